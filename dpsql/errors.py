@@ -1,0 +1,145 @@
+"""Every error that dpsql raises, under the names that PEP 249 gives to database modules.
+
+    Exception
+    |-- Warning                        something worth saying, nothing failed
+    `-- Error                          exit code
+        |-- InterfaceError             2   the call itself is wrong (no release named, a closed cursor)
+        `-- DatabaseError              2
+            |-- DataError              1   a value in the statement is out of range
+            |-- OperationalError       2   a file cannot be opened, read or written
+            |   |-- ReleaseError       2   not a release file, a damaged one, or another format
+            |   |-- SourceError        2   the raw side does not hold what the catalog says
+            |   `-- QueryTimeout       1   the statement was stopped
+            |-- IntegrityError         3   release and ledger disagree; spending has stopped
+            |-- InternalError          2   a promise inside dpsql was broken; nothing was published
+            |-- ProgrammingError       1   the statement is wrong
+            |   |-- SqlSyntaxError     1   it does not parse, or it passes a guard's limit
+            |   |-- UnknownName        1   a table or column that the release does not have
+            |   `-- CatalogError       2   the catalog is wrong (file, key path, what to write instead)
+            |-- NotSupportedError      1   a valid statement that no release can answer
+            |   |-- NoViewError        1   no view holds all the axes that the statement needs
+            |   `-- RawRowsError       1   the statement asks for rows of people
+            `-- PrivacyError           3   answering or publishing would break the promise
+                |-- BudgetExceeded     3   the lineage's cap does not hold this spend
+                |-- LineageError       3   unknown or contradicting budget identity
+                `-- ReleaseExists      3   the label was already used for another specification
+
+A message is one line: what happened, where, and what to do. It is built from the statement and the
+catalog alone and never holds a value from the data.
+"""
+
+from __future__ import annotations
+
+
+class Warning(Exception):  # noqa: A001 - PEP 249 fixes the name
+    """Something worth saying; the call went on."""
+
+
+class Error(Exception):
+    """The root of all dpsql errors.
+
+    Args:
+        message: one line that says what happened.
+        hint: what to do about it, or an empty string.
+    """
+
+    exit_code = 2
+
+    def __init__(self, message: str, *, hint: str = "") -> None:
+        super().__init__(f"{message}; {hint}" if hint else message)
+        self.reason = message
+        self.hint = hint
+
+
+class InterfaceError(Error):
+    """The call itself is wrong: no release named, a closed cursor, a bad argument."""
+
+
+class DatabaseError(Error):
+    """Anything that went wrong beyond the interface."""
+
+
+class DataError(DatabaseError):
+    """A value in the statement cannot be used, for instance a date out of range."""
+
+    exit_code = 1
+
+
+class OperationalError(DatabaseError):
+    """A file cannot be opened, read or written."""
+
+
+class ReleaseError(OperationalError):
+    """Not a release file, a damaged one, or one of another format."""
+
+
+class SourceError(OperationalError):
+    """The raw side does not hold what the catalog says. Shown to the curator only."""
+
+
+class QueryTimeout(OperationalError):
+    """The statement ran longer than allowed and was stopped."""
+
+    exit_code = 1
+
+
+class IntegrityError(DatabaseError):
+    """Release and ledger disagree, or the ledger's chain is broken; spending has stopped."""
+
+    exit_code = 3
+
+
+class InternalError(DatabaseError):
+    """A promise inside dpsql was broken. Nothing was published."""
+
+
+class ProgrammingError(DatabaseError):
+    """The statement is wrong."""
+
+    exit_code = 1
+
+
+class SqlSyntaxError(ProgrammingError):
+    """The statement does not parse, or it passes a guard's limit."""
+
+
+class UnknownName(ProgrammingError):
+    """A table or column that the release does not have."""
+
+
+class CatalogError(ProgrammingError):
+    """The catalog is wrong. The message names the file, the key path and what to write instead."""
+
+    exit_code = 2
+
+
+class NotSupportedError(DatabaseError):
+    """A valid statement that no release can answer."""
+
+    exit_code = 1
+
+
+class NoViewError(NotSupportedError):
+    """No view holds all the axes that the statement needs."""
+
+
+class RawRowsError(NotSupportedError):
+    """The statement asks for rows of people; a release holds none."""
+
+
+class PrivacyError(DatabaseError):
+    """Answering or publishing would break the privacy promise."""
+
+    exit_code = 3
+
+
+class BudgetExceeded(PrivacyError):
+    """The lineage's cap does not hold this spend."""
+
+
+class LineageError(PrivacyError):
+    """An unknown budget identity, or one that contradicts its first use."""
+
+
+class ReleaseExists(PrivacyError):
+    """The label was already used for another specification; a second draw would cost again."""
