@@ -1,0 +1,1 @@
+"""dpsql: private analytics over star schemas, with SQL and error bars."""
