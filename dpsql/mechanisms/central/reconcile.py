@@ -1,0 +1,135 @@
+"""Make the views of one release agree on what they share, and choose how exactly their parts weigh in.
+
+Every view of a family (one table, one measure) counts the same rows, so two views that share axes both
+estimate the margin over those axes. Each view is split, axis by axis, into the total (spread along g)
+and the remainder; the part for a subset T of axes is estimated by every view that holds T, with
+covariances that differ by a factor only. So the best linear unbiased combination is an
+inverse-variance average, part by part, in closed form.
+
+| here | there | unit |
+|---|---|---|
+| `Measured.unit_variance` | c_A: variance of a row at full axis budgets | (measure unit)^2 |
+| `totals[i]` | k_i = 1' C_i 1 | 1 |
+| `spreads[i]` | g_i = C_i 1 / k_i | 1 |
+
+Corrections are computed from differences between views, so views that agree already (as they do
+without noise) are left exactly as they are.
+
+**Privacy**: post-processing of noisy values and public strategies.
+**Source**: central.md sections 2 and 3 (orthogonal residual spaces); Hay et al. 2010 for the one-view case.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+
+import numpy as np
+import numpy.typing as npt
+
+FloatArray = npt.NDArray[np.float64]
+Subset = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One view's leaf estimates before the views are reconciled.
+
+    Args:
+        axes: axis ids of the release, strictly increasing; estimate's dimensions in that order.
+        estimate: leaf estimates, shape (n_1, .., n_d).
+        unit_variance: variance factor c_A of the view.
+    """
+
+    axes: Subset
+    estimate: FloatArray
+    unit_variance: float
+
+
+def subsets(axes: Subset) -> list[Subset]:
+    """All subsets, small ones first.
+
+    >>> subsets((1, 4))
+    [(), (1,), (4,), (1, 4)]
+    """
+    return [part for size in range(len(axes) + 1) for part in combinations(axes, size)]
+
+
+def component_variances(
+    views: Sequence[tuple[Subset, float]], totals: Mapping[int, float]
+) -> dict[Subset, float]:
+    """sigma_T^2 for every subset T of every view's axes.
+
+    Args:
+        views: (axes, unit variance) of each view.
+        totals: k_i by axis id.
+
+    Returns:
+        Subset -> variance factor of that part after averaging over the views that hold it.
+    """
+    precision: dict[Subset, float] = {}
+    for axes, unit in views:
+        for part in subsets(axes):
+            precision[part] = precision.get(part, 0.0) + 1.0 / _part_variance(part, axes, unit, totals)
+    return {part: 1.0 / value for part, value in precision.items()}
+
+
+def reconcile(
+    views: Sequence[Measured], totals: Mapping[int, float], spreads: Mapping[int, FloatArray]
+) -> list[FloatArray]:
+    """Leaf estimates of every view after averaging all shared parts.
+
+    Args:
+        views: the views of one family.
+        totals: k_i by axis id.
+        spreads: g_i by axis id, shape (n_i,), adding to 1.
+
+    Returns:
+        One array for each view, in the shape of its estimate; margins over shared axes agree up to float
+        rounding.
+    """
+    corrections = [np.zeros_like(view.estimate) for view in views]
+    for part in sorted({p for view in views for p in subsets(view.axes)}, key=lambda p: (len(p), p)):
+        holders = [k for k, view in enumerate(views) if set(part) <= set(view.axes)]
+        if len(holders) < 2:
+            continue
+        margins = [_margin(views[k], part) for k in holders]
+        weights = np.array(
+            [1.0 / _part_variance(part, views[k].axes, views[k].unit_variance, totals) for k in holders]
+        )
+        weights /= weights.sum()
+        for k, own in zip(holders, margins, strict=True):
+            step = sum(
+                (w * (other - own) for w, other in zip(weights, margins, strict=True)), np.zeros_like(own)
+            )
+            corrections[k] += _spread_part(step, part, views[k].axes, spreads)
+    return [view.estimate + correction for view, correction in zip(views, corrections, strict=True)]
+
+
+def _part_variance(part: Subset, axes: Subset, unit: float, totals: Mapping[int, float]) -> float:
+    """Variance factor of the part T as one view alone sees it: c_A prod of k over the axes summed out."""
+    return unit * float(np.prod([totals[axis] for axis in axes if axis not in part], initial=1.0))
+
+
+def _margin(view: Measured, part: Subset) -> FloatArray:
+    """Sum over the axes that the part does not hold."""
+    away = tuple(position for position, axis in enumerate(view.axes) if axis not in part)
+    return np.asarray(view.estimate.sum(axis=away), dtype=np.float64)
+
+
+def _spread_part(
+    step: FloatArray, part: Subset, axes: Subset, spreads: Mapping[int, FloatArray]
+) -> FloatArray:
+    """Keep the remainder of `step` on its own axes and spread it along g over the others."""
+    for position, axis in enumerate(part):
+        shape = [1] * len(part)
+        shape[position] = -1
+        step = step - spreads[axis].reshape(shape) * step.sum(axis=position, keepdims=True)
+    result = step.reshape([step.shape[part.index(axis)] if axis in part else 1 for axis in axes])
+    for position, axis in enumerate(axes):
+        if axis not in part:
+            shape = [1] * len(axes)
+            shape[position] = -1
+            result = result * spreads[axis].reshape(shape)
+    return np.asarray(result, dtype=np.float64)

@@ -1,0 +1,283 @@
+"""Interval trees over the leaves of an axis, as flat breadth-first arrays.
+
+A tree says which intervals a mechanism measures and which intervals the engine looks up. Node 0 is the
+root [0, n); every level follows the one above it, from left to right, so the children of a node are
+neighbours and a pass over the tree is a loop over levels. Intervals are half-open and 0-based.
+
+    here        there (LUE-DPTree)    unit
+    coverage    Pro(x), p_x           probability that a random range uses the node
+    cover       Node(Q)               the nodes that add up to a range
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from dpsql.errors import InterfaceError
+
+IntArray = npt.NDArray[np.int64]
+FloatArray = npt.NDArray[np.float64]
+
+
+class Workload(NamedTuple):
+    """Ranges that will be asked, with their weights; public, never read from private rows.
+
+    Args:
+        lo: first leaf of each range, shape (q,).
+        hi: one past the last leaf, shape (q,), lo < hi.
+        weight: relative frequency, shape (q,), not negative.
+    """
+
+    lo: IntArray
+    hi: IntArray
+    weight: FloatArray
+
+
+@dataclass(frozen=True, eq=False)
+class Tree:
+    """A tree of nested intervals. Make one with `kary_tree` or `tree_from_arrays`, which check it.
+
+    Args:
+        lo: first leaf of each node, shape (size,).
+        hi: one past the last leaf of each node, shape (size,).
+        parent: node id of the parent, -1 at the root, shape (size,).
+        level: depth of each node, 0 at the root, shape (size,).
+    """
+
+    lo: IntArray
+    hi: IntArray
+    parent: IntArray
+    level: IntArray
+
+    @property
+    def n(self) -> int:
+        """Number of leaves."""
+        return int(self.hi[0])
+
+    @property
+    def size(self) -> int:
+        """Number of nodes."""
+        return len(self.lo)
+
+    @property
+    def depth(self) -> int:
+        """Number of levels."""
+        return int(self.level[-1]) + 1
+
+    @cached_property
+    def level_slices(self) -> list[slice]:
+        """The node ids of each level, from the root down."""
+        ends = np.searchsorted(self.level, np.arange(self.depth + 1))
+        return [slice(int(a), int(b)) for a, b in pairwise(ends)]
+
+    @cached_property
+    def child_count(self) -> IntArray:
+        """Number of children of each node, shape (size,)."""
+        return np.bincount(self.parent[1:], minlength=self.size).astype(np.int64)
+
+    @cached_property
+    def first_child(self) -> IntArray:
+        """Id of the leftmost child of each node, shape (size,); meaningless for leaves."""
+        return 1 + np.cumsum(self.child_count) - self.child_count
+
+    @cached_property
+    def is_leaf(self) -> npt.NDArray[np.bool_]:
+        """True for nodes of one leaf, shape (size,)."""
+        leaf: npt.NDArray[np.bool_] = self.child_count == 0
+        return leaf
+
+    @cached_property
+    def leaves(self) -> IntArray:
+        """Node id of each leaf, shape (n,)."""
+        ids = np.flatnonzero(self.is_leaf)
+        out = np.empty(self.n, np.int64)
+        out[self.lo[ids]] = ids
+        return out
+
+
+def kary_tree(n: int, k: int) -> Tree:
+    """The tree that splits every node into k parts whose lengths differ by at most one, longer parts first.
+
+    Longer parts come first because SC's height argument needs it: with the shorter first the leftmost
+    path is not the longest, and a sensitivity read off that path is too small.
+
+    Args:
+        n: number of leaves, at least 1.
+        k: children per node, at least 2; a node of fewer than k leaves gets one child per leaf.
+
+    Returns:
+        The tree; levels may differ by one between leaves.
+
+    Raises:
+        InterfaceError: if n < 1 or k < 2.
+
+    **Source** LUE-DPTree, section 3.3 (k-interval tree).
+
+    >>> kary_tree(5, 2).hi.tolist()
+    [5, 3, 5, 2, 3, 4, 5, 1, 2]
+    """
+    if n < 1 or k < 2:
+        raise InterfaceError(f"no tree has {n} leaves and {k} children per node", hint="n >= 1 and k >= 2")
+    lo, hi = np.zeros(1, np.int64), np.full(1, n, np.int64)
+    los, his, parents = [lo], [hi], [np.full(1, -1, np.int64)]
+    first_id = 0
+    while True:
+        inner = np.flatnonzero(hi - lo > 1)
+        if not len(inner):
+            break
+        parent_id = first_id + inner
+        first_id += len(lo)
+        lo, hi, which = split_evenly(lo[inner], hi[inner], np.full(len(inner), k, np.int64))
+        los.append(lo)
+        his.append(hi)
+        parents.append(parent_id[which])
+    level = np.repeat(np.arange(len(los)), [len(part) for part in los])
+    return Tree(np.concatenate(los), np.concatenate(his), np.concatenate(parents), level)
+
+
+def split_evenly(lo: IntArray, hi: IntArray, k: IntArray) -> tuple[IntArray, IntArray, IntArray]:
+    """Cut each interval into min(k, length) parts whose lengths differ by at most one, longer parts first.
+
+    Args:
+        lo: starts, shape (m,).
+        hi: stops, shape (m,).
+        k: parts wanted, shape (m,).
+
+    Returns:
+        (starts, stops, index of the interval cut), in order.
+
+    >>> [a.tolist() for a in split_evenly(np.array([0]), np.array([5]), np.array([3]))]
+    [[0, 2, 4], [2, 4, 5], [0, 0, 0]]
+    """
+    parts = np.minimum(k, hi - lo)
+    which = np.repeat(np.arange(len(lo)), parts)
+    rank = np.arange(len(which)) - np.repeat(np.cumsum(parts) - parts, parts)
+    short, longer = np.divmod(hi - lo, parts)
+    start = lo[which] + rank * short[which] + np.minimum(rank, longer[which])
+    stop = start + short[which] + (rank < longer[which])
+    return start, stop, which
+
+
+def tree_from_arrays(lo: npt.ArrayLike, hi: npt.ArrayLike, parent: npt.ArrayLike) -> Tree:
+    """A tree of any shape; nodes may come in any order that has parents before children.
+
+    Args:
+        lo: first leaf of each node, shape (size,); node 0 is the root.
+        hi: one past the last leaf, shape (size,).
+        parent: index of the parent in the same arrays, -1 for the root.
+
+    Returns:
+        The same tree in breadth-first order.
+
+    Raises:
+        InterfaceError: if the children of a node do not cut it exactly, or a node has one child.
+
+    >>> tree_from_arrays([0, 0, 1], [2, 1, 2], [-1, 0, 0]).leaves.tolist()
+    [1, 2]
+    """
+    lo, hi, parent = (np.asarray(part, np.int64) for part in (lo, hi, parent))
+    if not len(lo) or parent[0] != -1 or np.any(parent[1:] < 0) or np.any(parent >= np.arange(len(lo))):
+        raise InterfaceError("a tree needs one root, first, and parents before children")
+    level, above = np.zeros(len(lo), np.int64), parent
+    while np.any(above >= 0):
+        level += above >= 0
+        above = np.where(above >= 0, parent[above], -1)
+    order = np.lexsort((lo, level))
+    new_id = np.empty(len(lo), np.int64)
+    new_id[order] = np.arange(len(lo))
+    parents = np.where(parent[order] < 0, -1, new_id[parent[order]])
+    tree = Tree(lo[order], hi[order], parents, level[order])
+    _check(tree)
+    return tree
+
+
+def _check(tree: Tree) -> None:
+    """Children must cut their parent exactly, in at least two parts; leaves have length one."""
+    length = tree.hi - tree.lo
+    inner = ~tree.is_leaf
+    first = tree.first_child[inner]
+    last = first + tree.child_count[inner] - 1
+    child = np.arange(1, tree.size)
+    follows = np.ones(tree.size, bool)
+    follows[child] = tree.lo[child] == tree.hi[child - 1]
+    follows[first] = True
+    good = (
+        tree.lo[0] == 0
+        and bool(np.all(length >= 1))
+        and bool(np.all(length[tree.is_leaf] == 1))
+        and bool(np.all(tree.child_count[inner] >= 2))
+        and bool(np.all(tree.lo[first] == tree.lo[inner]))
+        and bool(np.all(tree.hi[last] == tree.hi[inner]))
+        and bool(np.all(np.diff(tree.parent[1:]) >= 0))
+        and bool(np.all(follows))
+    )
+    if not good:
+        raise InterfaceError("the children of a node must cut its interval exactly, in two or more parts")
+
+
+def cover(tree: Tree, lo: npt.ArrayLike, hi: npt.ArrayLike) -> tuple[IntArray, IntArray]:
+    """The least set of nodes that adds up to each range, for many ranges at once.
+
+    Args:
+        tree: the tree.
+        lo: first leaf of each range, shape (q,).
+        hi: one past the last leaf, shape (q,); lo == hi gives no node.
+
+    Returns:
+        (range index, node id), both of shape (total number of nodes used,).
+
+    **Source** LUE-DPTree, definition 2.2 and section 3.4.1, condition (3.4).
+
+    >>> cover(kary_tree(4, 2), [0], [3])[1].tolist()
+    [1, 5]
+    """
+    lo, hi = np.asarray(lo, np.int64), np.asarray(hi, np.int64)
+    if np.any(lo < 0) or np.any(hi > tree.n) or np.any(lo > hi):
+        raise InterfaceError(f"ranges must lie in [0, {tree.n}) with lo <= hi")
+    which = np.flatnonzero(lo < hi)
+    node = np.zeros(len(which), np.int64)
+    found: list[tuple[IntArray, IntArray]] = []
+    while len(which):
+        overlaps = (tree.lo[node] < hi[which]) & (tree.hi[node] > lo[which])
+        which, node = which[overlaps], node[overlaps]
+        inside = (tree.lo[node] >= lo[which]) & (tree.hi[node] <= hi[which])
+        found.append((which[inside], node[inside]))
+        which, node = which[~inside], node[~inside]
+        count = tree.child_count[node]
+        rank = np.arange(int(count.sum())) - np.repeat(np.cumsum(count) - count, count)
+        which, node = np.repeat(which, count), np.repeat(tree.first_child[node], count) + rank
+    if not found:
+        return np.zeros(0, np.int64), np.zeros(0, np.int64)
+    return np.concatenate([a for a, _ in found]), np.concatenate([b for _, b in found])
+
+
+def coverage(tree: Tree, workload: Workload | None = None) -> FloatArray:
+    """Probability that a random range uses each node (CNCP).
+
+    Args:
+        tree: the tree.
+        workload: the ranges asked; None means all n(n+1)/2 ranges, equally often.
+
+    Returns:
+        Probabilities, shape (size,); they do not sum to 1, a range uses several nodes.
+
+    **Source** LUE-DPTree, eq. (3.5), algorithm 3.2; there 1-based and inclusive.
+
+    >>> coverage(kary_tree(3, 3)).round(4).tolist()
+    [0.1667, 0.3333, 0.5, 0.3333]
+    """
+    if workload is not None:
+        which, node = cover(tree, workload.lo, workload.hi)
+        share = np.asarray(workload.weight, np.float64) / np.sum(workload.weight)
+        return np.bincount(node, share[which], tree.size).astype(np.float64)
+    n = tree.n
+    inside = (tree.lo + 1) * (n - tree.hi + 1)  # ranges that contain the node; int64 holds n up to 2^31
+    above = inside[tree.parent]
+    above[0] = 0
+    return (inside - above) / (n * (n + 1) / 2)

@@ -1,0 +1,15 @@
+"""How noisy an answer is: public facts about a release, kept in a form that makes a range cheap.
+
+After least squares the leaf estimates of an axis are correlated, so a variance is a function of the
+whole query, never a sum of per-node variances. Each module holds one kind of model of one axis.
+
+    identity    independent leaves                      O(1) per range
+    tree        weighted tree after BLUE                O(depth)
+    intervals   sparse interval rows after BLUE         O(log rows)
+    prefix      dense covariance of prefix sums         O(1)
+    sine        the sine-transform strategy             O(1)
+"""
+
+from dpsql.variance.model import AxisVariance, covariance, from_columns
+
+__all__ = ["AxisVariance", "covariance", "from_columns"]

@@ -1,0 +1,106 @@
+"""The variance of an answer on a view of several axes, as a sum of Kronecker terms.
+
+| here | there | unit |
+|---|---|---|
+| `components`: subset T -> sigma2 | sigma_T^2 of the residual decomposition | (measure unit)^2 |
+| `model.ranges`, `model.quadratic` | u' C u of one axis, unit noise | 1 |
+| `share(u)` | g.u, g = C 1 / (1' C 1) | 1 |
+
+Each axis splits a histogram into its total and what remains when the total, spread along
+g = C 1 / (1' C 1), is taken away. Total and remainder are uncorrelated, so a view over the axes A
+falls into 2^|A| independent parts, one for each subset T of A, and overlapping views of one release
+estimate the same parts. After the parts have been averaged over the views, an answer with leaf masks
+u_i has the variance
+
+    Var(q) = sum over T of sigma_T^2  prod_{i in T} (u_i' C_i u_i - k_i (g_i.u_i)^2)  prod_{i not in T} (g_i.u_i)^2
+
+with k_i = 1' C_i 1. An axis that a query does not use has u = 1, whose remainder is zero, so only
+subsets of the used axes count. Nothing here depends on data.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from dpsql.variance import AxisVariance
+
+FloatArray = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class AxisSplit:
+    """One axis's variance model together with its split into total and remainder.
+
+    Args:
+        model: the axis's variance model at unit noise.
+    """
+
+    model: AxisVariance
+
+    @cached_property
+    def total(self) -> float:
+        """k = V(0, n), the variance of the axis's total at unit noise."""
+        n = self.model.n
+        return float(self.model.ranges(np.array([0]), np.array([n]))[0])
+
+    @cached_property
+    def spread(self) -> FloatArray:
+        """g = C 1 / k, shape (n,): how a change of the total is spread over the leaves. Adds to 1."""
+        n = self.model.n
+        cuts = np.arange(n + 1)
+        left = self.model.ranges(np.zeros(n + 1, np.int64), cuts)
+        right = self.model.ranges(cuts, np.full(n + 1, n, np.int64))
+        prefix = (self.total + left - right) / 2.0
+        return np.asarray(np.diff(prefix) / self.total, dtype=np.float64)
+
+    def parts(self, masks: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Remainder variance and squared total share of each mask.
+
+        Args:
+            masks: leaf coverages, shape (g, n).
+
+        Returns:
+            (u' C u - k (g.u)^2, (g.u)^2), each of shape (g,).
+        """
+        share = (masks @ self.spread) ** 2
+        rest = self.model.quadratic(masks) - self.total * share
+        return np.maximum(rest, 0.0), share
+
+
+@dataclass(frozen=True)
+class KroneckerVariance:
+    """The variance of every answer on one statistic (a view and a measure).
+
+    Args:
+        axes: one split per axis of the view, in the view's order.
+        components: subset of axis positions (sorted) -> sigma_T^2, one entry for each subset of the axes.
+
+    **Source**: central.md section 3, the residual form, for strategies that are alike on shared axes.
+    """
+
+    axes: tuple[AxisSplit, ...]
+    components: Mapping[tuple[int, ...], float]
+
+    def quadratic(self, masks: Sequence[FloatArray]) -> FloatArray:
+        """Variance of the answers whose leaf coverages are the outer products of the masks.
+
+        Args:
+            masks: one array (g, n_i) for each axis, in the view's order.
+
+        Returns:
+            Variances, shape (g,), in squared units of the stored statistic.
+        """
+        parts = [axis.parts(np.asarray(mask, np.float64)) for axis, mask in zip(self.axes, masks, strict=True)]
+        groups = len(masks[0]) if masks else 1
+        variance = np.zeros(groups)
+        for subset, sigma2 in self.components.items():
+            term = np.full(groups, sigma2)
+            for position, (rest, share) in enumerate(parts):
+                term = term * (rest if position in subset else share)
+            variance += term
+        return variance

@@ -1,0 +1,82 @@
+"""What every variance model of one axis can do, and what follows from ranges alone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from dpsql.errors import InternalError
+from dpsql.tree import FloatArray
+
+
+class AxisVariance(Protocol):
+    """Variance of linear queries along one axis, for noise of unit strength.
+
+    Unit strength: a row of budget b out of `total` carries noise of variance (total/b)^2. Laplace noise
+    at epsilon multiplies by 2/epsilon^2, Gaussian noise by sigma^2.
+    """
+
+    @property
+    def kind(self) -> str:
+        """Name that `from_columns` knows the model by."""
+
+    @property
+    def n(self) -> int:
+        """Number of leaves."""
+
+    def ranges(self, lo: npt.ArrayLike, hi: npt.ArrayLike) -> FloatArray:
+        """Variance of the sum over each half-open range, shape (q,); 0 where lo == hi."""
+
+    def quadratic(self, masks: npt.ArrayLike) -> FloatArray:
+        """u' C u for each row u of masks, shape (g, n) -> (g,)."""
+
+    def columns(self) -> dict[str, npt.NDArray[np.generic]]:
+        """Flat arrays of equal length that hold the whole model; what a release file stores."""
+
+
+def from_columns(kind: str, n: int, columns: Mapping[str, npt.NDArray[np.generic]]) -> AxisVariance:
+    """The model that `columns()` was read from.
+
+    Args:
+        kind: the model's `kind`.
+        n: number of leaves.
+        columns: the arrays that `columns()` gave.
+
+    Raises:
+        InternalError: for a kind that no model has.
+    """
+    from dpsql.variance import identity, intervals, prefix, sine, tree  # here: they import this module's types
+
+    makers = {
+        "identity": identity.from_columns, "tree": tree.from_columns, "intervals": intervals.from_columns,
+        "prefix": prefix.from_columns, "sine": sine.from_columns,
+    }  # fmt: skip
+    if kind not in makers:
+        raise InternalError(f"no variance model is called {kind!r}", hint="read the release with its own version")
+    return makers[kind](n, columns)
+
+
+def covariance(
+    model: AxisVariance, i: npt.ArrayLike, j: npt.ArrayLike, k: npt.ArrayLike, l: npt.ArrayLike  # noqa: E741
+) -> FloatArray:
+    """Covariance of the answers on [i, j) and [k, l), by polarisation of the range variance.
+
+    With V(a, b) = V(b, a) and V(a, a) = 0, prefix sums S give Var(S_b - S_a) = V(a, b), hence
+    2 Cov = V(i, l) + V(j, k) - V(i, k) - V(j, l): a model needs ranges alone.
+
+    Args:
+        model: the axis.
+        i, j: bounds of the first ranges, shape (q,).
+        k, l: bounds of the second ranges, shape (q,).
+
+    Returns:
+        Covariances for noise of unit strength, shape (q,).
+    """
+
+    def between(a: npt.ArrayLike, b: npt.ArrayLike) -> FloatArray:
+        return model.ranges(np.minimum(a, b), np.maximum(a, b))
+
+    return 0.5 * (between(i, l) + between(j, k) - between(i, k) - between(j, l))
