@@ -1,0 +1,110 @@
+"""From a person's own rows to report bytes: draw a view, slot, row and measure bit, then perturb.
+
+Every device that is asked reports, with or without rows; silence would tell. Draws are made in this order:
+view, slot, row, measure bit, randomizer.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from dpsql.client import perturb
+from dpsql.client.entropy import Entropy, below
+from dpsql.client.plan import Plan, View
+from dpsql.client.report import Report, encode, varint
+from dpsql.errors import DataError
+
+
+class Row(NamedTuple):
+    """One joined row: a leaf per axis of the plan, an integer per measure (at the measure's scale)."""
+
+    leaves: tuple[int, ...]
+    measures: tuple[int, ...] = ()
+
+
+def respond(plan: Plan, rows: Sequence[Row], entropy: Entropy) -> bytes:
+    """Make one report about one person.
+
+    Args:
+        plan: a checked plan.
+        rows: all rows of the person, already joined; may be empty.
+        entropy: where bytes come from.
+
+    Returns:
+        Report bytes, version 1.
+
+    Raises:
+        DataError: if a row does not fit the plan.
+
+    **Privacy**: the view does not depend on the rows, and inside a view the output is one randomizer's, so
+    the report is epsilon-LDP for everything the person owns. Call it once a collection (see `memory`).
+    """
+    number = draw_view(plan, entropy)
+    view = plan.views[number]
+    item = draw_item(plan, view, rows, entropy)
+    return encode(Report(plan.hash, number, view.oracle, randomize(plan, view, item, entropy)))
+
+
+def draw_view(plan: Plan, entropy: Entropy) -> int:
+    """Draw a view's number by the plan's integer shares."""
+    draw = below(sum(v.share for v in plan.views), entropy)
+    for number, view in enumerate(plan.views):
+        if draw < view.share:
+            return number
+        draw -= view.share
+    raise DataError("the plan's shares are not positive")
+
+
+def draw_item(plan: Plan, view: View, rows: Sequence[Row], entropy: Entropy) -> int | None:
+    """Turn the person's rows into one item of the view; None is "no row" under Square Wave.
+
+    A slot is drawn from 1 .. tau; a person with r rows has min(r, tau) filled slots, and what fills a slot
+    is a uniformly drawn own row.
+    """
+    if view.kind == "rows":
+        return min(len(rows), plan.rows_cap)
+    if view.kind == "rows_bit":
+        count = min(max(len(rows), plan.rows_floor), plan.rows_cap) - plan.rows_floor
+        return int(below(plan.rows_cap - plan.rows_floor, entropy) < count)
+    if below(plan.tau, entropy) >= len(rows):
+        if not view.empty:
+            raise DataError("the plan expects a row", hint="ask for a plan with an empty item")
+        return None if view.kind == "wave" else view.domain - 1
+    row = rows[below(len(rows), entropy)]
+    cell = _cell(plan, view, row)
+    if view.measure is None:
+        return cell
+    lower, upper = plan.measures[view.measure]["lower"], plan.measures[view.measure]["upper"]
+    value = min(max(row.measures[view.measure], lower), upper) - lower
+    return cell + view.cells * int(below(upper - lower, entropy) < value)
+
+
+def randomize(plan: Plan, view: View, item: int | None, entropy: Entropy) -> bytes:
+    """Perturb an item with the view's oracle; returns the report's payload."""
+    if view.oracle == "WAVE":
+        return varint(perturb.wave(item, view.domain, view.extra, plan.own, entropy))
+    if item is None:
+        raise DataError("only Square Wave has no item for a missing row")
+    if view.oracle == "GRR":
+        return varint(perturb.grr(item, view.domain, plan.own, entropy))
+    if view.oracle == "OUE":
+        return perturb.oue(item, view.domain, plan.own, entropy)
+    seed, held = perturb.olh(item, view.extra, plan.own, entropy)
+    return seed.to_bytes(2, "big") + varint(held)
+
+
+def _cell(plan: Plan, view: View, row: Row) -> int:
+    leaves = [row.leaves[a] for a in view.axes]
+    if any(not 0 <= leaf < plan.axes[a]["leaves"] for a, leaf in zip(view.axes, leaves, strict=True)):
+        raise DataError("a row's leaf is outside its axis")
+    if view.kind == "boxes":
+        for number, box in enumerate(view.boxes):
+            if all(box[2 * i] <= leaf < box[2 * i + 1] for i, leaf in enumerate(leaves)):
+                return number
+        raise DataError("the plan's boxes do not cover a row")
+    cell = 0
+    for leaf, edges in zip(leaves, view.edges, strict=True):
+        cell = cell * (len(edges) - 1) + bisect_right(edges, leaf) - 1
+    return cell

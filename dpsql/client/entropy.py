@@ -1,0 +1,77 @@
+"""Bytes to exact uniform integers. The only module of the client that touches the system's entropy."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable
+
+Entropy = Callable[[int], bytes]
+"""Takes a number of bytes, returns that many fresh ones."""
+
+LARGEST_BOUND = 1 << 48
+"""`below` refuses larger bounds: 256^6 fits a JavaScript double with room to spare."""
+
+
+def system_entropy(size: int) -> bytes:
+    """Return `size` bytes from the operating system."""
+    return os.urandom(size)
+
+
+class InsecureTestEntropy:
+    """A repeatable byte stream for tests; the memory refuses to store what was drawn from it.
+
+    The stream is SHA-256(seed || counter), the counter as four big-endian bytes from 0.
+
+    Example:
+        >>> InsecureTestEntropy(b"dpsql-test-1")(4).hex()
+        '46e96811'
+    """
+
+    insecure = True
+
+    def __init__(self, seed: bytes) -> None:
+        """Start the stream of `seed` at its first byte."""
+        self._seed = seed
+        self._counter = 0
+        self._left = b""
+
+    def __call__(self, size: int) -> bytes:
+        """Return the next `size` bytes of the stream."""
+        while len(self._left) < size:
+            self._left += hashlib.sha256(self._seed + self._counter.to_bytes(4, "big")).digest()
+            self._counter += 1
+        taken, self._left = self._left[:size], self._left[size:]
+        return taken
+
+
+def is_insecure(entropy: Entropy) -> bool:
+    """Say whether a source is marked as test entropy."""
+    return bool(getattr(entropy, "insecure", False))
+
+
+def below(bound: int, entropy: Entropy) -> int:
+    """Draw an integer uniformly from 0 .. bound - 1, exactly.
+
+    Takes the fewest bytes k with 256^k >= bound, big-endian, and draws again when the number lies in the
+    incomplete last stretch, so no value is favoured. A bound of 1 takes no bytes.
+
+    Args:
+        bound: 1 .. 2^48.
+        entropy: where bytes come from.
+
+    Returns:
+        The draw.
+
+    Raises:
+        ValueError: if the bound is outside 1 .. 2^48.
+    """
+    if not 1 <= bound <= LARGEST_BOUND:
+        raise ValueError(f"a draw needs a bound in 1 .. 2^48, not {bound}")
+    size = ((bound - 1).bit_length() + 7) // 8
+    span = 256**size
+    accepted = span - span % bound
+    while True:
+        value = int.from_bytes(entropy(size), "big")
+        if value < accepted:
+            return value % bound
