@@ -1,0 +1,134 @@
+"""Measure one view: exact integers from the histogram, noise once, estimates of the leaves.
+
+| here | there | unit |
+|---|---|---|
+| `strategies[i]` | A_i with integer budgets b_i, totals B_i | rows x leaves of axis i |
+| `budget` | s = floor(floor(cap b_1 / B_1) b_2 / B_2) .. | epsilon in units of 1/t |
+| `denominator` | t' = t M | 1/epsilon per budget unit |
+| `unit_variance` | c_A: row variance at full axis budgets | (stored unit)^2 |
+
+A view is measured by the Kronecker product of its axes' strategies: row (r_1, .., r_d) is the product
+of integer rows and gets its own integer budget s. The histogram, the products and the noise are int64;
+the first float appears after the noisy integers exist.
+
+**Privacy**: one unit changes one cell, or several cells by at most `sensitivity` in sum, so row r changes
+by at most |H_r| per cell and the loss is at most sum_r |H_rl| s_r / t <= epsilon for every cell l, which
+is what `Strategy` and `combine` guarantee in integers.
+**Source**: central.md sections 1, 2 and 5; reliability.md section 1 (N1-N5).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+import numpy.typing as npt
+
+from dpsql.budget import cap_units, combine, scaled_denominator
+from dpsql.mechanisms.central.strategy import Strategy, estimate, measure
+from dpsql.noise import Noise, laplace_variance
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class NoisyView:
+    """One view's noisy integers as drawn.
+
+    Args:
+        value: shape (rows_1, .., rows_d).
+        budget: integer budget of each row combination, the same shape.
+        cap: the view's whole budget in the same units.
+        denominator: noise of a row with budget s has scale denominator / s.
+    """
+
+    value: IntArray
+    budget: IntArray
+    cap: int
+    denominator: int
+
+
+def draw_view(
+    histogram: IntArray, strategies: Sequence[Strategy], epsilon: Fraction, sensitivity: int, noise: Noise
+) -> NoisyView:
+    """Measure a view under pure epsilon-DP.
+
+    Args:
+        histogram: exact integer leaf combinations, shape (n_1, .., n_d).
+        strategies: one for each axis.
+        epsilon: what the view may spend.
+        sensitivity: the most that one privacy unit changes the sum of |cells|, in stored units.
+        noise: where noise comes from.
+
+    Returns:
+        Noisy integers with their exact scales.
+
+    Raises:
+        PrivacyError: epsilon or sensitivity leave no room for integer budgets.
+
+    **Privacy**: epsilon-DP for neighbours that differ in one unit's rows.
+    """
+    t = scaled_denominator(sensitivity)
+    cap = cap_units(epsilon, t)
+    budget = combine(cap, [(strategy.budget, strategy.total) for strategy in strategies])
+    exact = _measure_all(histogram, strategies)
+    denominator = t * sensitivity
+    drawn = noise.laplace(budget.ravel(), denominator).reshape(budget.shape)
+    return NoisyView(exact + drawn, budget, cap, denominator)
+
+
+def leaf_estimates(view: NoisyView, strategies: Sequence[Strategy]) -> FloatArray:
+    """Best linear unbiased estimates of the leaf combinations.
+
+    The estimate is refined once on what is left of the integers after the rounded first estimate, so
+    that float rounding stays relative to the noise and a noiseless view comes back exactly.
+
+    Args:
+        view: noisy integers.
+        strategies: the axes' strategies.
+
+    Returns:
+        Estimates, shape (n_1, .., n_d).
+    """
+    first = np.rint(_estimate_all(view.value.astype(np.float64), strategies)).astype(np.int64)
+    left = view.value - _measure_all(first, strategies)
+    return first + _estimate_all(left.astype(np.float64), strategies)
+
+
+def unit_variance(view: NoisyView, strategies: Sequence[Strategy]) -> float:
+    """c_A: the noise variance of a row combination times the product of its squared axis budgets.
+
+    Budgets are floored and the noise is discrete, so the product form holds up to two small factors: the
+    floors' (averaged by precision) and the discreteness' (its largest, so never understated).
+
+    Args:
+        view: noisy integers.
+        strategies: the axes' strategies.
+
+    Returns:
+        The factor, in squared stored units.
+    """
+    ideal = np.float64(view.cap) * np.ones(view.budget.shape)
+    for axis, strategy in enumerate(strategies):
+        shape = [1] * len(strategies)
+        shape[axis] = -1
+        ideal = ideal * (strategy.budget / strategy.total).reshape(shape)
+    budget = view.budget.astype(np.float64)
+    floors = float(np.average((ideal / budget) ** 2, weights=ideal**2))
+    ratio = laplace_variance(view.budget, view.denominator) * budget**2 / (2.0 * float(view.denominator) ** 2)
+    return 2.0 * (view.denominator / view.cap) ** 2 * floors * float(np.max(ratio))
+
+
+def _measure_all(histogram: IntArray, strategies: Sequence[Strategy]) -> IntArray:
+    for axis, strategy in enumerate(strategies):
+        histogram = measure(strategy, histogram, axis)
+    return histogram
+
+
+def _estimate_all(rows: FloatArray, strategies: Sequence[Strategy]) -> FloatArray:
+    for axis, strategy in enumerate(strategies):
+        rows = estimate(strategy, rows, axis)
+    return rows

@@ -1,0 +1,139 @@
+"""Open a release: read-only, locked down, checked before the first answer.
+
+The connection can reach nothing but the file: no external access, no extensions, no Python variables,
+no temporary files, one thread (faster here than two), and its configuration cannot be changed back.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import numpy as np
+
+from dpsql.errors import ReleaseError
+from dpsql.release.format import FORMAT, AxisMeta, StatisticMeta
+from dpsql.tree import Tree
+from dpsql.variance import AxisVariance, from_columns
+from dpsql.variance.kronecker import AxisSplit, KroneckerVariance
+
+LOCKDOWN: dict[str, str | bool | int | float | list[str]] = {
+    "enable_external_access": "false",
+    "autoinstall_known_extensions": "false",
+    "autoload_known_extensions": "false",
+    "python_enable_replacements": "false",
+    "memory_limit": "2GB",
+    "threads": "1",
+    "max_temp_directory_size": "0B",
+    "lock_configuration": "true",
+}
+
+REQUIRED = ("format", "release_id", "catalog", "privacy", "axes", "statistics")
+
+
+@dataclass
+class Release:
+    """An open release. Cursors of `connection` may be used from several threads, one each.
+
+    Args:
+        path: the file.
+        connection: read-only DuckDB connection to it.
+        meta: the decoded `meta` table.
+    """
+
+    path: Path
+    connection: duckdb.DuckDBPyConnection
+    meta: dict[str, Any]
+    _trees: dict[int, Tree] = field(default_factory=dict)
+    _splits: dict[int, AxisSplit] = field(default_factory=dict)
+
+    @cached_property
+    def axes(self) -> tuple[AxisMeta, ...]:
+        """The release's axes; an axis id is a position here."""
+        return tuple(AxisMeta.from_json(axis) for axis in self.meta["axes"])
+
+    @cached_property
+    def statistics(self) -> tuple[StatisticMeta, ...]:
+        """The release's statistics; a statistic's id is its position here."""
+        return tuple(StatisticMeta.from_json(statistic) for statistic in self.meta["statistics"])
+
+    @property
+    def name(self) -> str:
+        """The catalog's name, which qualifies tables when several releases are open."""
+        return str(self.meta["catalog"]["name"])
+
+    def tree(self, axis: int) -> Tree:
+        """The look-up tree of one axis."""
+        if axis not in self._trees:
+            columns = self._columns("SELECT lo, hi, parent, level FROM node WHERE axis = ? ORDER BY id", [axis])
+            self._trees[axis] = Tree(**{k: v.astype(np.int64) for k, v in columns.items()})
+        return self._trees[axis]
+
+    def model(self, axis: int) -> AxisSplit:
+        """The variance model of one axis."""
+        k = self.axes[axis].model
+        if k not in self._splits:
+            columns = self._columns(f"SELECT * FROM variance_{k} ORDER BY rowid", [])
+            model: AxisVariance = from_columns(self.meta["models"][k], self.axes[axis].leaves, columns)
+            self._splits[k] = AxisSplit(model)
+        return self._splits[k]
+
+    def variance(self, statistic: int) -> KroneckerVariance:
+        """The variance model of one statistic, in squared stored units (before the 2^-20)."""
+        entry = self.statistics[statistic]
+        return KroneckerVariance(tuple(self.model(axis) for axis in entry.axes), dict(entry.components))
+
+    def close(self) -> None:
+        """Close the connection."""
+        self.connection.close()
+
+    def _columns(self, query: str, values: list[Any]) -> dict[str, Any]:
+        return dict(self.connection.cursor().execute(query, values).fetchnumpy())
+
+
+def open_release(path: str | Path, *, insecure: bool = False) -> Release:
+    """Open a release file.
+
+    Args:
+        path: the file.
+        insecure: also open releases that were drawn with test entropy.
+
+    Returns:
+        The open release.
+
+    Raises:
+        ReleaseError: no such file, not a release, damaged, of another format, or drawn with test entropy.
+    """
+    file = Path(path)
+    if not file.is_file():
+        raise ReleaseError(f"there is no release at {path}", hint="run `dpsql publish` or check the path")
+    try:
+        connection = duckdb.connect(str(file), read_only=True, config=LOCKDOWN)
+        rows = connection.execute("SELECT key, value FROM meta").fetchall()
+        meta = {key: json.loads(value) for key, value in rows}
+    except (duckdb.Error, ValueError, UnicodeDecodeError) as error:
+        raise ReleaseError(
+            f"{path} is not a dpsql release, or it is damaged ({type(error).__name__})",
+            hint="ask its curator for a fresh copy",
+        ) from error
+    _check(path, meta, insecure)
+    return Release(file, connection, meta)
+
+
+def _check(path: str | Path, meta: dict[str, Any], insecure: bool) -> None:
+    missing = [key for key in REQUIRED if key not in meta]
+    if missing:
+        raise ReleaseError(f"{path} lacks {missing[0]} in its meta table", hint="it is not a dpsql release")
+    if meta["format"] != FORMAT:
+        raise ReleaseError(
+            f"{path} has format {meta['format']} and this dpsql reads {FORMAT}", hint="publish with this version"
+        )
+    if meta.get("insecure_entropy") and not insecure:
+        raise ReleaseError(
+            f"{path} was drawn with test entropy and protects nobody",
+            hint="publish it again, or pass insecure=True in a test",
+        )

@@ -1,0 +1,166 @@
+"""Write a fresh release file. Values arrive here noisy; nothing raw is ever in this process's file handle.
+
+The file is complete when `write_release` returns: closed, without a write-ahead log. Where it goes, when
+it may be seen and what it costs is the ledger's protocol, not this module's.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import numpy as np
+import numpy.typing as npt
+
+from dpsql.errors import InternalError
+from dpsql.tree import Tree
+from dpsql.variance import AxisVariance
+
+IntArray = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class AxisContent:
+    """An axis table's columns.
+
+    Args:
+        types: column name -> DuckDB type, in table order.
+        data: column name -> values, all of one length.
+        tree: the axis's look-up tree over its leaves.
+    """
+
+    types: Mapping[str, str]
+    data: Mapping[str, Sequence[Any] | npt.NDArray[Any]]
+    tree: Tree
+
+
+@dataclass(frozen=True)
+class StatisticContent:
+    """A statistic's numbers.
+
+    Args:
+        value: noisy integers as drawn, shape (rows_1, .., rows_d).
+        budget: integer budget of each draw, the same shape.
+        nodes: estimates of all node combinations in units of 2^-20, shape (nodes_1, .., nodes_d).
+        nonnegative: the non-negative estimates, or None.
+    """
+
+    value: IntArray
+    budget: IntArray
+    nodes: IntArray
+    nonnegative: IntArray | None = None
+
+
+@dataclass(frozen=True)
+class ReleaseContent:
+    """All that a release file holds."""
+
+    meta: Mapping[str, Any]
+    axes: Sequence[AxisContent]
+    models: Sequence[AxisVariance]
+    statistics: Sequence[StatisticContent]
+
+
+def write_release(path: Path, content: ReleaseContent) -> None:
+    """Write the file.
+
+    Args:
+        path: where; must not exist.
+        content: what.
+
+    Raises:
+        InternalError: the path exists.
+
+    **Privacy**: stores what it is given. Callers hand over noisy values and public facts only.
+    """
+    if path.exists():
+        raise InternalError(f"{path.name} exists and a release is never reopened for writing")
+    connection = duckdb.connect(str(path))
+    try:
+        _write_meta(connection, content.meta)
+        _write_axes(connection, content.axes)
+        for k, model in enumerate(content.models):
+            _create(connection, f"variance_{k}", model.columns())
+        for s, statistic in enumerate(content.statistics):
+            _write_statistic(connection, s, statistic)
+        connection.execute("CHECKPOINT")
+    finally:
+        connection.close()
+
+
+def _write_meta(connection: duckdb.DuckDBPyConnection, meta: Mapping[str, Any]) -> None:
+    connection.execute("CREATE TABLE meta (key VARCHAR PRIMARY KEY, value VARCHAR NOT NULL)")
+    rows = [(key, json.dumps(value, sort_keys=True)) for key, value in meta.items()]
+    connection.executemany("INSERT INTO meta VALUES (?, ?)", rows)
+
+
+def _write_axes(connection: duckdb.DuckDBPyConnection, axes: Sequence[AxisContent]) -> None:
+    for i, axis in enumerate(axes):
+        _create(connection, f"axis_{i}", axis.data, axis.types)
+    parts = [
+        (np.full(len(axis.tree.lo), i), np.arange(len(axis.tree.lo)), axis.tree) for i, axis in enumerate(axes)
+    ]
+    names = ("axis", "id", "parent", "level", "lo", "hi")
+    arrays = [(a, n, t.parent, t.level, t.lo, t.hi) for a, n, t in parts]
+    columns = {
+        name: np.concatenate([array[j] for array in arrays]) if arrays else np.zeros(0, np.int64)
+        for j, name in enumerate(names)
+    }
+    _create(connection, "node", columns, {name: "INTEGER" for name in names})
+
+
+def _write_statistic(connection: duckdb.DuckDBPyConnection, s: int, statistic: StatisticContent) -> None:
+    rows = _coordinates("r", statistic.value.shape)
+    rows |= {"value": statistic.value.ravel(), "budget": statistic.budget.ravel()}
+    _create(connection, f"measurement_{s}", rows)
+    nodes = _coordinates("n", statistic.nodes.shape)
+    key = ", ".join(nodes)
+    nodes["estimate"] = statistic.nodes.ravel()
+    if statistic.nonnegative is not None:
+        nodes["nonnegative"] = statistic.nonnegative.ravel()
+    _create(connection, f"node_combination_{s}", nodes, primary_key=key)
+
+
+def _coordinates(letter: str, shape: tuple[int, ...]) -> dict[str, npt.NDArray[Any]]:
+    """Index columns n1..nd of a flattened array; a view without axes has the single column n0 = 0."""
+    if not shape:
+        return {f"{letter}0": np.zeros(1, np.int32)}
+    grid = np.indices(shape, dtype=np.int32, sparse=True)
+    return {f"{letter}{i + 1}": np.broadcast_to(index, shape).ravel() for i, index in enumerate(grid)}
+
+
+def _create(
+    connection: duckdb.DuckDBPyConnection,
+    table: str,
+    data: Mapping[str, Sequence[Any] | npt.NDArray[Any]],
+    types: Mapping[str, str] | None = None,
+    primary_key: str = "",
+) -> None:
+    """One table from columns; types follow numpy's where none are given."""
+    import pandas as pd
+
+    kinds = dict(types) if types is not None else {name: _duckdb_type(np.asarray(data[name])) for name in data}
+    columns = ", ".join(f'{_quoted(name)} {kind}' for name, kind in kinds.items())
+    constraint = f", PRIMARY KEY ({primary_key})" if primary_key else ""
+    connection.execute(f"CREATE TABLE {table} ({columns}{constraint})")
+    incoming = pd.DataFrame({name: pd.Series(data[name]) for name in kinds})
+    connection.register("incoming", incoming)
+    casts = ", ".join(f"CAST({_quoted(name)} AS {kind})" for name, kind in kinds.items())
+    connection.execute(f"INSERT INTO {table} SELECT {casts} FROM incoming")
+    connection.unregister("incoming")
+
+
+def _duckdb_type(values: npt.NDArray[Any]) -> str:
+    if values.dtype == np.int64:
+        return "BIGINT"
+    if np.issubdtype(values.dtype, np.integer):
+        return "INTEGER"
+    return "DOUBLE"
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
