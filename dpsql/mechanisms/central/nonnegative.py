@@ -45,15 +45,16 @@ def project_groups(value: FloatArray, group: IntArray, total: FloatArray) -> Flo
     ranked = value[order]
     size = np.bincount(group, minlength=len(total))
     first = np.cumsum(size) - size
-    # Sums start afresh in every group, at its largest value: a running sum over all groups would lose
-    # the digits of small groups that come after a large one.
     centred = ranked - ranked[first][group]
     running = np.cumsum(centred)
     running -= (running[first] - centred[first])[group]
     rank = np.arange(len(value)) - first[group] + 1.0
-    candidate = (running - total[group]) / rank
-    kept = np.bincount(group, weights=centred > candidate, minlength=len(total)).astype(np.int64)
-    threshold = candidate[first + np.maximum(kept, 1) - 1]
+    above = centred > (running - total[group]) / rank
+    # The running sum crosses groups and loses digits; it only says who is above. The threshold itself is
+    # summed afresh per group, so children add up to their parent to the last bit or two.
+    kept = np.bincount(group, weights=above, minlength=len(total))
+    held = np.bincount(group, weights=centred * above, minlength=len(total))
+    threshold = (held - total) / np.maximum(kept, 1.0)
     out = np.empty_like(value)
     out[order] = np.maximum(centred - threshold[group], 0.0)
     return out
@@ -83,7 +84,7 @@ def nonnegative(tree: Tree, leaf: FloatArray) -> FloatArray:
     """
     leaf = np.asarray(leaf, np.float64)
     if leaf.shape != (tree.n,) or not np.isfinite(leaf).all():
-        raise InterfaceError(f"need {tree.n} finite leaf values", hint="pass one estimate per leaf of the tree")
+        raise InterfaceError(f"need {tree.n} finite leaf values", hint="pass one estimate per leaf")
     node = node_sums(tree, leaf)
     node[0] = max(node[0], 0.0)
     for level in tree.level_slices[1:]:
@@ -113,17 +114,10 @@ def product_tree(outer: Tree, inner: Tree) -> Tree:
     """
     rows, width = outer.n, inner.n
     below = inner.size - 1  # the inner root is the outer leaf itself
-    shift = np.repeat(np.arange(rows), below)
+    row = np.repeat(np.arange(rows), below)
     parent = np.tile(inner.parent[1:], rows)
-    inner_id = outer.size + shift * below + parent - 1
-    level = np.concatenate(
-        [outer.level, np.tile(inner.level[1:], rows) + np.repeat(outer.level[outer.leaves], below)]
-    )
-    lo = np.concatenate([outer.lo * width, np.tile(inner.lo[1:], rows) + shift * width])
-    hi = np.concatenate([outer.hi * width, np.tile(inner.hi[1:], rows) + shift * width])
-    up = np.concatenate([outer.parent, np.where(parent == 0, outer.leaves[shift], inner_id)])
-    order = np.lexsort((lo, level))
-    place = np.empty_like(order)
-    place[order] = np.arange(len(order))
-    moved = np.where(up[order] < 0, -1, place[up[order]])
-    return tree_from_arrays(lo[order], hi[order], moved)
+    inner_id = outer.size + row * below + parent - 1
+    lo = np.concatenate([outer.lo * width, np.tile(inner.lo[1:], rows) + row * width])
+    hi = np.concatenate([outer.hi * width, np.tile(inner.hi[1:], rows) + row * width])
+    up = np.concatenate([outer.parent, np.where(parent == 0, outer.leaves[row], inner_id)])
+    return tree_from_arrays(lo, hi, up)
