@@ -1,0 +1,30 @@
+"""Exact integer noise: the discrete Laplace and the discrete Gaussian, vectorised, no float in the law.
+
+Read in this order: `source` (what a mechanism is given), `laplace`, `gaussian`, `coins` (how a uniform
+integer becomes an exact e^(-u/t)), `entropy`. Only this package touches the operating system's entropy.
+
+>>> import numpy as np
+>>> noise = ExactNoise(os_entropy())
+>>> noise.laplace(np.array([1, 2, 3]), 8).shape, noise.insecure
+((3,), False)
+"""
+
+from dpsql.noise.coins import HEADROOM, Entropy
+from dpsql.noise.entropy import insecure_test_entropy, os_entropy
+from dpsql.noise.gaussian import discrete_gaussian, gaussian_variance
+from dpsql.noise.laplace import discrete_laplace, laplace_variance
+from dpsql.noise.source import ExactNoise, Noise, ZeroNoise
+
+__all__ = [
+    "HEADROOM",
+    "Entropy",
+    "ExactNoise",
+    "Noise",
+    "ZeroNoise",
+    "discrete_gaussian",
+    "discrete_laplace",
+    "gaussian_variance",
+    "insecure_test_entropy",
+    "laplace_variance",
+    "os_entropy",
+]

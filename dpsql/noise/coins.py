@@ -1,0 +1,82 @@
+"""Exact coins and geometric draws: uniform integers from an entropy source turned into e^(-u/t).
+
+Every uniform integer comes from an `Entropy`, a function from a number of bytes to that many bytes.
+BernoulliExp of Canonne, Kamath and Steinke (2020), algorithm 1, is `exp_coin` here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from dpsql.errors import InternalError
+
+Entropy: TypeAlias = Callable[[int], bytes]
+IntArray: TypeAlias = npt.NDArray[np.int64]
+FloatArray: TypeAlias = npt.NDArray[np.float64]
+BoolArray: TypeAlias = npt.NDArray[np.bool_]
+
+HEADROOM = 512  # X reaches HEADROOM * t with probability e^-512 < 10^-222, so int64 holds every draw
+BLOCK = 1 << 17  # draws at a time: the working arrays stay within a few MB
+_TOP = np.uint64(1 << 63)
+
+
+def check_denominator(denominator: int) -> None:
+    """Refuse a t for which int64 would not hold every draw."""
+    if denominator < 1 or HEADROOM * denominator >= 1 << 63:
+        raise InternalError(
+            "the noise scale does not fit 64-bit integers", hint="lower a measure's bounds or its scale"
+        )
+
+
+def words(size: int, entropy: Entropy) -> npt.NDArray[np.uint64]:
+    """Uniform 63-bit integers."""
+    raw = entropy(8 * size)
+    if len(raw) != 8 * size:
+        raise InternalError("the entropy source returned too few bytes", hint="use os_entropy()")
+    return np.frombuffer(raw, dtype="<u8") >> np.uint64(1)
+
+
+def below(bound: int, size: int, entropy: Entropy) -> IntArray:
+    """Uniform integers in [0, bound): 63-bit words, those in the last incomplete block drawn again."""
+    word = words(size, entropy)
+    if bound & (bound - 1) == 0:
+        return (word & np.uint64(bound - 1)).view(np.int64)
+    rest = word % np.uint64(bound)
+    bad = np.flatnonzero(word - rest > _TOP - np.uint64(bound))
+    if bad.size:
+        rest[bad] = below(bound, bad.size, entropy).view(np.uint64)
+    return rest.view(np.int64)
+
+
+def exp_coin(numerator: IntArray, denominator: int, entropy: Entropy) -> BoolArray:
+    """Bernoulli(exp(-u / t)), 0 <= u <= t: heads of u / (t k), k = 1, 2, ... until tails; accept an odd k."""
+    accept = np.zeros(numerator.size, dtype=np.bool_)
+    alive = np.arange(numerator.size)
+    k = 1  # reaches k with probability at most 1 / (k - 1)!, so t k stays far inside the headroom
+    while alive.size:
+        heads = below(denominator * k, alive.size, entropy) < numerator[alive]
+        accept[alive[~heads]] = k % 2 == 1
+        alive = alive[heads]
+        k += 1
+    return accept
+
+
+def geometric(denominator: int, size: int, entropy: Entropy) -> IntArray:
+    """X ~ Geom(1 - e^(-1/t)): X = t V + U, V ~ Geom(1 - 1/e), P(U = u) proportional to e^(-u/t) on [0, t)."""
+    rest = np.empty(size, dtype=np.int64)
+    pending = np.arange(size)
+    while pending.size:
+        trial = below(denominator, pending.size, entropy)
+        accept = exp_coin(trial, denominator, entropy)
+        rest[pending[accept]] = trial[accept]
+        pending = pending[~accept]
+    times = np.zeros(size, dtype=np.int64)
+    alive = np.arange(size)
+    while alive.size:
+        alive = alive[exp_coin(np.ones(alive.size, dtype=np.int64), 1, entropy)]
+        times[alive] += 1
+    return times * denominator + rest

@@ -1,0 +1,62 @@
+"""Where noise comes from: the protocol that mechanisms take, and the two sources there are."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import ClassVar, Protocol
+
+import numpy as np
+
+from dpsql.noise.coins import Entropy, IntArray
+from dpsql.noise.gaussian import discrete_gaussian
+from dpsql.noise.laplace import discrete_laplace
+
+
+class Noise(Protocol):
+    """Where a mechanism gets its noise from; the one argument that makes a release private or not."""
+
+    @property
+    def insecure(self) -> bool:
+        """True if the release must be stamped as not private."""
+
+    def laplace(self, units: IntArray, denominator: int) -> IntArray:
+        """Independent draws, draw i with P(x) proportional to exp(-|x| units_i / denominator)."""
+
+    def gaussian(self, sigma2: Fraction, size: int) -> IntArray:
+        """Independent draws with P(x) proportional to exp(-x^2 / (2 sigma2))."""
+
+
+@dataclass(frozen=True)
+class ExactNoise:
+    """The noise that releases are made with: exact samplers on the given entropy."""
+
+    entropy: Entropy
+
+    @property
+    def insecure(self) -> bool:
+        """True if the entropy is a marked test source."""
+        return bool(getattr(self.entropy, "insecure", False))
+
+    def laplace(self, units: IntArray, denominator: int) -> IntArray:
+        """See `discrete_laplace`."""
+        return discrete_laplace(units, denominator, self.entropy)
+
+    def gaussian(self, sigma2: Fraction, size: int) -> IntArray:
+        """See `discrete_gaussian`."""
+        return discrete_gaussian(sigma2, size, self.entropy)
+
+
+@dataclass(frozen=True)
+class ZeroNoise:
+    """No noise at all, for oracle tests; whatever is published with it is stamped insecure."""
+
+    insecure: ClassVar[bool] = True
+
+    def laplace(self, units: IntArray, denominator: int) -> IntArray:
+        """Zeros in the shape of `units`."""
+        return np.zeros(np.shape(units), dtype=np.int64)
+
+    def gaussian(self, sigma2: Fraction, size: int) -> IntArray:
+        """`size` zeros."""
+        return np.zeros(size, dtype=np.int64)
