@@ -1,7 +1,7 @@
 """A person answers a collection once: the device's memory of what it has drawn, sent and spent.
 
-The memory is one JSON file, keyed by collection id and not by plan, so that a second plan of one collection cannot
-ask again. Round and report are fixed before anything is sent; a retry sends the stored bytes.
+The memory is one JSON file, keyed by collection id and not by plan, so that a second plan of one collection
+cannot ask again. Round and report are fixed before anything is sent; a retry sends the stored bytes.
 """
 
 from __future__ import annotations

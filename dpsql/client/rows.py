@@ -53,7 +53,7 @@ def leaf_of(axis: Mapping[str, Any], value: object) -> int:
         return leaf
     if axis.get("other_leaf") is not None:
         return int(axis["other_leaf"])
-    return min(max(leaf, 0), bins - 1)
+    return int(min(max(leaf, 0), bins - 1))
 
 
 def to_rows(plan: Plan, records: Sequence[Record]) -> list[Row]:
