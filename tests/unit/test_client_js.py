@@ -1,4 +1,4 @@
-"""The JavaScript client draws the same bytes as the Python one. Needs Node; skips only where there is none."""
+"""The JavaScript client draws the same bytes as the Python one. Needs Node; skips where there is none."""
 
 from __future__ import annotations
 
