@@ -1,8 +1,8 @@
 """Budgets as integers over a common denominator, and the integer check that nothing is overspent.
 
 A row r of a strategy gets s_r units: the noise on the integer H_r x is discrete Laplace of rate s_r / t.
-Adding or removing one count in cell l changes row r by H_rl, so the release is (max_l sum_r |H_rl| s_r / t)-DP:
-the largest *path sum* must not exceed the cap. A measure with sensitivity M multiplies t, not s.
+Adding or removing one count in cell l changes row r by H_rl, so the release is
+(max_l sum_r |H_rl| s_r / t)-DP: the largest *path sum* must not exceed the cap. A measure with sensitivity M multiplies t, not s.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ import numpy as np
 import numpy.typing as npt
 
 from dpsql.errors import InternalError, PrivacyError
-from dpsql.noise import HEADROOM
 
 IntArray: TypeAlias = npt.NDArray[np.int64]
 
 DENOMINATOR = 1 << 30
+HEADROOM = 512  # the samplers' headroom: a draw exceeds 512 scales with probability below 10^-222
 _COARSEST = 1 << 12  # below it one unit is more than 0.02 % of epsilon 1 and splits become coarse
 _SAFE = 1 << 62  # sums checked against it cannot have wrapped around in int64
 

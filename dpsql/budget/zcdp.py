@@ -1,4 +1,4 @@
-"""From (epsilon, delta) to rho and back by the tight conversion, with certificates instead of trust in floats.
+"""From (epsilon, delta) to rho and back by the tight conversion, with a certificate for each result.
 
 rho-zCDP implies (epsilon, delta)-DP with delta = min over alpha > 1 of
 exp((alpha - 1)(alpha rho - epsilon)) (1 - 1/alpha)^alpha / (alpha - 1).
@@ -150,10 +150,10 @@ def _exact_epsilon_at(order: Decimal, rho: Fraction, delta: Fraction) -> Decimal
 
 
 def _alphas(loss: Callable[[float], float]) -> list[Decimal]:
-    """Orders around the minimum of `loss`: a golden-section search over log(alpha - 1), then five short decimals.
+    """Orders around the minimum of `loss`: golden-section search over log(alpha - 1), then short decimals.
 
-    The optimum is flat, so five significant digits lose 1e-10 of it; short decimals make the choice, and with it
-    the exact result, the same on every machine.
+    The optimum is flat, so five significant digits lose 1e-10 of it; short decimals make the choice, and
+    with it the exact result, the same on every machine.
     """
     low, high = math.log(1e-6), math.log(1e12)
     ratio = (math.sqrt(5) - 1) / 2
