@@ -45,6 +45,15 @@ class Error(Exception):
 
     exit_code = 2
 
+    clause: str = ""
+    """The part of the statement that was refused: SELECT, FROM, WHERE .. or empty."""
+    position: tuple[int, int] | None = None
+    """First and last character of that part in the statement."""
+    caret: str = ""
+    """The statement's line with carets under that part, two lines."""
+    nearest: str = ""
+    """The nearest statement that works, or empty."""
+
     def __init__(self, message: str, *, hint: str = "") -> None:
         super().__init__(f"{message}; {hint}" if hint else message)
         self.reason = message

@@ -1,0 +1,155 @@
+"""The star that a release answers about: tables, keys, columns and axes, read from its public meta."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from dpsql.answer.block import ColumnRef
+from dpsql.release import AxisMeta, ColumnMeta, Release
+
+
+@dataclass(frozen=True)
+class Table:
+    """One table of the star.
+
+    Args:
+        name: as the catalog writes it.
+        key: primary key column, or None.
+        columns: lower-case name -> name, keys and foreign keys included, in catalog order.
+        foreign_keys: column -> table it refers to.
+        measures: declared measure name -> SQL expression over the table's columns.
+        derived: derived column name -> SQL expression.
+        nullable: columns that may be NULL.
+        types: column -> catalog type.
+        fact: whether the catalog calls it a fact.
+    """
+
+    name: str
+    key: str | None
+    columns: Mapping[str, str]
+    foreign_keys: Mapping[str, str]
+    measures: Mapping[str, str]
+    derived: Mapping[str, str]
+    nullable: frozenset[str]
+    types: Mapping[str, str]
+    fact: bool
+
+    def column(self, name: str) -> str | None:
+        """The catalog's spelling of a column, or None."""
+        return self.columns.get(name.lower())
+
+
+@dataclass(frozen=True)
+class Schema:
+    """All tables of one release, and what its views publish about them."""
+
+    name: str
+    tables: Mapping[str, Table]
+    axes: tuple[AxisMeta, ...]
+    measures: frozenset[str]
+
+    def table(self, name: str) -> Table | None:
+        """The table of that name, in any case."""
+        return self.tables.get(name.lower())
+
+    def wide(self) -> dict[str, str]:
+        """Names of the wide virtual tables -> their fact table."""
+        facts = [table.name for table in self.tables.values() if table.fact]
+        if not facts:
+            return {}
+        named = {self.name.lower(): facts[0]}
+        if len(facts) > 1:
+            named |= {f"{self.name}_{fact}".lower(): fact for fact in facts}
+        return {name: fact for name, fact in named.items() if name not in self.tables}
+
+    def axis_columns(self, ref: ColumnRef) -> list[tuple[int, ColumnMeta]]:
+        """Every (axis, column of its table) that holds the referenced column, whatever its view's table."""
+        return [
+            (i, column)
+            for i, axis in enumerate(self.axes)
+            for column in axis.columns
+            if _same(column, ref) or _same(column, self.twin(ref))
+        ]
+
+    def twin(self, ref: ColumnRef) -> ColumnRef:
+        """A foreign key's value is the key it points at: the column one hop further on, else itself."""
+        table = self.table(ref.table)
+        target = self.table(table.foreign_keys.get(ref.column, "")) if table else None
+        if target is None or target.key is None:
+            return ref
+        return ColumnRef((*ref.path, ref.column), target.name, target.key)
+
+
+def _same(column: ColumnMeta, ref: ColumnRef) -> bool:
+    return (
+        column.column.lower() == ref.column.lower()
+        and column.table.lower() == ref.table.lower()
+        and tuple(p.lower() for p in column.path) == tuple(p.lower() for p in ref.path)
+    )
+
+
+def nearest(word: str, known: Iterable[str]) -> str:
+    """`did you mean ...`, or an empty string.
+
+    >>> nearest("custmer", ["customer", "sales"])
+    'did you mean customer?'
+    """
+    found = difflib.get_close_matches(word.lower(), [k.lower() for k in known], n=1, cutoff=0.6)
+    names = {k.lower(): k for k in known}
+    return f"did you mean {names[found[0]]}?" if found else ""
+
+
+def read_schema(release: Release) -> Schema:
+    """The schema in a release's meta table.
+
+    Args:
+        release: an open release.
+
+    Returns:
+        Its tables, axes and measures.
+    """
+    catalog = release.meta["catalog"]
+    tables = {name.lower(): _table(name, entry) for name, entry in catalog.get("tables", {}).items()}
+    for axis in release.axes:
+        for column in axis.columns:
+            table = tables.get(column.table.lower())
+            if table is not None and column.column.lower() not in table.columns:
+                dict_columns = {**table.columns, column.column.lower(): column.column}
+                tables[column.table.lower()] = _with_columns(table, dict_columns)
+    measures = frozenset(statistic.measure for statistic in release.statistics)
+    return Schema(str(catalog["name"]), tables, release.axes, measures)
+
+
+def _with_columns(table: Table, columns: Mapping[str, str]) -> Table:
+    return Table(**{**vars(table), "columns": columns})
+
+
+def _table(name: str, entry: Mapping[str, Any]) -> Table:
+    columns = entry.get("columns") or {}
+    foreign = {k: _target(v) for k, v in (entry.get("foreign_keys") or {}).items()}
+    derived = {k: _expression(v) for k, v in (entry.get("derive") or {}).items()}
+    measures = {k: _expression(v) for k, v in (entry.get("measures") or {}).items()}
+    key = entry.get("key") or None
+    names = [*([key] if key else []), *foreign, *columns, *derived, *measures]
+    return Table(
+        name=name,
+        key=key,
+        columns={column.lower(): column for column in names},
+        foreign_keys=foreign,
+        measures=measures,
+        derived=derived,
+        nullable=frozenset(k for k, v in columns.items() if isinstance(v, Mapping) and v.get("nullable")),
+        types={k: str(v.get("type", "")) for k, v in columns.items() if isinstance(v, Mapping)},
+        fact=entry.get("role") == "fact",
+    )
+
+
+def _target(value: Any) -> str:
+    return str(value.get("table")) if isinstance(value, Mapping) else str(value)
+
+
+def _expression(value: Any) -> str:
+    return str(value.get("expr", "")) if isinstance(value, Mapping) else str(value)
