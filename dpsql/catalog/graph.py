@@ -1,0 +1,302 @@
+"""Foreign-key paths of a star: which table lies where, where the privacy unit is, what an axis name means.
+
+A **path** is the tuple of foreign-key columns that leads from one table to another: ``()`` is the table
+itself, ``("order_id", "customer_id")`` goes through the orders to the customer. Two paths may lead to one
+table (pick-up and drop-off zone); then the path is the name.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dpsql.catalog.base import nearest
+from dpsql.catalog.columns import Column, Cuts
+from dpsql.catalog.tables import AxisSpec, View
+from dpsql.errors import CatalogError
+
+if TYPE_CHECKING:
+    from dpsql.catalog.model import Catalog
+
+KeyPath = tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class UnitPath:
+    """Where a row of a view's table says whose it is.
+
+    Args:
+        path: foreign keys from the view's table to `table`.
+        table: the table that holds the unit's key.
+        column: its column there; its value is the privacy unit (NULL: no owner, the row is left out).
+    """
+
+    path: KeyPath
+    table: str
+    column: str
+
+
+@dataclass(frozen=True)
+class Member:
+    """One column of a public dimension or of its snowflake arms, with the path from the view's table."""
+
+    path: KeyPath
+    table: str
+    column: str
+
+
+@dataclass(frozen=True)
+class ResolvedAxis:
+    """What an axis of a view means, from the catalog alone.
+
+    Args:
+        name: unique within the catalog for equal axes, such as ``customer.age``.
+        of: the view's table.
+        path: foreign keys from `of` to `table`.
+        table: the table that holds the axis.
+        column: the column of a plain axis; None for a public dimension at a grain.
+        spec: that column's domain; None for a public dimension at a grain.
+        cuts: coarser cuts for this view, if any.
+        by: the grain of a public dimension; empty for a plain axis.
+        missing: whether a row of `of` may find no row of `table` and is kept.
+    """
+
+    name: str
+    of: str
+    path: KeyPath
+    table: str
+    column: str | None
+    spec: Column | None
+    cuts: Cuts | None
+    by: tuple[Member, ...]
+    missing: bool
+
+
+def reachable(catalog: Catalog, start: str) -> dict[KeyPath, str]:
+    """Every table that foreign keys lead to, nearest first.
+
+    Args:
+        catalog: any catalog.
+        start: the table to go from.
+
+    Returns:
+        Path to table name; ``()`` maps to `start`.
+
+    Raises:
+        CatalogError: foreign keys run in a circle, or name no table.
+    """
+    found: dict[KeyPath, str] = {(): start}
+    frontier: list[KeyPath] = [()]
+    while frontier:
+        path = frontier.pop(0)
+        if len(path) > len(catalog.tables):
+            raise CatalogError(f"tables.{start}: foreign keys run in a circle", hint="leave one of them out")
+        for column, foreign_key in catalog.tables[found[path]].foreign_keys.items():
+            if foreign_key.references not in catalog.tables:
+                raise CatalogError(
+                    f"tables.{found[path]}.foreign_keys.{column}: no table `{foreign_key.references}`",
+                    hint=nearest(foreign_key.references, tuple(catalog.tables)),
+                )
+            found[(*path, column)] = foreign_key.references
+            frontier.append((*path, column))
+    return found
+
+
+def paths_to(catalog: Catalog, start: str, table: str) -> tuple[KeyPath, ...]:
+    """All paths from one table to another, nearest first (``()`` when they are the same)."""
+    return tuple(path for path, name in reachable(catalog, start).items() if name == table)
+
+
+def public_tables(catalog: Catalog) -> tuple[str, ...]:
+    """Tables whose rows are public: domains, and dimensions with ``private: false``."""
+    return tuple(name for name, table in catalog.tables.items() if table.is_public)
+
+
+def may_be_missing(catalog: Catalog, start: str, path: KeyPath) -> bool:
+    """Whether a kept row of `start` may find no row at the end of `path` (a NULL or dangling key)."""
+    tables = reachable(catalog, start)
+    return any(
+        catalog.tables[tables[path[:hop]]].foreign_keys[path[hop]].on_missing == "keep"
+        for hop in range(len(path))
+    )
+
+
+def unit_path(catalog: Catalog, of: str) -> UnitPath | None:
+    """Where rows of a table say whose they are.
+
+    Args:
+        catalog: any catalog.
+        of: the view's table.
+
+    Returns:
+        The place of the unit's key, or None where each row is its own unit.
+
+    Raises:
+        CatalogError: no path leads to the unit, or several do and `unit_path` does not choose.
+    """
+    unit = catalog.privacy.unit_table
+    if unit is None:
+        return None
+    key = catalog.privacy.unit.split(".")[1]
+    if of == unit:
+        return UnitPath((), of, key)
+    paths = paths_to(catalog, of, unit)
+    chosen = catalog.tables[of].unit_path
+    if chosen:
+        paths = tuple(path for path in paths if path == chosen)
+    if len(paths) != 1:
+        found = ", ".join("[" + ", ".join(path) + "]" for path in paths_to(catalog, of, unit)) or "none"
+        raise CatalogError(
+            f"tables.{of}: {len(paths)} paths lead to the privacy unit `{unit}` (there are: {found})",
+            hint=f"write `unit_path: [foreign keys]` in tables.{of}"
+            if found != "none"
+            else "declare its foreign keys",
+        )
+    *before, last = paths[0]
+    return UnitPath(tuple(before), reachable(catalog, of)[tuple(before)], last)
+
+
+def max_ids(catalog: Catalog, of: str) -> int | str:
+    """Rows of a table that count for one privacy unit: 1, a number, or ``auto``."""
+    if catalog.privacy.unit_table in (None, of):
+        return 1
+    declared = catalog.tables[of].max_ids
+    if declared is None:
+        raise CatalogError(
+            f"tables.{of}.max_ids: how many rows one {catalog.privacy.unit} may own is not said",
+            hint="write `max_ids: <number>` or `max_ids: auto`",
+        )
+    return declared
+
+
+def ledger_path(catalog: Catalog) -> Path:
+    """The ledger's file: the catalog's `ledger`, beside the catalog unless absolute."""
+    base = Path.cwd() if catalog.file is None else catalog.file.parent
+    return base / catalog.ledger
+
+
+def locate(catalog: Catalog, of: str, prefix: tuple[str, ...]) -> KeyPath:
+    """The path that a name's prefix means, seen from a table.
+
+    Args:
+        catalog: any catalog.
+        of: the table to start from.
+        prefix: nothing or `of` itself, foreign keys, or one table name.
+
+    Returns:
+        The path.
+
+    Raises:
+        CatalogError: it leads nowhere, or a table name has several paths.
+    """
+    tables = reachable(catalog, of)
+    if prefix in ((), (of,)):
+        return ()
+    if prefix in tables:
+        return prefix
+    name = ".".join(prefix)
+    paths = paths_to(catalog, of, name)
+    if len(paths) == 1:
+        return paths[0]
+    if paths:
+        raise CatalogError(
+            f"several foreign keys lead from `{of}` to `{name}`",
+            hint="name the axis by its path: "
+            + " or ".join(f"`{'.'.join(path)}.<column>`" for path in paths),
+        )
+    known = (*dict.fromkeys(tables.values()), *(".".join(path) for path in tables if path))
+    raise CatalogError(f"`{name}` is not reached from `{of}`", hint=nearest(name, known))
+
+
+def resolve_axis(catalog: Catalog, view: View, axis: AxisSpec) -> ResolvedAxis:
+    """What an axis of a view means.
+
+    Args:
+        catalog: any catalog.
+        view: the view it stands in.
+        axis: the axis as written.
+
+    Returns:
+        The resolved axis.
+
+    Raises:
+        CatalogError: no such table or column, an ambiguous path, no public domain.
+    """
+    if axis.by:
+        return _grain_axis(
+            catalog, view, axis.axis, locate(catalog, view.of, tuple(axis.axis.split("."))), axis.by
+        )
+    *prefix, column = axis.axis.split(".")
+    path = locate(catalog, view.of, tuple(prefix))
+    table = reachable(catalog, view.of)[path]
+    spec = catalog.tables[table].columns.get(column)
+    if catalog.tables[table].is_public and (spec is None or not spec.has_domain):
+        return _grain_axis(catalog, view, ".".join(prefix) or view.of, path, (column,))
+    if spec is None:
+        raise CatalogError(f"no column `{column}` in `{table}`", hint=nearest(column, _named(catalog, table)))
+    if not spec.has_domain:
+        raise CatalogError(
+            f"`{axis.axis}` has no public domain",
+            hint=f"write its {'categories' if spec.type == 'string' else 'lower and upper'} in tables.{table}",
+        )
+    cuts = axis.cuts or view.coarsen.get(axis.axis)
+    if cuts is not None and not spec.ordered:
+        raise CatalogError(f"`{axis.axis}` is not ordered and cannot be cut", hint="remove the cuts")
+    name = f"{_place(catalog, view.of, path)}.{column}"
+    return ResolvedAxis(
+        name, view.of, path, table, column, spec, cuts, (), may_be_missing(catalog, view.of, path)
+    )
+
+
+def _grain_axis(
+    catalog: Catalog, view: View, written: str, path: KeyPath, by: tuple[str, ...]
+) -> ResolvedAxis:
+    table = reachable(catalog, view.of)[path]
+    if not catalog.tables[table].is_public:
+        raise CatalogError(
+            f"`{written}` is private; only a public dimension has `by`", hint="name one column"
+        )
+    members = tuple(_member(catalog, view.of, path, name) for name in by)
+    place = _place(catalog, view.of, path)
+    name = f"{place}({', '.join(by)})"
+    missing = may_be_missing(catalog, view.of, path)
+    return ResolvedAxis(name, view.of, path, table, None, None, None, members, missing)
+
+
+def _place(catalog: Catalog, of: str, path: KeyPath) -> str:
+    """The shortest name of a place: its table if only one path leads there, otherwise the path."""
+    table = reachable(catalog, of)[path]
+    return table if len(paths_to(catalog, of, table)) == 1 else ".".join(path)
+
+
+def _named(catalog: Catalog, table: str) -> tuple[str, ...]:
+    return tuple(catalog.tables[table].columns)
+
+
+def _member(catalog: Catalog, of: str, path: KeyPath, name: str) -> Member:
+    """The column that a name in `by` means: the dimension's own, else the only arm that declares it."""
+    tables = reachable(catalog, of)
+    table = tables[path]
+    *prefix, column = name.split(".")
+    arms = {p: t for p, t in tables.items() if p[: len(path)] == path and catalog.tables[t].is_public}
+    if prefix:
+        inner = (*path, *locate(catalog, table, tuple(prefix)))
+        if inner not in arms:
+            raise CatalogError(
+                f"`{name}` is not in a public table", hint="name columns of public tables in `by`"
+            )
+        return Member(inner, tables[inner], column)
+    own = {*_named(catalog, table), *catalog.tables[table].foreign_keys, catalog.tables[table].key}
+    if column not in own:
+        holders = [(p, t) for p, t in arms.items() if column in _named(catalog, t)]
+        if len(holders) == 1:
+            return Member(*holders[0], column)
+        if holders:
+            raise CatalogError(f"several tables have `{column}`", hint=f"write `{holders[0][1]}.{column}`")
+    return Member(path, table, column)
+
+
+def view_axes(catalog: Catalog, view: View) -> tuple[ResolvedAxis, ...]:
+    """The resolved axes of a view, in its order."""
+    return tuple(resolve_axis(catalog, view, axis) for axis in view.axes)

@@ -1,0 +1,166 @@
+"""The catalog: one frozen value for the whole YAML file, and the choices that spend budget."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from fractions import Fraction
+from pathlib import Path
+from typing import Any, Literal, Self
+
+from pydantic import Field, PrivateAttr, field_validator, model_validator
+
+from dpsql.catalog.base import Model
+from dpsql.catalog.checks import check_catalog
+from dpsql.catalog.scalars import Exact, Text
+from dpsql.catalog.source import Source
+from dpsql.catalog.tables import Table, View
+from dpsql.errors import CatalogError
+
+DEFAULT_LEDGER = ".dpsql/ledger.duckdb"
+
+
+class Privacy(Model):
+    """The promise: whose rows, which neighbours, how much; none of it has a default that spends.
+
+    **Privacy**: `lineage`, `unit`, `neighbours` and `cap` are fixed at the lineage's first release.
+    """
+
+    lineage: str = Field(min_length=1, description="the people; every release about them draws on one cap")
+    cap: Exact = Field(description="most that the lineage may ever spend: epsilon, or rho where delta > 0")
+    unit: str = Field(description="row, or table.key of the people's table")
+    neighbours: Literal["add_remove", "replace_one"] = "add_remove"
+    epsilon: Exact = Field(description="spent by one release; there is no default")
+    delta: Exact = Field(Fraction(0), description="0: pure; above 0: zCDP is allowed")
+    rows: Literal["private", "public"] = Field(
+        "private", description="public: the number of rows may be told"
+    )
+
+    @model_validator(mode="after")
+    def _ranges(self) -> Self:
+        for key in ("cap", "epsilon"):
+            if getattr(self, key) <= 0:
+                raise ValueError(f"`{key}` must be above 0")
+        if not 0 <= self.delta < Fraction(1, 10):
+            raise ValueError("`delta` must be 0 or a small number such as 1e-6")
+        if self.unit != "row" and self.unit.count(".") != 1:
+            raise ValueError("`unit` is `row` or `table.key`")
+        return self
+
+    @property
+    def unit_table(self) -> str | None:
+        """The people's table, or None where each row is its own unit."""
+        return None if self.unit == "row" else self.unit.split(".")[0]
+
+
+class Collection(Model):
+    """How people report for themselves under local differential privacy."""
+
+    epsilon: Exact | None = Field(
+        None, description="spent by one person's report; without it, privacy.epsilon"
+    )
+    tau: int = Field(1, ge=1, le=10**4, description="rows that one person reports")
+    shares: dict[str, Exact] = Field(
+        default_factory=dict, description="view: part of the people who report on it"
+    )
+    row_weighting: Literal["none", "mar"] = "none"
+    shuffled: bool = False
+
+
+class Stream(Model):
+    """A release that grows by batches along one time column."""
+
+    column: str = Field(description="table.column of the time axis")
+    grain: Literal["hour", "day", "week", "month"] = "day"
+    strategy: Literal["auto", "chain", "fenwick", "fda", "prefix", "toeplitz"] = "auto"
+    horizon: int = Field(ge=1, le=2**20, description="batches planned for")
+    late: Literal["batch", "drop", "other"] = Field("drop", description="where rows of an earlier batch go")
+    max_batches: int | None = Field(None, ge=1, description="batches in which one unit may appear, ever")
+
+
+class Catalog(Model):
+    """A whole catalog. Build it with `load_catalog` or `catalog_from_json`."""
+
+    dpsql: Literal[1] = Field(description="version of this format")
+    name: str = Field(min_length=1, pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")
+    population: str | None = Field(None, description="releases with one population may answer for each other")
+    description: str = ""
+    ledger: Text = Field(DEFAULT_LEDGER, description="path of the ledger, beside the catalog")
+    source: Source | None = None
+    privacy: Privacy
+    tables: dict[str, Table] = Field(min_length=1)
+    views: dict[str, View] = Field(default_factory=dict)
+    collection: Collection | None = None
+    stream: Stream | None = None
+    on_partial_bin: Literal["interpolate", "refuse"] = "interpolate"
+    _file: Path | None = PrivateAttr(default=None)
+
+    @field_validator("dpsql", mode="before")
+    @classmethod
+    def _version(cls, value: Any) -> Any:
+        if str(value) != "1":
+            raise ValueError(f"format {value} is not known; write `dpsql: 1`")
+        return 1
+
+    @model_validator(mode="after")
+    def _hangs_together(self) -> Self:
+        check_catalog(self)
+        return self
+
+    def raw_source(self) -> Source:
+        """Where raw rows are.
+
+        Raises:
+            CatalogError: the catalog names no source, for instance since it was read from a release.
+        """
+        if self.source is None:
+            raise CatalogError("the catalog has no `source`", hint="write source: {kind, root, tables}")
+        return self.source
+
+    @property
+    def file(self) -> Path | None:
+        """The YAML file that this catalog was read from, if any."""
+        return self._file
+
+    @property
+    def shares(self) -> dict[str, Fraction]:
+        """The part of epsilon of each view, as exact fractions that add up to at most 1."""
+        given = {name: view.share for name, view in self.views.items() if view.share is not None}
+        rest = len(self.views) - len(given)
+        left = 1 - sum(given.values(), Fraction(0))
+        return {name: given.get(name, left / rest if rest else left) for name in self.views}
+
+    def unconfirmed(self) -> tuple[str, ...]:
+        """Key paths that still hold `confirm: true`; publishing refuses while there is one."""
+        found: list[str] = []
+        for table_name, table in self.tables.items():
+            found += [f"tables.{table_name}"] if table.confirm else []
+            for kind, parts in (("columns", table.columns), ("measures", table.measures)):
+                found += [f"tables.{table_name}.{kind}.{n}" for n, part in parts.items() if part.confirm]
+        return tuple(found)
+
+    def to_json(self) -> str:
+        """The public part as canonical JSON: everything but where raw rows and the ledger are kept.
+
+        `catalog_from_json` reads it back to an equal catalog (without `source` and `ledger`).
+        """
+        public = self.model_dump(
+            mode="json", by_alias=True, exclude_defaults=True, exclude={"source", "ledger"}
+        )
+        return json.dumps(public, ensure_ascii=False, separators=(",", ":"))
+
+
+def spec_hash(catalog: Catalog) -> str:
+    """What makes two publishes the same: the public part and which tables are read, not where they lie.
+
+    Args:
+        catalog: any catalog.
+
+    Returns:
+        A SHA-256 in hex; the order of keys and the way numbers are written do not change it.
+
+    **Privacy**: a function of the catalog alone, never of data.
+    """
+    tables = {} if catalog.source is None else dict(catalog.source.tables)
+    text = json.dumps([json.loads(catalog.to_json()), tables], ensure_ascii=False, sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()

@@ -1,0 +1,81 @@
+"""Where raw rows are: folder, files and SELECT statements, with ${NAME} from the environment."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Literal
+
+from pydantic import Field
+
+from dpsql.catalog.base import Model
+from dpsql.errors import CatalogError
+
+_VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
+
+
+def expand(text: str, environment: Mapping[str, str] | None = None) -> str:
+    """Put environment variables in.
+
+    Args:
+        text: may hold ``${NAME}``.
+        environment: where names are looked up; the process environment unless given.
+
+    Returns:
+        The text with every variable replaced.
+
+    Raises:
+        CatalogError: a variable is not set.
+
+    >>> expand("${ROOT}/shop", {"ROOT": "/data"})
+    '/data/shop'
+    """
+    values = os.environ if environment is None else environment
+
+    def value(match: re.Match[str]) -> str:
+        name = match.group(1)
+        if not values.get(name):
+            raise CatalogError(
+                f"source: the environment variable {name} is not set", hint=f"export {name}=<folder>"
+            )
+        return values[name]
+
+    return _VARIABLE.sub(value, text)
+
+
+class Source(Model):
+    """The raw side. A table is a file name below `root`, or a SELECT over other tables of the source."""
+
+    kind: Literal["parquet", "csv", "duckdb"] = "parquet"
+    root: str = Field(".", description="folder of the files, or the DuckDB file; ${NAME} expands")
+    tables: dict[str, str] = Field(description="table: file name (duckdb: table name), or a SELECT statement")
+
+    def is_statement(self, table: str) -> bool:
+        """Whether a table is made by a SELECT (or WITH ... SELECT) rather than read from a file."""
+        return re.match(r"\s*(select|with)\b", self.tables[table], re.IGNORECASE) is not None
+
+    def folder(self, catalog_file: Path | None) -> Path:
+        """The place of the raw files.
+
+        A relative root is looked for in the catalog's own folder first, then in the working directory.
+
+        Args:
+            catalog_file: the YAML file, or None.
+
+        Returns:
+            An existing path.
+
+        Raises:
+            CatalogError: it is in neither place, or a variable is not set.
+        """
+        root = Path(expand(self.root)).expanduser()
+        beside = [] if catalog_file is None else [catalog_file.parent / root]
+        for candidate in [*beside, root]:
+            if candidate.exists():
+                return candidate.resolve()
+        raise CatalogError(
+            f"source.root: `{self.root}` is neither beside the catalog nor in the working directory",
+            hint="write an existing folder, or run the program that makes the data",
+        )
