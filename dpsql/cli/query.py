@@ -1,0 +1,34 @@
+"""Commands of the analyst: query, explain, shell."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from dpsql import engine
+from dpsql.cli import cli
+from dpsql.cli.output import FORMATS, render
+
+RELEASE = click.Path(path_type=Path)
+
+
+@cli.command()
+@click.argument("release", type=RELEASE)
+@click.argument("sql")
+@click.option("--format", "style", type=click.Choice(FORMATS), default="table", show_default=True)
+@click.option("--dialect", default="duckdb", show_default=True, help="SQL dialect of the statement")
+@click.option("--level", type=click.FloatRange(0.5, 0.9999), default=0.95, show_default=True, help="of intervals")
+def query(release: Path, sql: str, style: str, dialect: str, level: float) -> None:
+    """Answer one SQL statement on RELEASE; every aggregate comes with its error."""
+    result = engine.query(sql, release=release, dialect=dialect)
+    click.echo(render(result, style, level))
+
+
+@cli.command()
+@click.argument("release", type=RELEASE)
+@click.argument("sql")
+@click.option("--dialect", default="duckdb", show_default=True)
+def explain(release: Path, sql: str, dialect: str) -> None:
+    """Say how a statement would be answered: route, view, nodes, predicted error, the DuckDB SQL."""
+    click.echo(engine.explain(sql, release=release, dialect=dialect))

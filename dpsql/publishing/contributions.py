@@ -1,0 +1,211 @@
+"""From raw rows to integer histograms: what one privacy unit may contribute, and to which cells.
+
+For each table that views count (`of`), every row gets a leaf on every axis and a bounded integer for
+every measure; rows are ranked inside their unit by a keyed hash of their content and those above tau are
+left out; what remains is counted and summed per cell. The rank of a row depends on its unit's rows and
+the key alone, never on row order or on other people.
+
+**Privacy**: adding or removing one unit changes the counts by at most tau and the centred sums by at
+most tau * reach, in L1. Every input has a leaf or is dropped by a rule that looks at its row alone.
+**Source**: reliability.md section 2; central.md section 5.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import duckdb
+import numpy as np
+import numpy.typing as npt
+
+from dpsql.errors import SourceError
+from dpsql.sources import identifier, literal
+
+IntArray = npt.NDArray[np.int64]
+Path = tuple[str, ...]
+
+ROW = "this row"
+
+
+@dataclass(frozen=True)
+class Join:
+    """One hop along a foreign key.
+
+    Args:
+        path: foreign-key columns from the `of` table up to and including this hop.
+        table: the table reached.
+        key: its key column.
+        on_missing: `keep` or `drop` rows whose key finds no row.
+        as_text: compare as text, because the two columns differ in type and a failing cast would tell.
+    """
+
+    path: Path
+    table: str
+    key: str
+    on_missing: str = "keep"
+    as_text: bool = False
+
+
+@dataclass(frozen=True)
+class RowPlan:
+    """How the rows of one table become leaves and integers.
+
+    Args:
+        of: the table counted.
+        joins: all hops needed, parents before children.
+        axes: axis id -> SQL for the leaf (BIGINT; NULL drops the row), over `alias(path)`.
+        measures: measure name -> SQL for the bounded integer or NULL.
+        unit: SQL for the privacy unit, or None where every row is one.
+        tau: rows kept of one unit; 1 where every row is a unit.
+        lookups: SQL of further joins, for axes over public dimensions.
+    """
+
+    of: str
+    joins: Sequence[Join]
+    axes: Mapping[int, str]
+    measures: Mapping[str, str]
+    unit: str | None
+    tau: int
+    lookups: Sequence[str] = ()
+
+
+def alias(path: Path) -> str:
+    """The SQL alias of the table at the end of a foreign-key path; no column is called that.
+
+    >>> alias(()), alias(("order_id", "customer_id"))
+    ('"this row"', '"this row.order_id.customer_id"')
+    """
+    return identifier(".".join((ROW, *path)))
+
+
+def dimension(table: str) -> str:
+    """Name of the checked copy of a dimension that rows are joined to."""
+    return f"checked.{identifier(table)}"
+
+
+def check_dimension(connection: duckdb.DuckDBPyConnection, table: str, key: str, *, public: bool) -> None:
+    """Make `checked.<table>`: keys unique and not NULL, so that a join multiplies nothing.
+
+    In a public table a duplicate or NULL key is an error. In a private one an error would tell something
+    about its people, so the row with the least keyed hash of its content is kept.
+
+    Raises:
+        SourceError: a public table's key is not unique or holds NULL.
+    """
+    name, column = identifier(table), identifier(key)
+    connection.execute("CREATE SCHEMA IF NOT EXISTS checked")
+    if public:
+        connection.execute(f"CREATE OR REPLACE TABLE {dimension(table)} AS SELECT * FROM raw.{name}")
+        rows, distinct, present = _one_row(
+            connection, f"SELECT count(*), count(DISTINCT {column}), count({column}) FROM {dimension(table)}"
+        )
+        if rows != present:
+            raise SourceError(f"tables.{table}.key: {key} holds NULL", hint="a dimension's key names its rows")
+        if rows != distinct:
+            raise SourceError(
+                f"tables.{table}.key: {key} has duplicates, which would multiply facts",
+                hint="remove them, or use a SELECT DISTINCT statement as the source of the table",
+            )
+        return
+    connection.execute(
+        f"CREATE OR REPLACE TABLE {dimension(table)} AS SELECT * FROM raw.{name} AS r WHERE {column} IS NOT NULL "
+        f"QUALIFY row_number() OVER (PARTITION BY {column} ORDER BY {_keyed_hash('r')}) = 1"
+    )
+
+
+def bounded_rows(connection: duckdb.DuckDBPyConnection, plan: RowPlan) -> str:
+    """Place, rank and bound the rows of one table.
+
+    Args:
+        connection: raw side with `raw.*`, `checked.*` and the variable `contribution_key` set.
+        plan: what to compute.
+
+    Returns:
+        Name of a temporary table with a column a<axis id> for each axis and m<i> for each measure.
+    """
+    table = identifier(f"bounded {plan.of}")
+    columns = [f"{sql} AS a{axis}" for axis, sql in plan.axes.items()]
+    columns += [f"{sql} AS m{i}" for i, sql in enumerate(plan.measures.values())]
+    unit = plan.unit if plan.unit is not None else "0"
+    rank = _keyed_hash(alias(())) if plan.unit is not None else "0"
+    kept = [f"a{axis} IS NOT NULL" for axis in plan.axes]
+    if plan.unit is not None:
+        kept.append("unit IS NOT NULL")
+    dropped = [
+        f"{alias(join.path)}.{identifier(join.key)} IS NOT NULL" for join in plan.joins if join.on_missing == "drop"
+    ]
+    slots = f"QUALIFY row_number() OVER (PARTITION BY unit ORDER BY rank) <= {plan.tau}" if plan.unit else ""
+    connection.execute(
+        f"CREATE OR REPLACE TEMP TABLE {table} AS WITH placed AS ("
+        f"SELECT {', '.join([*columns, f'{unit} AS unit', f'{rank} AS rank'])} "
+        f"FROM {_base(connection, plan)} AS {alias(())} {_join_sql(plan)} "
+        f"{'WHERE ' + ' AND '.join(dropped) if dropped else ''}) "
+        f"SELECT * EXCLUDE (unit, rank) FROM placed WHERE {' AND '.join(kept) or 'true'} {slots}"
+    )
+    return table
+
+
+def histogram(
+    connection: duckdb.DuckDBPyConnection,
+    table: str,
+    axes: Sequence[int],
+    shape: Sequence[int],
+    value: str = "1",
+) -> IntArray:
+    """Exact integer cells of one view.
+
+    Args:
+        connection: where `table` is.
+        table: what `bounded_rows` returned.
+        axes: axis ids of the view.
+        shape: number of leaves of each axis.
+        value: BIGINT expression summed per cell; NULL adds nothing.
+
+    Returns:
+        int64 array of the given shape.
+    """
+    cells = np.zeros(tuple(shape), dtype=np.int64)
+    keys = [f"a{axis}" for axis in axes]
+    grouped = connection.execute(
+        f"SELECT {', '.join([*keys, f'CAST(coalesce(sum({value}), 0) AS BIGINT) AS total'])} FROM {table} "
+        + (f"GROUP BY {', '.join(keys)}" if keys else "")
+    ).fetchnumpy()
+    where = tuple(np.asarray(grouped[key], dtype=np.int64) for key in keys)
+    cells[where] = np.asarray(grouped["total"], dtype=np.int64) if keys else int(grouped["total"][0])
+    return cells
+
+
+def set_key(connection: duckdb.DuckDBPyConnection, key: bytes) -> None:
+    """Give the connection the secret that ranks rows. Drawn fresh for each release and kept nowhere."""
+    connection.execute(f"SET VARIABLE contribution_key = {literal(key.hex())}")
+
+
+def _keyed_hash(row: str) -> str:
+    """SHA-256 over the secret and the row's content; identical rows tie and are interchangeable."""
+    return f"sha256(getvariable('contribution_key') || CAST({row} AS VARCHAR))"
+
+
+def _base(connection: duckdb.DuckDBPyConnection, plan: RowPlan) -> str:
+    """The counted table: its checked copy where it is a dimension, else the raw rows."""
+    known = connection.execute(
+        "SELECT count(*) FROM duckdb_tables() WHERE schema_name = 'checked' AND table_name = ?", [plan.of]
+    ).fetchone()
+    return dimension(plan.of) if known and known[0] else f"raw.{identifier(plan.of)}"
+
+
+def _join_sql(plan: RowPlan) -> str:
+    """LEFT JOINs along the foreign keys."""
+    parts = []
+    for join in plan.joins:
+        child = alias(join.path)
+        foreign, own = f"{alias(join.path[:-1])}.{identifier(join.path[-1])}", f"{child}.{identifier(join.key)}"
+        if join.as_text:
+            foreign, own = f"CAST({foreign} AS VARCHAR)", f"CAST({own} AS VARCHAR)"
+        parts.append(f"LEFT JOIN {dimension(join.table)} AS {child} ON {foreign} = {own}")
+    return " ".join([*parts, *plan.lookups])
+
+
+def _one_row(connection: duckdb.DuckDBPyConnection, sql: str) -> tuple[int, ...]:
+    row = connection.execute(sql).fetchone()
+    return tuple(int(value) for value in row) if row else ()
