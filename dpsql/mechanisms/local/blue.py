@@ -1,0 +1,177 @@
+"""The unbiased estimate of all leaves from all groups of reports, and the covariance of what it says.
+
+Every group observes shares of cells, each a set of leaves (or a linear blur of them, for Square Wave); their
+covariance is diagonal minus one outer product. Generalised least squares under "shares sum to 1" is solved
+densely: what is fitted together has at most a few thousand leaf combinations.
+
+| here        | there | unit |
+|-------------|-------|------|
+| `design`    | H     | cells x leaves |
+| `precision` | Q     | inverse variance of shares |
+| `pull`      | g     | H' C^-1 y summed over groups |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from dpsql.mechanisms.local.oracles import FloatArray, Oracle, Structure, structure
+
+SMALLEST = 1e-12
+
+
+@dataclass(frozen=True)
+class Group:
+    """What one view's reports say.
+
+    Args:
+        design: (cells, leaves), the share of each cell as a linear function of leaf shares.
+        shares: (cells,), unbiased estimate of `design @ leaves`.
+        reports: number of reports behind it.
+        oracle: how they were perturbed; WAVE means `shares` are bin shares.
+    """
+
+    design: FloatArray
+    shares: FloatArray
+    reports: float
+    oracle: Oracle
+
+
+class System(NamedTuple):
+    """Normal equations of all groups: precision (leaves, leaves) and pull (leaves,)."""
+
+    precision: FloatArray
+    pull: FloatArray
+
+
+class Estimate(NamedTuple):
+    """Leaf shares and their covariance."""
+
+    shares: FloatArray
+    covariance: FloatArray
+
+
+def group_structure(group: Group, cells: FloatArray) -> Structure:
+    """Covariance structure of one group's shares (times reports) at plugged-in cell shares."""
+    if group.oracle.name == "WAVE":
+        floor = 1e-3 / cells.size
+        kept = np.maximum(cells, floor)
+        return Structure(kept, kept)
+    return structure(group.oracle, np.clip(cells, 0, 1))
+
+
+def system(groups: Sequence[Group], leaves: FloatArray, tilted: bool = True) -> System:
+    """Form the normal equations with weights at plugged-in leaf shares.
+
+    Args:
+        groups: what was observed.
+        leaves: plugged-in leaf shares; a public guess (uniform) keeps the estimate exactly unbiased.
+        tilted: whether to use the outer product of OUE's covariance; GRR's and Square Wave's lies along the
+            constraint and drops out.
+
+    Returns:
+        Precision and pull.
+    """
+    size = leaves.size
+    precision, pull = np.zeros((size, size)), np.zeros(size)
+    for group in groups:
+        parts = group_structure(group, group.design @ leaves)
+        weight = group.reports / parts.diagonal
+        weighted = group.design * weight[:, None]
+        precision += group.design.T @ weighted
+        pull += weighted.T @ group.shares
+        if tilted and group.oracle.name in ("OUE", "OLH"):
+            slack = 1 - float(np.sum(parts.tilt**2 / parts.diagonal))
+            lean = weighted.T @ parts.tilt / np.sqrt(group.reports * slack)
+            along = float((parts.tilt * weight) @ group.shares) / np.sqrt(group.reports * slack)
+            precision += np.outer(lean, lean)
+            pull += lean * along
+    return System(precision, pull)
+
+
+def constrained_inverse(precision: FloatArray) -> FloatArray:
+    """Covariance of the least-squares leaves when they are known to sum to 1."""
+    size = precision.shape[0]
+    scale = float(np.trace(precision)) / size
+    # Along the all-ones direction the constraint fixes the answer; lifting it there makes the inverse exist.
+    inverse = np.linalg.pinv(precision + scale * np.ones((size, size)), rcond=SMALLEST, hermitian=True)
+    total = inverse.sum(axis=1)
+    return np.asarray(inverse - np.outer(total, total) / total.sum())
+
+
+def solve(equations: System) -> Estimate:
+    """Solve the normal equations under "shares sum to 1"."""
+    size = equations.pull.size
+    inverse = constrained_inverse(equations.precision)
+    start = np.full(size, 1 / size)
+    shares = start + inverse @ (equations.pull - equations.precision @ start)
+    return Estimate(shares, inverse)
+
+
+def blue(groups: Sequence[Group]) -> Estimate:
+    """Best linear unbiased estimate of leaf shares.
+
+    Args:
+        groups: what was observed; together they must see every leaf, else unseen splits are even.
+
+    Returns:
+        Shares and the exact covariance at the plugged-in estimate.
+
+    The weights come from the uniform histogram, a public guess, so the estimate is exactly unbiased; the
+    covariance is exact for the estimated shares (its plug-in error is of order 1/n).
+    """
+    leaves = groups[0].design.shape[1]
+    public = np.full(leaves, 1 / leaves)
+    first = solve(system(groups, public))
+    held = np.clip(first.shares, 0, None)
+    return Estimate(first.shares, estimator_covariance(groups, public, first.covariance, held / held.sum()))
+
+
+def estimator_covariance(
+    groups: Sequence[Group], public: FloatArray, inverse: FloatArray, leaves: FloatArray
+) -> FloatArray:
+    """Exact covariance of a linear estimator with weights at `public`, for data with shares `leaves`."""
+    result = np.zeros_like(inverse)
+    for group in groups:
+        gain = inverse @ _weights(group, group.design @ public)
+        parts = group_structure(group, group.design @ leaves)
+        lean = gain @ parts.tilt
+        result += ((gain * parts.diagonal) @ gain.T - np.outer(lean, lean)) / group.reports
+    return result
+
+
+def _weights(group: Group, cells: FloatArray) -> FloatArray:
+    parts = group_structure(group, cells)
+    weight = group.reports / parts.diagonal
+    weighted = (group.design * weight[:, None]).T
+    if group.oracle.name in ("OUE", "OLH"):
+        slack = 1 - float(np.sum(parts.tilt**2 / parts.diagonal))
+        weighted = weighted + np.outer(weighted @ parts.tilt, parts.tilt * weight) / (group.reports * slack)
+    return weighted
+
+
+def cell_design(edges: FloatArray | Sequence[int], leaves: int) -> FloatArray:
+    """0/1 matrix of the cells between boundaries, shape (cells, leaves)."""
+    bounds = np.asarray(edges, dtype=np.int64)
+    at = np.arange(leaves)
+    return np.asarray((at >= bounds[:-1, None]) & (at < bounds[1:, None]), dtype=np.float64)
+
+
+def range_workload(leaves: int) -> FloatArray:
+    """Mean of w w' over all half-open ranges, shape (leaves, leaves)."""
+    at = np.arange(leaves)
+    low, high = np.minimum(at[:, None], at[None, :]), np.maximum(at[:, None], at[None, :])
+    return np.asarray((low + 1) * (leaves - high) / (leaves * (leaves + 1) / 2), dtype=np.float64)
+
+
+def range_variances(covariance: FloatArray) -> FloatArray:
+    """Variance of every range, entry [i, j] for the half-open range [i, j), shape (m + 1, m + 1)."""
+    size = covariance.shape[0]
+    prefix = np.zeros((size + 1, size + 1))
+    prefix[1:, 1:] = covariance.cumsum(axis=0).cumsum(axis=1)
+    held = np.diag(prefix)
+    return np.asarray(held[:, None] + held[None, :] - 2 * prefix)
