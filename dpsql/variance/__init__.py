@@ -10,6 +10,6 @@ whole query, never a sum of per-node variances. Each module holds one kind of mo
     sine        the sine-transform strategy             O(1)
 """
 
-from dpsql.variance.model import AxisVariance, covariance, from_columns
+from dpsql.variance.model import AxisVariance, covariance, from_columns, mean_variance
 
-__all__ = ["AxisVariance", "covariance", "from_columns"]
+__all__ = ["AxisVariance", "covariance", "from_columns", "mean_variance"]

@@ -1,1 +1,1 @@
-"""Mechanisms of a trusted curator: strategies for one axis, made from public facts only, and their estimates."""
+"""Mechanisms of a trusted curator: strategies from public facts only, and their estimates."""

@@ -6,8 +6,8 @@ measurement H x is exact and the sensitivity is a sum of integers that the const
     norm 1 (Laplace)     max over leaves l of  sum_r |H_rl| b_r       <= total
     norm 2 (Gaussian)    max over leaves l of  sum_r  H_rl^2 b_r^2    <= total^2
 
-Row r carries noise of scale total/b_r per unit of epsilon (norm 1), or of standard deviation
-total/b_r per unit of sigma (norm 2).
+Row r carries noise of scale total/b_r per unit of 1/epsilon (norm 1), or of standard deviation total/b_r
+per unit of sigma (norm 2). The one kind with real rows, "sine", has its own bound in `sine_rows`.
 """
 
 from __future__ import annotations
@@ -15,12 +15,22 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 import numpy as np
+import numpy.typing as npt
 
 from dpsql.errors import InternalError
+from dpsql.mechanisms.central.blue import blue
+from dpsql.mechanisms.central.sine_rows import column_norm, estimate_sine, l2_bound, measure_sine
 from dpsql.tree import FloatArray, IntArray, Tree
+from dpsql.variance import AxisVariance
+from dpsql.variance.identity import IdentityVariance
+from dpsql.variance.interval_rows import IntervalRows, blue_rows, interval_rows
+from dpsql.variance.intervals import IntervalVariance
+from dpsql.variance.prefix import PrefixVariance
+from dpsql.variance.sine import SineVariance
+from dpsql.variance.tree import TreeVariance
 
-TOTAL = 1 << 20  # fine enough that rounding budgets costs under 1e-4 of the error
-_LIMIT = 1 << 62  # sums of this size still fit in int64
+_LIMIT = 1 << 62  # sums below this fit in int64
+_CHUNK = 1 << 22  # entries gathered at a time: 32 MB
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,19 +42,22 @@ class Strategy:
         n: number of leaves.
         start: first leaf of each row, shape (p,).
         stop: one past the last leaf of each row, shape (p,).
-        offset: where the entries of each row begin, shape (p + 1,); a row without entries is 1 on its interval.
+        offset: where each row's entries begin, shape (p + 1,); a row without entries is 1 on its interval.
         entry: the entries of all rows, one after the other, shape (nnz,).
         budget: relative budget of each row, at least 1, shape (p,).
         total: bound of the weighted column sums, see the module's table.
         norm: 1 for Laplace, 2 for Gaussian noise.
         tree: for kind "tree", the shape, with the nodes that are not measured.
         node: for kind "tree", the node that each row measures, shape (p,).
+        scale: for kind "sine", the factor in front of the real rows.
+
+    Kind "intervals" has the leaves' own rows first, in order.
 
     Raises:
         InternalError: if the weighted column sums pass `total`.
 
-    **Privacy** Adding or removing one record of unit value moves the noisy rows by at most `total` in the
-    norm above, after weighting by the budgets; the constructor checks this in integers.
+    **Privacy** Adding or removing one record of unit value moves the rows by at most `total` in the norm
+    above, after weighting by the budgets; the constructor checks this in integers.
     """
 
     kind: str
@@ -58,22 +71,17 @@ class Strategy:
     norm: int = 1
     tree: Tree | None = None
     node: IntArray = field(default_factory=lambda: np.zeros(0, np.int64))
+    scale: int = 0
 
     def __post_init__(self) -> None:
         """Refuse a strategy whose sensitivity is larger than it says."""
-        bound = self.total**self.norm
-        if np.any(self.budget < 1) or sensitivity(self) > bound:
-            raise InternalError(f"a {self.kind} strategy of {self.n} leaves is more sensitive than it declares")
+        if np.any(self.budget < 1) or sensitivity(self) > self.total**self.norm:
+            raise InternalError(f"a {self.kind} strategy of {self.n} leaves is more sensitive than declared")
 
     @property
     def rows(self) -> int:
-        """Number of measured rows."""
+        """Number of measured rows, p."""
         return len(self.start)
-
-
-def row_lengths(strategy: Strategy) -> IntArray:
-    """Number of stored entries of each row, shape (p,); 0 where the row is 1 on its interval."""
-    return np.diff(strategy.offset)
 
 
 def sensitivity(strategy: Strategy) -> int:
@@ -84,88 +92,144 @@ def sensitivity(strategy: Strategy) -> int:
 
     Raises:
         InternalError: if the sums might not fit in 64 bits.
-
-    **Source** Rule N4 of the noise module: path sums are integers.
     """
-    length, power = row_lengths(strategy), strategy.norm
+    if strategy.kind == "sine":
+        return l2_bound(strategy.n, strategy.scale) ** 2
+    length, power = np.diff(strategy.offset), strategy.norm
     largest = int(np.abs(strategy.entry).max(initial=1)) * int(strategy.budget.max(initial=1))
-    if largest**power * max(strategy.rows, 1) >= _LIMIT:
-        raise InternalError(f"a {strategy.kind} strategy of {strategy.n} leaves has entries that are too large")
+    if largest**power * strategy.rows >= _LIMIT:
+        raise InternalError(f"a {strategy.kind} strategy of {strategy.n} leaves has too large entries")
     change = np.zeros(strategy.n + 1, np.int64)
     constant = length == 0
     np.add.at(change, strategy.start[constant], strategy.budget[constant] ** power)
     np.add.at(change, strategy.stop[constant], -(strategy.budget[constant] ** power))
     column = np.cumsum(change[:-1])
-    np.add.at(column, entry_cells(strategy), (np.abs(strategy.entry) * np.repeat(strategy.budget, length)) ** power)
+    weighted = np.abs(strategy.entry) * np.repeat(strategy.budget, length)
+    np.add.at(column, entry_cells(strategy), weighted**power)
     return int(column.max(initial=0))
 
 
 def entry_cells(strategy: Strategy) -> IntArray:
     """The leaf that each stored entry belongs to, shape (nnz,)."""
-    length = row_lengths(strategy)
-    return np.arange(len(strategy.entry)) + np.repeat(strategy.start - strategy.offset[:-1], length)
+    begin = strategy.start - strategy.offset[:-1]
+    return np.arange(len(strategy.entry)) + np.repeat(begin, np.diff(strategy.offset))
 
 
 def dense(strategy: Strategy) -> FloatArray:
-    """The row matrix, shape (p, n), for small strategies and tests."""
-    rows = np.zeros((strategy.rows, strategy.n))
-    length = row_lengths(strategy)
-    for row in np.flatnonzero(length == 0):
-        rows[row, strategy.start[row] : strategy.stop[row]] = 1
+    """The row matrix H, shape (p, n); for small strategies of integer rows."""
+    leaf = np.arange(strategy.n)
+    rows = ((leaf >= strategy.start[:, None]) & (leaf < strategy.stop[:, None])).astype(np.float64)
+    length = np.diff(strategy.offset)
     rows[np.repeat(np.arange(strategy.rows), length), entry_cells(strategy)] = strategy.entry
     return rows
 
 
-def tree_strategy(tree: Tree, budget: FloatArray, total: int = TOTAL, norm: int = 1) -> Strategy:
-    """Measure the nodes of a tree, with real budgets rounded to integers.
-
-    Inner budgets are rounded down; each leaf takes all that its path has left, so nothing is wasted and
-    no leaf is ever without budget. An inner node whose budget rounds to 0 is not measured.
+def measure(strategy: Strategy, x: npt.NDArray[np.int64], axis: int = 0) -> IntArray:
+    """H x along one axis, in exact integers.
 
     Args:
-        tree: the shape.
-        budget: relative budgets of the nodes, shape (size,); path sums (norm 1) or path sums of squares
-            (norm 2) are at most 1. Leaf budgets are not read.
-        total: the integer that stands for the whole budget.
-        norm: 1 for Laplace, 2 for Gaussian noise.
+        strategy: the rows.
+        x: integers, with strategy.n cells along `axis`.
+        axis: the axis to replace.
 
     Returns:
-        The strategy, rows in node order.
+        int64, with strategy.rows cells along `axis`. No noise is added here.
+
+    Raises:
+        InternalError: if a sum might not fit in 64 bits.
+
+    **Privacy** Raw: never leaves publishing without noise of at least the strategy's scale.
     """
-    inner = ~tree.is_leaf
-    units = np.where(inner, np.floor(np.asarray(budget) * (total - 1)), 0).astype(np.int64)
-    spent = path_sums(tree, units**norm)[tree.leaves]
-    left = total**norm - spent
-    if np.any(left < 1):
-        raise InternalError(f"a tree of {tree.n} leaves spends more than its budget on inner nodes")
-    units[tree.leaves] = left if norm == 1 else _isqrt(left)
-    node = np.flatnonzero(units > 0)
-    return Strategy(
-        kind="tree", n=tree.n, start=tree.lo[node], stop=tree.hi[node], offset=np.zeros(len(node) + 1, np.int64),
-        entry=np.zeros(0, np.int64), budget=units[node], total=total, norm=norm, tree=tree, node=node,
-    )  # fmt: skip
+    moved = np.moveaxis(np.asarray(x), axis, 0)
+    flat = moved.reshape(strategy.n, -1).astype(np.int64, casting="safe")
+    magnitude = np.abs(flat.astype(np.float64)).sum(axis=0).max(initial=0.0)
+    if magnitude * float(np.abs(strategy.entry).max(initial=1)) >= _LIMIT:
+        raise InternalError("a sum of the measured rows does not fit in 64 bits", hint="coarsen the scale")
+    if strategy.kind == "sine":
+        rows = measure_sine(flat, strategy.scale)
+    elif strategy.kind == "dense":
+        rows = strategy.entry.reshape(strategy.rows, strategy.n) @ flat
+    else:
+        rows = _measure_rows(strategy, flat)
+    return np.moveaxis(rows.reshape(strategy.rows, *moved.shape[1:]), 0, axis)
 
 
-def _isqrt(value: IntArray) -> IntArray:
-    """Integer square roots, rounded down exactly."""
-    root = np.sqrt(value.astype(np.float64)).astype(np.int64)
-    root -= root * root > value
-    root += (root + 1) * (root + 1) <= value
-    return root
+def _measure_rows(strategy: Strategy, flat: IntArray) -> IntArray:
+    """Rows of ones by differences of running sums, the others entry by entry; (n, m) -> (p, m)."""
+    rows = np.empty((strategy.rows, flat.shape[1]), np.int64)
+    constant = np.diff(strategy.offset) == 0
+    if np.any(constant):
+        sums = np.zeros((strategy.n + 1, flat.shape[1]), np.int64)
+        np.cumsum(flat, axis=0, out=sums[1:])
+        rows[constant] = sums[strategy.stop[constant]] - sums[strategy.start[constant]]
+    if not np.all(constant):
+        cell, first = entry_cells(strategy), strategy.offset[:-1][~constant]
+        width = max(1, _CHUNK // len(cell))
+        for begin in range(0, flat.shape[1], width):
+            part = strategy.entry[:, None] * flat[cell, begin : begin + width]
+            rows[~constant, begin : begin + width] = np.add.reduceat(part, first, axis=0)
+    return rows
 
 
-def path_sums(tree: Tree, value: IntArray) -> IntArray:
-    """Sum of `value` over each node and its ancestors, shape (size,)."""
-    out = value.copy()
-    for part in tree.level_slices[1:]:
-        out[part] += out[tree.parent[part]]
-    return out
+def estimate(strategy: Strategy, y: npt.NDArray[np.generic], axis: int = 0) -> FloatArray:
+    """Best linear unbiased leaf estimates along one axis, for noise of variance (total/b_r)^2 on row r.
+
+    Args:
+        strategy: the rows that were measured.
+        y: noisy measurements, with strategy.rows cells along `axis`.
+        axis: the axis to replace.
+
+    Returns:
+        float64, with strategy.n cells along `axis`.
+    """
+    moved = np.moveaxis(np.asarray(y, np.float64), axis, 0)
+    flat = moved.reshape(strategy.rows, -1)
+    weight = strategy.budget / strategy.total
+    if strategy.kind == "sine":
+        leaves = estimate_sine(flat, strategy.scale)
+    elif strategy.kind == "identity":
+        leaves = flat
+    elif strategy.kind == "tree" and strategy.tree is not None:
+        nodes = np.zeros((strategy.tree.size, flat.shape[1]))
+        nodes[strategy.node] = flat
+        leaves = blue(strategy.tree, _tree_weight(strategy), nodes)[strategy.tree.leaves]
+    elif strategy.kind == "intervals":
+        rows, order = _layout(strategy)
+        scaled = weight[:, None] * flat
+        leaves = blue_rows(rows, scaled[: strategy.n], scaled[strategy.n :][order])
+    else:
+        matrix: FloatArray = weight[:, None] * dense(strategy)
+        leaves = np.linalg.solve(matrix.T @ matrix, matrix.T @ (weight[:, None] * flat)).astype(np.float64)
+    return np.moveaxis(leaves.reshape(strategy.n, *moved.shape[1:]), 0, axis)
 
 
-def identity_strategy(n: int, norm: int = 1) -> Strategy:
-    """Measure every leaf once, with the whole budget (Dwork)."""
-    cell = np.arange(n)
-    return Strategy(
-        kind="identity", n=n, start=cell, stop=cell + 1, offset=np.zeros(n + 1, np.int64),
-        entry=np.zeros(0, np.int64), budget=np.ones(n, np.int64), total=1, norm=norm,
-    )  # fmt: skip
+def variance_model(strategy: Strategy) -> AxisVariance:
+    """How noisy the estimates are, for noise of variance (total/b_r)^2 on row r.
+
+    Returns:
+        The model; Laplace noise at epsilon multiplies by 2/epsilon^2, Gaussian noise by sigma^2.
+    """
+    if strategy.kind == "sine":
+        return SineVariance(strategy.n, column_norm(strategy.n) * (strategy.total / strategy.scale) ** 2)
+    if strategy.kind == "identity":
+        return IdentityVariance(strategy.n, float(strategy.total / strategy.budget[0]) ** 2)
+    if strategy.kind == "tree" and strategy.tree is not None:
+        return TreeVariance(strategy.tree, _tree_weight(strategy))
+    if strategy.kind == "intervals":
+        return IntervalVariance(_layout(strategy)[0])
+    rows: FloatArray = (strategy.budget / strategy.total)[:, None] * dense(strategy)
+    return PrefixVariance(np.linalg.inv(rows.T @ rows).astype(np.float64))
+
+
+def _tree_weight(strategy: Strategy) -> FloatArray:
+    """Precision of each node's measurement, 0 where a node is not measured; shape (size,)."""
+    weight = np.zeros(0 if strategy.tree is None else strategy.tree.size)
+    weight[strategy.node] = (strategy.budget / strategy.total) ** 2
+    return weight
+
+
+def _layout(strategy: Strategy) -> tuple[IntervalRows, IntArray]:
+    """The leaves' rows as the identity and the others as interval rows, all at unit noise."""
+    n = strategy.n
+    weight = np.repeat(strategy.budget / strategy.total, np.diff(strategy.offset)) * strategy.entry
+    return interval_rows(weight[:n], strategy.start[n:], strategy.stop[n:], weight[n:])
