@@ -1,0 +1,101 @@
+"""SC: a tree whose left spine is k-ary and whose other nodes choose their own arity greedily.
+
+A node off the spine takes the arity w in [k, largest] for which the w-ary subtree below it has the least
+sum of use probabilities, H(l, r, w). All nodes of a level choose at once. Budgets are equal along a path;
+the sensitivity is the measured depth, never the length of the spine.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from dpsql.mechanisms.central.lue_dptree import tree_strategy
+from dpsql.mechanisms.central.strategy import Strategy
+from dpsql.tree import FloatArray, IntArray, Tree, coverage, kary_tree, split_evenly
+
+
+def subtree_use(n: int, lo: IntArray, hi: IntArray, k: int) -> FloatArray:
+    """H without the node itself: the use of all nodes below each interval, split k-ary to the leaves.
+
+    Args:
+        n: number of leaves of the axis; all ranges are equally likely.
+        lo: starts, shape (m,).
+        hi: stops, shape (m,).
+        k: the arity.
+
+    Returns:
+        Sums of use probabilities, shape (m,).
+
+    **Source** LUE-DPTree, definition 3.4.
+    """
+    total, root = np.zeros(len(lo)), np.arange(len(lo))
+    while len(lo):
+        inner = hi - lo > 1
+        lo, hi, root = lo[inner], hi[inner], root[inner]
+        above = (lo + 1) * (n - hi + 1)
+        lo, hi, which = split_evenly(lo, hi, np.full(len(lo), k, np.int64))
+        use = ((lo + 1) * (n - hi + 1) - above[which]) / (n * (n + 1) / 2)
+        root = root[which]
+        total += np.bincount(root, use, len(total))
+    return total
+
+
+def struct_construct(n: int, k: int, largest: int = 20) -> Tree:
+    """The tree of SC for all ranges.
+
+    Args:
+        n: number of leaves.
+        k: arity of the left spine, at least 2.
+        largest: the largest arity tried, at least k.
+
+    Returns:
+        The tree, longer segments first.
+
+    **Source** LUE-DPTree, algorithm 3.1. The text puts shorter segments first in one place; then the spine
+    is not the longest path and noise scaled to it would be too small.
+    """
+    lo, hi = np.zeros(1, np.int64), np.full(1, n, np.int64)
+    los, his, parents, first_id = [lo], [hi], [np.full(1, -1, np.int64)], 0
+    while np.any(hi - lo > 1):
+        inner = np.flatnonzero(hi - lo > 1)
+        parent_id, first_id = first_id + inner, first_id + len(lo)
+        arity = _choose(n, lo[inner], hi[inner], k, largest)
+        lo, hi, which = split_evenly(lo[inner], hi[inner], arity)
+        los.append(lo)
+        his.append(hi)
+        parents.append(parent_id[which])
+    level = np.repeat(np.arange(len(los)), [len(part) for part in los])
+    return Tree(np.concatenate(los), np.concatenate(his), np.concatenate(parents), level)
+
+
+def _choose(n: int, lo: IntArray, hi: IntArray, k: int, largest: int) -> IntArray:
+    """The arity of each interval: k on the left spine, else the least H; shape (m,)."""
+    best, arity = np.full(len(lo), np.inf), np.full(len(lo), k, np.int64)
+    for w in range(k, largest + 1):
+        use = subtree_use(n, lo, hi, w)
+        arity = np.where(use < best, w, arity)
+        best = np.minimum(use, best)
+    return np.where(lo == 0, k, arity)
+
+
+def equal_error(tree: Tree) -> float:
+    """Mean variance over all ranges before least squares, equal budgets, Laplace noise at epsilon 1.
+
+    **Source** LUE-DPTree, eq. (3.2), with the measured depth as sensitivity.
+    """
+    return float(2 * tree.depth**2 * coverage(tree).sum())
+
+
+def best_struct_construct(n: int, largest: int = 20) -> Tree:
+    """SC on the arity 2..largest whose plain k-ary tree has the least expected error.
+
+    **Source** LUE-DPTree, section 3.3.2.
+    """
+    arities = range(2, max(2, min(n, largest)) + 1)
+    k = min(arities, key=lambda arity: equal_error(kary_tree(n, arity)))
+    return struct_construct(n, k, largest)
+
+
+def equal_strategy(tree: Tree, total: int = 1 << 20) -> Strategy:
+    """Equal budgets on every level (Hay; SC)."""
+    return tree_strategy(tree, np.full(tree.size, 1 / tree.depth), total)
