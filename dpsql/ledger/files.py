@@ -1,0 +1,93 @@
+"""Files that survive a crash: a lock, atomic small files, hashes, and renames that reached the disk."""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from dpsql.errors import OperationalError
+
+RELEASE_MODE = 0o444
+PRIVATE_FILE = 0o600
+PRIVATE_DIRECTORY = 0o700
+
+
+def beside(ledger: Path, suffix: str) -> Path:
+    """The ledger's companion file, for instance `ledger.duckdb.lock`."""
+    return ledger.with_name(ledger.name + suffix)
+
+
+@contextmanager
+def locked(ledger: Path) -> Iterator[None]:
+    """Hold the ledger's lock: one spender at a time, among threads and processes; a crash lets go of it.
+
+    Args:
+        ledger: the ledger file, which need not exist yet; its directory is made.
+
+    Raises:
+        OperationalError: the lock file cannot be opened.
+    """
+    try:
+        ledger.parent.mkdir(mode=PRIVATE_DIRECTORY, parents=True, exist_ok=True)
+        handle = os.open(beside(ledger, ".lock"), os.O_RDWR | os.O_CREAT, PRIVATE_FILE)
+    except OSError as error:
+        raise OperationalError(
+            f"the ledger {ledger} cannot be locked ({error.strerror})", hint="check the directory's rights"
+        ) from error
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
+
+
+def make_directory(path: Path) -> None:
+    """Make a directory that only its owner can look into.
+
+    Raises:
+        OperationalError: the directory above is not there or cannot be written.
+    """
+    try:
+        path.mkdir(mode=PRIVATE_DIRECTORY)
+    except OSError as error:
+        raise OperationalError(
+            f"nothing can be written into {path.parent} ({error.strerror})", hint="choose another output"
+        ) from error
+
+
+def sync(path: Path) -> None:
+    """Make a file's content, or a directory's names, reach the disk."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def write_json(path: Path, value: object) -> None:
+    """Replace a small private file atomically: a reader sees the old text or the new one."""
+    fresh = path.with_name(path.name + ".new")
+    fresh.unlink(missing_ok=True)
+    handle = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, PRIVATE_FILE)
+    with os.fdopen(handle, "w", encoding="utf-8") as out:
+        json.dump(value, out, sort_keys=True)
+        out.flush()
+        os.fsync(out.fileno())
+    fresh.replace(path)
+    sync(path.parent)
+
+
+def file_hash(path: Path) -> str:
+    """The SHA-256 of a file, in hexadecimal."""
+    with path.open("rb") as source:
+        return hashlib.file_digest(source, "sha256").hexdigest()
+
+
+def holds(path: Path, sha256: str) -> bool:
+    """Is this file there, with exactly this content?"""
+    return path.is_file() and file_hash(path) == sha256

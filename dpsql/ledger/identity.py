@@ -1,0 +1,209 @@
+"""What is charged and to whom: lineages, spends, and the entries that record them.
+
+A **lineage** is the budget of one group of people: a name, the privacy unit, the neighbour relation, the
+currency and the cap. It is declared, never guessed, and fixed at its first use.
+
+Amounts are fractions; the ledger counts them in grains, 1 / (2^40 3^4 5^20) of epsilon or rho, rounded up
+for charges and down for caps. Decimals of up to 20 places, halves and thirds are exact, so ten releases of
+0.4 fit a cap of 4.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from fractions import Fraction
+from pathlib import Path
+from typing import Literal, NamedTuple, TypeAlias
+
+from dpsql.budget import pure_rho
+from dpsql.errors import LineageError, PrivacyError
+from dpsql.noise import os_entropy
+
+Currency: TypeAlias = Literal["epsilon", "rho"]
+
+GRAINS = 2**40 * 3**4 * 5**20  # about 8e27; the largest cap, 1000, stays far inside HUGEINT (1.7e38)
+GENESIS = "0" * 64
+
+
+@dataclass(frozen=True)
+class Lineage:
+    """Whose budget is spent.
+
+    Attributes:
+        name: the declared id.
+        unit: the privacy unit, for instance `customer.customer_id` or `row`.
+        neighbours: `add_remove` or `replace_one`.
+        currency: `epsilon` while delta is 0, `rho` with a delta.
+        cap: the most that may ever be spent, in the currency.
+    """
+
+    name: str
+    unit: str
+    neighbours: str
+    currency: Currency
+    cap: Fraction
+
+
+class SpendLine(NamedTuple):
+    """One purpose of a release and what it spends; every data-dependent choice has a line of its own."""
+
+    purpose: str
+    amount: Fraction
+    currency: Currency
+
+
+@dataclass(frozen=True)
+class Spend:
+    """All that one release spends.
+
+    Attributes:
+        lineage: whose budget.
+        lines: what for; the lines compose, so their costs add up.
+        tables: the identities of the raw tables that are read about the lineage's people.
+    """
+
+    lineage: Lineage
+    lines: tuple[SpendLine, ...]
+    tables: tuple[str, ...]
+
+    def cost(self) -> Fraction:
+        """What the lines cost in the lineage's currency.
+
+        Returns:
+            The exact sum; in rho a pure line of epsilon costs epsilon^2 / 2.
+
+        Raises:
+            PrivacyError: no lines, or a line that is not above 0.
+            LineageError: a rho line on an epsilon lineage; pure budgets cannot hold it.
+
+        **Privacy**: basic composition in either currency.
+        """
+        if not self.lines or any(line.amount <= 0 for line in self.lines):
+            raise PrivacyError("every spend needs an amount above 0", hint="give each part a share above 0")
+        if self.lineage.currency == "epsilon" and any(line.currency == "rho" for line in self.lines):
+            raise LineageError(
+                f"lineage {self.lineage.name!r} counts pure epsilon and cannot hold a spend in rho",
+                hint="publish with delta 0, or name a new lineage with a delta",
+            )
+        return sum((_cost(line, self.lineage.currency) for line in self.lines), Fraction(0))
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One release in the ledger. `hash` covers all other fields and the hash of the entry before."""
+
+    sequence: int
+    release_id: str
+    lineage: str
+    unit: str
+    neighbours: str
+    currency: str
+    cap: str
+    label: str
+    spec_hash: str
+    fingerprint: str
+    lines: str
+    tables: str
+    cost: str
+    sha256: str
+    target: str
+    published_at: str
+    previous: str
+    hash: str
+
+    def expected_hash(self) -> str:
+        """The hash that the other fields call for."""
+        fields = {key: value for key, value in asdict(self).items() if key != "hash"}
+        return hashlib.sha256(_canonical(fields).encode()).hexdigest()
+
+    def spend_lines(self) -> tuple[SpendLine, ...]:
+        """The lines as they were charged."""
+        return tuple(SpendLine(line[0], Fraction(line[1]), line[2]) for line in json.loads(self.lines))
+
+    def table_names(self) -> tuple[str, ...]:
+        """The raw tables that were read."""
+        return tuple(json.loads(self.tables))
+
+    def grains(self) -> int:
+        """What was charged, in grains."""
+        return charge_grains(Fraction(self.cost))
+
+
+@dataclass(frozen=True)
+class Recovery:
+    """What a crash had left behind.
+
+    Attributes:
+        finished: the release that was charged and has now been put in place, or None.
+        lost: the release that stays charged although its file is gone, or None.
+        removed: the directory of a draw that was never charged and is now destroyed, or None.
+    """
+
+    finished: Path | None = None
+    lost: Path | None = None
+    removed: Path | None = None
+
+
+@dataclass(frozen=True)
+class Receipt:
+    """What `publish_file` did.
+
+    Attributes:
+        release_id: the release's id; an earlier one if the label was already published.
+        path: where the release is.
+        sha256: its hash.
+        drawn: False if an earlier release of the same specification and label was returned.
+        charged: what this call charged, 0 if nothing was drawn.
+        left: what the lineage has left.
+        recovery: what an earlier crash had left behind, and what was done about it.
+    """
+
+    release_id: str
+    path: Path
+    sha256: str
+    drawn: bool
+    charged: Fraction
+    left: Fraction
+    recovery: Recovery = Recovery()
+
+
+def spec_hash(canonical: str) -> str:
+    """The hash of a canonical specification (catalog, views, budget); with the label it names a release."""
+    return hashlib.sha256(canonical.encode()).hexdigest()
+
+
+def new_release_id() -> str:
+    """A fresh random id: 32 hexadecimal digits."""
+    return os_entropy()(16).hex()
+
+
+def lines_json(lines: Iterable[SpendLine]) -> str:
+    """Spend lines as canonical JSON; amounts as fractions in text."""
+    return _canonical([[line.purpose, str(line.amount), line.currency] for line in lines])
+
+
+def tables_json(tables: Iterable[str]) -> str:
+    """Table identities as canonical JSON, sorted."""
+    return _canonical(sorted(set(tables)))
+
+
+def charge_grains(amount: Fraction) -> int:
+    """A charge in grains, rounded up."""
+    return math.ceil(amount * GRAINS)
+
+
+def cap_grains(cap: Fraction) -> int:
+    """A cap in grains, rounded down."""
+    return math.floor(cap * GRAINS)
+
+
+def _cost(line: SpendLine, currency: Currency) -> Fraction:
+    return pure_rho(line.amount) if currency == "rho" and line.currency == "epsilon" else line.amount
+
+
+def _canonical(value: object) -> str:
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True)

@@ -1,0 +1,226 @@
+"""The ledger file: one counter row per lineage with a CHECK, one entry per release, a hash chain over all.
+
+| table | one row per | columns |
+|---|---|---|
+| `meta` | key | format, and the secret key of the data fingerprints |
+| `lineage` | lineage | name, unit, neighbours, currency, cap, spent (grains), CHECK (spent <= cap) |
+| `entry` | release | the fields of `Entry` |
+
+DuckDB decides the shape: transactions that each SUM entries overspend (24 of 10 measured), so the counter is
+one row; a cut write-ahead log opens as a shorter history, so `<ledger>.head` keeps the last hash outside.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+from collections.abc import Callable
+from dataclasses import astuple, fields
+from fractions import Fraction
+from pathlib import Path
+
+import duckdb
+
+from dpsql.errors import BudgetExceeded, IntegrityError, OperationalError
+from dpsql.ledger.files import PRIVATE_FILE, beside, sync, write_json
+from dpsql.ledger.identity import GENESIS, GRAINS, Currency, Entry, Lineage, cap_grains
+from dpsql.noise import os_entropy
+
+_FORMAT = "dpsql-ledger-1"
+_COLUMNS = [field.name for field in fields(Entry)]
+_SCHEMA = f"""
+CREATE TABLE meta (key VARCHAR PRIMARY KEY, value VARCHAR NOT NULL);
+CREATE TABLE lineage (
+    name VARCHAR PRIMARY KEY, unit VARCHAR NOT NULL, neighbours VARCHAR NOT NULL, currency VARCHAR NOT NULL,
+    cap HUGEINT NOT NULL, spent HUGEINT NOT NULL, CHECK (spent <= cap), CHECK (spent >= 0));
+CREATE TABLE entry (
+    {", ".join(f"{name} {'BIGINT' if name == 'sequence' else 'VARCHAR'} NOT NULL" for name in _COLUMNS)},
+    PRIMARY KEY (sequence), UNIQUE (release_id), UNIQUE (lineage, label));
+"""
+_RESTORE = "restore the ledger and its .head file from their newest backup; spending has stopped"
+
+
+class Store:
+    """The opened ledger, its chain checked. Only for a holder of the lock."""
+
+    def __init__(self, path: Path) -> None:
+        """Open the ledger, making it if there has never been one here.
+
+        Args:
+            path: the ledger file.
+
+        Raises:
+            IntegrityError: the chain is broken, cut short, or does not add up.
+            OperationalError: the file cannot be opened.
+        """
+        self.path = path
+        head = beside(path, ".head")
+        if not path.exists():
+            _create(path, head)
+        self._connection = _connect(path)
+        try:
+            self.entries, self.lineages, self._secret = self._read()
+            _check_chain(self.entries, self.lineages)
+            _check_head(self.entries, head)
+        except BaseException:
+            self._connection.close()
+            raise
+
+    def close(self) -> None:
+        """Close the file."""
+        self._connection.close()
+
+    def spent(self, name: str) -> Fraction:
+        """What a lineage has spent, in its currency."""
+        return Fraction(self.lineages[name][1], GRAINS) if name in self.lineages else Fraction(0)
+
+    def fingerprint(self, digest: str) -> str:
+        """The keyed hash of a digest of the raw data; without the ledger it tells nothing about them."""
+        return hmac.new(self._secret, digest.encode(), hashlib.sha256).hexdigest()
+
+    def last_hash(self) -> str:
+        """The hash that the next entry continues."""
+        return self.entries[-1].hash if self.entries else GENESIS
+
+    def commit(self, entry: Entry, lineage: Lineage, kill_point: Callable[[str], None]) -> None:
+        """Charge and record in one transaction, then move the head.
+
+        Args:
+            entry: the sealed entry.
+            lineage: whose counter; its row is made, or its cap lowered, in the same transaction.
+            kill_point: called inside the transaction, for tests that kill there.
+
+        Raises:
+            BudgetExceeded: the CHECK of the counter row refused the charge.
+        """
+        connection, charge, cap = self._connection, entry.grains(), cap_grains(lineage.cap)
+        connection.execute("BEGIN")
+        try:
+            if lineage.name in self.lineages:
+                connection.execute(
+                    "UPDATE lineage SET spent = spent + ?, cap = ? WHERE name = ?",
+                    [charge, cap, lineage.name],
+                )
+            else:
+                row = [lineage.name, lineage.unit, lineage.neighbours, lineage.currency, cap, charge]
+                connection.execute("INSERT INTO lineage VALUES (?, ?, ?, ?, ?, ?)", row)
+            kill_point("charged")
+            marks = ", ".join("?" * len(_COLUMNS))
+            connection.execute(f"INSERT INTO entry VALUES ({marks})", list(astuple(entry)))
+            kill_point("recorded")
+            connection.execute("COMMIT")
+        except duckdb.ConstraintException as error:
+            connection.execute("ROLLBACK")
+            raise BudgetExceeded(
+                f"the ledger refused a spend of {entry.cost} on lineage {lineage.name!r}",
+                hint="see dpsql budget",
+            ) from error
+        except duckdb.Error as error:
+            raise OperationalError(
+                f"the ledger {self.path} could not be written", hint="free space, then publish again"
+            ) from error
+        kill_point("committed")
+        self.entries, self.lineages, self._secret = self._read()
+        self.move_head()
+
+    def move_head(self) -> None:
+        """Write the last entry's hash outside the ledger file, if it is not there yet."""
+        head = beside(self.path, ".head")
+        if _read_head(head) != (len(self.entries), self.last_hash()):
+            _write_head(head, len(self.entries), self.last_hash())
+
+    def _read(self) -> tuple[list[Entry], dict[str, tuple[Lineage, int]], bytes]:
+        try:
+            meta = dict(self._connection.execute("SELECT key, value FROM meta").fetchall())
+            listed = ", ".join(_COLUMNS)
+            rows = self._connection.execute(f"SELECT {listed} FROM entry ORDER BY sequence").fetchall()
+            counters = self._connection.execute("SELECT * FROM lineage").fetchall()
+        except duckdb.Error as error:
+            raise IntegrityError(f"{self.path} is not a ledger or is damaged", hint=_RESTORE) from error
+        if meta.get("format") != _FORMAT or "secret" not in meta:
+            raise IntegrityError(f"{self.path} is not a ledger of this format", hint=_RESTORE)
+        lineages = {row[0]: (_lineage(*row[:5]), int(row[5])) for row in counters}
+        return [Entry(*row) for row in rows], lineages, bytes.fromhex(meta["secret"])
+
+
+def _lineage(name: str, unit: str, neighbours: str, currency: Currency, cap: int) -> Lineage:
+    return Lineage(name, unit, neighbours, currency, Fraction(cap, GRAINS))
+
+
+def _connect(path: Path) -> duckdb.DuckDBPyConnection:
+    config: dict[str, str | bool | int | float | list[str]] = {
+        "threads": "1",
+        "enable_external_access": "false",
+        "autoload_known_extensions": "false",
+    }
+    try:
+        return duckdb.connect(str(path), config=config)
+    except duckdb.Error as error:
+        raise OperationalError(
+            f"the ledger {path} cannot be opened", hint="close other programs that hold it, or restore it"
+        ) from error
+
+
+def _create(path: Path, head: Path) -> None:
+    """Make the file aside and rename it: a crash leaves a ledger or none."""
+    if head.exists() and _read_head(head)[0] > 0:
+        raise IntegrityError(f"the ledger {path} is gone but its head is not", hint=_RESTORE)
+    aside = beside(path, ".new")
+    for left in (aside, beside(aside, ".wal")):
+        left.unlink(missing_ok=True)
+    connection = _connect(aside)
+    try:
+        connection.execute(f"BEGIN; {_SCHEMA} COMMIT")
+        rows = [("format", _FORMAT), ("secret", os_entropy()(32).hex())]
+        connection.executemany("INSERT INTO meta VALUES (?, ?)", rows)
+    finally:
+        connection.close()
+    aside.chmod(PRIVATE_FILE)
+    sync(aside)
+    _write_head(head, 0, GENESIS)  # before the ledger: a ledger without a head is always a fault
+    aside.replace(path)
+    sync(path.parent)
+
+
+def _write_head(head: Path, sequence: int, last: str) -> None:
+    write_json(head, {"sequence": sequence, "hash": last})
+
+
+def _read_head(head: Path) -> tuple[int, str]:
+    try:
+        value = json.loads(head.read_text(encoding="utf-8"))
+        return int(value["sequence"]), str(value["hash"])
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise IntegrityError(f"the ledger's head {head} is missing or damaged", hint=_RESTORE) from error
+
+
+def _check_chain(entries: list[Entry], lineages: dict[str, tuple[Lineage, int]]) -> None:
+    """Each entry continues the one before, and the counters are what the entries add up to."""
+    previous = GENESIS
+    spent: dict[str, int] = dict.fromkeys(lineages, 0)
+    latest: dict[str, Entry] = {}
+    for number, entry in enumerate(entries, start=1):
+        if entry.sequence != number or entry.previous != previous or entry.hash != entry.expected_hash():
+            raise IntegrityError(f"the ledger's chain is broken at entry {number}", hint=_RESTORE)
+        previous = entry.hash
+        spent[entry.lineage] = spent.get(entry.lineage, 0) + entry.grains()
+        latest[entry.lineage] = entry
+    for name, total in spent.items():
+        if name not in lineages or name not in latest or not _agrees(*lineages[name], latest[name], total):
+            raise IntegrityError(f"lineage {name!r} does not agree with its entries", hint=_RESTORE)
+
+
+def _agrees(lineage: Lineage, counter: int, entry: Entry, total: int) -> bool:
+    identity = (lineage.unit, lineage.neighbours, lineage.currency, cap_grains(lineage.cap))
+    recorded = (entry.unit, entry.neighbours, entry.currency, cap_grains(Fraction(entry.cap)))
+    return counter == total and identity == recorded
+
+
+def _check_head(entries: list[Entry], head: Path) -> None:
+    """The head is the last entry or, after a crash between commit and head, the one before."""
+    sequence, last = _read_head(head)
+    if not len(entries) - 1 <= sequence <= len(entries):
+        raise IntegrityError(f"the ledger holds {len(entries)} entries, its head {sequence}", hint=_RESTORE)
+    if last != (entries[sequence - 1].hash if sequence else GENESIS):
+        raise IntegrityError("the ledger's head is not on its chain", hint=_RESTORE)
