@@ -1,1 +1,49 @@
-"""dpsql: private analytics over star schemas, with SQL and error bars."""
+"""dpsql: private analytics over star schemas, with SQL and error bars.
+
+    import dpsql
+    r = dpsql.query("SELECT COUNT(*) FROM sales", release="retail.dpsql")
+    r.df(), r.stderr, r.interval(0.95)
+
+Names load on first use, so that `import dpsql.client` on a person's own device loads neither numpy nor duckdb.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+_HOMES = {
+    "dpsql.engine": ("query", "explain", "use", "publish", "budget", "init"),
+    "dpsql.dbapi": (
+        "connect", "apilevel", "threadsafety", "paramstyle", "Connection", "Cursor",
+        "STRING", "BINARY", "NUMBER", "DATETIME", "ROWID",
+        "Date", "Time", "Timestamp", "DateFromTicks", "TimeFromTicks", "TimestampFromTicks", "Binary",
+    ),
+    "dpsql.answer": ("Result",),
+    "dpsql.errors": (
+        "Warning", "Error", "InterfaceError", "DatabaseError", "DataError", "OperationalError", "ReleaseError",
+        "SourceError", "QueryTimeout", "IntegrityError", "InternalError", "ProgrammingError", "SqlSyntaxError",
+        "UnknownName", "CatalogError", "NotSupportedError", "NoViewError", "RawRowsError", "PrivacyError",
+        "BudgetExceeded", "LineageError", "ReleaseExists",
+    ),
+}  # fmt: skip
+_HOME = {name: module for module, names in _HOMES.items() for name in names}
+
+__all__ = ["__version__", *_HOME]
+
+if TYPE_CHECKING:
+    from dpsql.engine import budget, explain, init, publish, query, use  # noqa: F401
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'dpsql' has no attribute {name!r}")
+    value = getattr(import_module(_HOME[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *_HOME])

@@ -1,0 +1,60 @@
+"""One view, drawn: noiseless views come back exactly, and the predicted variance is the observed one."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from dpsql.mechanisms.central.lue_dptree import lue_dptree
+from dpsql.mechanisms.central.reconcile import component_variances
+from dpsql.mechanisms.central.strategy import variance_model
+from dpsql.mechanisms.central.tents import tents
+from dpsql.mechanisms.central.view import draw_view, leaf_estimates, unit_variance
+from dpsql.noise import ExactNoise, ZeroNoise, insecure_test_entropy
+from dpsql.tree import kary_tree
+from dpsql.variance.kronecker import AxisSplit, KroneckerVariance
+
+STRATEGIES = [
+    [lue_dptree(kary_tree(12, 3))],
+    [lue_dptree(kary_tree(7, 2)), lue_dptree(kary_tree(9, 3))],
+    [tents(40, (6,)), lue_dptree(kary_tree(5, 5))],
+    [lue_dptree(kary_tree(3, 2)), lue_dptree(kary_tree(4, 2)), lue_dptree(kary_tree(2, 2))],
+]
+
+
+@pytest.mark.parametrize("strategies", STRATEGIES)
+def test_without_noise_the_histogram_comes_back_exactly(strategies):
+    rng = np.random.default_rng(1)
+    histogram = rng.integers(-(10**9), 10**9, size=[s.n for s in strategies])
+    view = draw_view(histogram, strategies, Fraction(1, 3), 17, ZeroNoise())
+    assert np.array_equal(leaf_estimates(view, strategies), histogram)
+
+
+@pytest.mark.parametrize("strategies", STRATEGIES)
+@pytest.mark.parametrize(("epsilon", "sensitivity"), [(Fraction(1, 2), 3), (Fraction(3), 1)])
+def test_estimates_spread_as_predicted(strategies, epsilon, sensitivity):
+    rng = np.random.default_rng(2)
+    noise = ExactNoise(insecure_test_entropy(20251121))
+    shape = [s.n for s in strategies]
+    masks = [rng.integers(0, 2, size=(6, n)).astype(float) for n in shape]
+    for mask in masks:
+        mask[0] = 1.0
+    errors = []
+    for _ in range(600):
+        view = draw_view(np.zeros(shape, np.int64), strategies, epsilon, sensitivity, noise)
+        estimate = leaf_estimates(view, strategies)
+        letters = "abcdef"[: len(shape)]
+        terms = ",".join("g" + letter for letter in letters)
+        errors.append(np.einsum(f"{letters},{terms}->g", estimate, *masks))
+    splits = tuple(AxisSplit(variance_model(s)) for s in strategies)
+    ids = tuple(range(len(splits)))
+    components = component_variances(
+        [(ids, unit_variance(view, strategies))], {i: s.total for i, s in enumerate(splits)}
+    )
+    predicted = KroneckerVariance(splits, components).quadratic(masks)
+    observed = np.var(np.array(errors), axis=0)
+    # 600 runs of roughly normal errors: a sample variance is within 25% five times in a million
+    np.testing.assert_allclose(observed, predicted, rtol=0.25)
+    assert abs(np.mean(observed / predicted) - 1) < 0.1
