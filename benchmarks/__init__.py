@@ -1,0 +1,1 @@
+"""Accuracy and speed measured against the literature; not in the wheel."""

@@ -1,0 +1,1 @@
+"""Mechanisms of the literature behind one signature, for comparison only."""

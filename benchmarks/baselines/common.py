@@ -1,0 +1,106 @@
+"""What the baselines share: budgets as integers, tree measurements and their best linear unbiased estimate.
+
+Every baseline is one function `publish(counts, epsilon, noise) -> estimate`: int64 counts of shape (n,) in,
+float64 leaf estimates of shape (n,) out, so a benchmark can put any of them in any row of a table.
+All of them draw integer noise through `noise.laplace(s, t)`, as the shipped mechanisms do; what the
+literature publishes as a float is a discrete Laplace here, private for integers and as accurate.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from fractions import Fraction
+from typing import ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from dpsql.noise import Noise
+from dpsql.tree import Tree
+
+IntArray = npt.NDArray[np.int64]
+FloatArray = npt.NDArray[np.float64]
+
+T = 1 << 30  # common denominator of all budgets
+
+
+Publish = Callable[[IntArray, Fraction, Noise], FloatArray]
+
+
+class SimulationNoise:
+    """The same law from a seeded generator: fast and repeatable, fit for measuring, unfit for people."""
+
+    insecure: ClassVar[bool] = True
+
+    def __init__(self, seed: int) -> None:
+        """Start the generator at `seed`."""
+        self.rng = np.random.default_rng(seed)
+
+    def laplace(self, units: IntArray, denominator: int) -> IntArray:
+        """Difference of two geometric draws, which is the discrete Laplace law."""
+        p = -np.expm1(-np.asarray(units, np.float64) / denominator)
+        return (self.rng.geometric(p) - self.rng.geometric(p)).astype(np.int64)
+
+    def gaussian(self, sigma2: Fraction, size: int) -> IntArray:
+        """Rounded normal draws: close enough to the discrete law to measure errors by."""
+        return np.rint(self.rng.normal(0.0, float(sigma2) ** 0.5, size)).astype(np.int64)
+
+
+def units(share: FloatArray, epsilon: Fraction) -> IntArray:
+    """Budgets of T-ths from shares of epsilon, rounded down so that no path can pass epsilon."""
+    cap = int(epsilon * T)
+    return np.maximum(np.floor(share * cap), 0).astype(np.int64)
+
+
+def node_counts(tree: Tree, counts: IntArray) -> IntArray:
+    """Exact integer count of every node, shape (size,)."""
+    below = np.concatenate([[0], np.cumsum(counts)])
+    return np.asarray(below[tree.hi] - below[tree.lo], np.int64)
+
+
+def path_sums(tree: Tree, s: IntArray) -> IntArray:
+    """Sum of the budgets on the path from the root to every node, shape (size,)."""
+    out = s.copy()
+    for level in tree.level_slices[1:]:
+        out[level] += out[tree.parent[level]]
+    return out
+
+
+def measure_tree(tree: Tree, counts: IntArray, s: IntArray, epsilon: Fraction, noise: Noise) -> FloatArray:
+    """Noisy count of every node with s > 0 (others 0); asserts the path-sum rule in exact integers."""
+    if int(path_sums(tree, s).max()) > int(epsilon * T):
+        raise ValueError("the budgets on a path add up to more than epsilon")
+    y = np.zeros(tree.size)
+    held = s > 0
+    y[held] = node_counts(tree, counts)[held] + noise.laplace(s[held], T)
+    return y
+
+
+def tree_blue(tree: Tree, y: FloatArray, s: IntArray) -> FloatArray:
+    """Best linear unbiased leaf estimates from noisy node counts with precisions s^2; inner s may be 0."""
+    precision = np.square(s.astype(np.float64))
+    best = y.astype(np.float64).copy()
+    total, spread = np.zeros(tree.size), np.zeros(tree.size)
+    for level in reversed(tree.level_slices):
+        ids = np.arange(level.start, level.stop)
+        inner = ids[~tree.is_leaf[ids]]
+        if len(inner):
+            below = 1.0 / spread[inner]
+            weight = precision[inner] + below
+            best[inner] = (precision[inner] * y[inner] + below * total[inner]) / weight
+            precision[inner] = weight
+        if level.start:
+            np.add.at(total, tree.parent[ids], best[ids])
+            np.add.at(spread, tree.parent[ids], 1.0 / precision[ids])
+    for level in tree.level_slices[1:]:
+        up = tree.parent[level]
+        best[level] += (best[up] - total[up]) / (precision[level] * spread[up])
+    return best[tree.leaves]
+
+
+def publish_tree(
+    tree: Tree, share: FloatArray, counts: IntArray, epsilon: Fraction, noise: Noise
+) -> FloatArray:
+    """Measure every node with its share of epsilon and return the BLUE of the leaves."""
+    s = units(share, epsilon)
+    return tree_blue(tree, measure_tree(tree, counts, s, epsilon, noise), s)
