@@ -40,7 +40,7 @@ def test_estimates_spread_as_predicted(strategies, epsilon, sensitivity):
     shape = [s.n for s in strategies]
     masks = [rng.integers(0, 2, size=(6, n)).astype(float) for n in shape]
     for mask in masks:
-        mask[0] = 1.0
+        mask[0] = mask[:, 0] = 1.0
     errors = []
     for _ in range(600):
         view = draw_view(np.zeros(shape, np.int64), strategies, epsilon, sensitivity, noise)
