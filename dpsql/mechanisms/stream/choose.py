@@ -50,7 +50,10 @@ class Workload:
             ValueError: when a weight is negative or none is positive.
         """
         named: tuple[tuple[Question, float], ...] = (
-            ("running", self.prefixes), ("range", self.ranges), (1, self.days))
+            ("running", self.prefixes),
+            ("range", self.ranges),
+            (1, self.days),
+        )
         asked = tuple((q, w) for q, w in (*named, *self.windows) if w != 0)
         if not asked or any(w < 0 for _, w in asked):
             raise ValueError("a workload needs weights that are not negative, and one that is positive")
@@ -217,8 +220,11 @@ def candidates(horizon: int, currency: Currency) -> Iterator[StreamStrategy]:
     if currency == "zcdp":
         yield StreamStrategy("toeplitz", horizon)
     plans = {default_plan(horizon), *_plans(horizon)}
-    yield from (StreamStrategy("time_tree", horizon, p)
-                for p in sorted(plans, key=lambda p: (p.spans, p.budgets)) if len(p.spans) > 1)
+    yield from (
+        StreamStrategy("time_tree", horizon, p)
+        for p in sorted(plans, key=lambda p: (p.spans, p.budgets))
+        if len(p.spans) > 1
+    )
 
 
 def _plans(horizon: int) -> Iterator[TimePlan]:

@@ -39,8 +39,12 @@ def subtraction_nodes(horizon: int, arity: int, levels: int) -> NoiseNodes:
     if arity < 3 or arity % 2 == 0 or horizon < 1 or levels < 1:
         raise ValueError("k-ary subtraction needs an odd arity >= 3, and a horizon and levels >= 1")
     parts = [_level(horizon, arity, level, top=level == levels - 1) for level in reversed(range(levels))]
-    size = np.concatenate([np.full(part.shape[1], arity**level, dtype=np.int64)
-                           for level, part in zip(reversed(range(levels)), parts, strict=True)])
+    size = np.concatenate(
+        [
+            np.full(part.shape[1], arity**level, dtype=np.int64)
+            for level, part in zip(reversed(range(levels)), parts, strict=True)
+        ]
+    )
     index, first, stop, sign = np.concatenate(parts, axis=1)
     lo = index * size
     return NoiseNodes(horizon, lo, lo + size, first, stop, sign, _parents(lo, size, arity))

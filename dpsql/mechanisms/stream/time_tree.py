@@ -113,6 +113,7 @@ class TimeVariance:
 
     def covariance(self, lo: ArrayLike, hi: ArrayLike, lo2: ArrayLike, hi2: ArrayLike) -> FloatArray:
         """Covariance of the sums over [lo, hi) and [lo2, hi2), by polarisation of the range variance."""
+
         def between(a: ArrayLike, b: ArrayLike) -> FloatArray:
             return self.ranges(np.minimum(a, b), np.maximum(a, b))
 
@@ -120,8 +121,9 @@ class TimeVariance:
         return value
 
 
-def _level_gain(start: IntArray, stop: IntArray, edges: IntArray, alpha: FloatArray, gain: FloatArray,
-                full: FloatArray) -> FloatArray:
+def _level_gain(
+    start: IntArray, stop: IntArray, edges: IntArray, alpha: FloatArray, gain: FloatArray, full: FloatArray
+) -> FloatArray:
     """What the block measurements of one level take off the variance of each range.
 
     A range meets at most two nodes of a level in part; the nodes between them lie inside it.
@@ -158,7 +160,7 @@ def time_variance(edges: Sequence[IntArray], variances: Sequence[float] | FloatA
             raise ValueError("the boundaries of a level must be boundaries of the level below")
         closed = int(bounds[-1])
         alpha = np.concatenate(([0.0], np.cumsum(share[:closed]), np.zeros(n - closed)))
-        alpha[closed + 1:] = alpha[closed]
+        alpha[closed + 1 :] = alpha[closed]
         total = np.diff(alpha[bounds])
         gain = 1.0 / (variance + total)
         inner.append(bounds)
@@ -170,8 +172,11 @@ def time_variance(edges: Sequence[IntArray], variances: Sequence[float] | FloatA
     return TimeVariance(leaf, tuple(inner), tuple(alphas), tuple(gains), tuple(fulls))
 
 
-def time_blue(edges: Sequence[IntArray], variances: Sequence[float] | FloatArray,
-              measured: Sequence[IntArray | FloatArray]) -> FloatArray:
+def time_blue(
+    edges: Sequence[IntArray],
+    variances: Sequence[float] | FloatArray,
+    measured: Sequence[IntArray | FloatArray],
+) -> FloatArray:
     """Best linear unbiased estimates of the batches from all closed nodes, one pass up and one down.
 
     Args:
@@ -186,7 +191,8 @@ def time_blue(edges: Sequence[IntArray], variances: Sequence[float] | FloatArray
     **Privacy**: post-processing of the noisy sums.
     """
     known: list[tuple[FloatArray, FloatArray]] = [  # per level: best estimate from below, and its variance
-        (np.asarray(measured[0], dtype=np.float64), np.full(len(measured[0]), float(variances[0])))]
+        (np.asarray(measured[0], dtype=np.float64), np.full(len(measured[0]), float(variances[0])))
+    ]
     sums: list[tuple[FloatArray, IntArray]] = []
     levels = zip(edges[:-1], edges[1:], variances[1:], measured[1:], strict=True)
     for below, bounds, variance, noisy in levels:

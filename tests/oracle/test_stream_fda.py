@@ -1,0 +1,153 @@
+"""FDA against a convex solver, against its own dual, and against the vectors."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy.optimize import minimize
+
+from dpsql.mechanisms.laminar import GAUSSIAN, LAPLACE, optimal_split, split_budget
+from dpsql.mechanisms.stream import fenwick, laminar
+from dpsql.mechanisms.stream.time_error import mean_prefix, mean_range, mean_window, plan_variance
+from dpsql.mechanisms.stream.time_tree import TimePlan
+
+VECTORS = json.loads((Path(__file__).parents[1] / "vectors" / "continual.json").read_text())
+
+
+def solved(n: int) -> float:
+    """The least sum of uses / lambda^2 that SLSQP finds."""
+    cover = fenwick.strategy_matrix(n).astype(float)
+    uses = fenwick.fenwick_nodes(n).uses.astype(float)
+    result = minimize(
+        lambda x: float((uses / x**2).sum()) / n,
+        np.full(n, 1 / n.bit_length()),
+        jac=lambda x: -2 * uses / x**3 / n,
+        method="SLSQP",
+        bounds=[(1e-3, 1)] * n,
+        options={"maxiter": 500, "ftol": 1e-13},
+        constraints=[{"type": "ineq", "fun": lambda x: 1 - cover.T @ x, "jac": lambda x: -cover.T}],
+    )
+    return float(result.fun) * n
+
+
+def test_equals_a_convex_solver_for_every_n_to_63() -> None:
+    for n in range(1, 64):
+        assert solved(n) == pytest.approx(fenwick.fda_error(n), rel=1e-6), n
+
+
+@pytest.mark.parametrize("n", [*range(1, 64), 100, 365, 1000, 1023])
+def test_dual_certificate(n: int) -> None:
+    """A feasible dual point of the same value, its multipliers on odd columns: no better split exists."""
+    cover = fenwick.strategy_matrix(n)
+    uses = fenwick.fenwick_nodes(n).uses
+    shares = fenwick.fda_budgets(n)
+    assert (cover.T @ shares <= 1 + 1e-12).all()
+    assert np.allclose((cover.T @ shares)[::2], 1)
+    multiplier = np.zeros(n)
+    multiplier[::2] = 2 * uses[::2] / shares[::2] ** 3
+    pull = cover @ multiplier
+    assert np.allclose(pull, 2 * uses / shares**3)  # stationarity
+    dual = float((3 * uses ** (1 / 3) * (pull / 2) ** (2 / 3)).sum() - multiplier.sum())
+    assert dual == pytest.approx(fenwick.fda_error(n), rel=1e-9)
+
+
+def test_vectors() -> None:
+    for m, error in enumerate(VECTORS["err_m"], start=1):
+        assert fenwick.fda_error(2**m - 1) == pytest.approx(error, rel=1e-12)
+    for n, error in VECTORS["err_N"].items():
+        assert fenwick.fda_error(int(n)) == pytest.approx(error, abs=1e-8)
+    for n, value in VECTORS["sigma_identity_value"].items():
+        nodes = fenwick.fenwick_nodes(int(n))
+        assert int(nodes.uses.sum()) * int(n).bit_length() ** 2 == value
+    for n, shares in VECTORS["lambda"].items():
+        numbered = shares if isinstance(shares, dict) else dict(enumerate(shares, start=1))
+        for i, share in numbered.items():
+            assert fenwick.fda_budget(int(n), int(i)) == pytest.approx(share, abs=2e-12)
+
+
+def test_seed_example_of_three_batches() -> None:
+    cover, decode = fenwick.strategy_matrix(3), fenwick.decoder_matrix(3)
+    assert cover.tolist() == [[1, 0, 0], [1, 1, 0], [0, 0, 1]]
+    assert decode.tolist() == [[1, 0, 0], [0, 1, 0], [0, 1, 1]]
+    uses = (decode**2).sum(axis=0)
+    example = VECTORS["seed_example_N3"]
+    assert 2 * int(uses.sum()) * 2**2 == example["sigma_identity"]
+    assert 2 * 2**2 * float((uses / np.array([1, 1, 2]) ** 2).sum()) == example["third_row_doubled"]
+    assert 2 * fenwick.fda_error(3) == pytest.approx(example["optimum"], abs=5e-5)
+
+
+def test_day_and_block_vector() -> None:
+    axis = plan_variance(TimePlan((1, 28), (6, 4)), 365, "pure")
+    wanted = VECTORS["blocks_365"]
+    assert mean_prefix(axis) == pytest.approx(wanted["prefix"], abs=1)
+    assert mean_range(axis) == pytest.approx(wanted["range"], abs=1)
+    assert mean_window(axis, 1) == pytest.approx(wanted["day"], abs=0.05)
+    assert mean_window(axis, 30) == pytest.approx(wanted["days30"], abs=0.5)
+
+
+@pytest.mark.parametrize("exponent", [LAPLACE, GAUSSIAN])
+@pytest.mark.parametrize("n", [1, 2, 3, 10, 63, 365, 1000, 4095])
+def test_closed_form_is_the_split_theorem(n: int, exponent: float) -> None:
+    nodes = fenwick.fenwick_nodes(n)
+    split = optimal_split(nodes.parent, nodes.uses, exponent)
+    assert np.allclose(split.shares, fenwick.fda_budgets(n, exponent), rtol=1e-12)
+    assert split.optimum[nodes.parent < 0].sum() == pytest.approx(fenwick.fda_error(n, exponent), rel=1e-12)
+    some = np.unique(np.linspace(1, n, 40).astype(int))
+    single = [fenwick.fda_budget(n, int(i), exponent) for i in some]
+    assert np.allclose(single, split.shares[some - 1], rtol=1e-12)
+
+
+def test_split_of_lue_trees() -> None:
+    """Seed 000's three-leaf tree: the same theorem with coverage as the weight."""
+    shares = split_budget([-1, 0, 0, 0], [1 / 6, 1 / 3, 1 / 2, 1 / 3], LAPLACE)
+    assert shares[0] == pytest.approx(0.3432968159063228, rel=1e-12)
+    assert np.allclose(shares[1:], 0.6567031840936772)
+    error = 2 * (np.array([1 / 6, 1 / 3, 1 / 2, 1 / 3]) / shares**2).sum()
+    assert error == pytest.approx(8.238903559462026, rel=1e-12)
+
+
+def test_integer_budgets_hold_the_path_sum() -> None:
+    nodes = fenwick.fenwick_nodes(1023)
+    budget = laminar.integer_budgets(nodes.parent, fenwick.fda_budgets(1023), 1 << 30)
+    assert int((fenwick.strategy_matrix(1023).T @ budget).max()) <= 1 << 30
+    with pytest.raises(ValueError, match="path"):
+        laminar.integer_budgets(nodes.parent, fenwick.fda_budgets(1023) * 1.01, 1 << 30)
+    with pytest.raises(ValueError, match="below one unit"):
+        laminar.integer_budgets(nodes.parent, fenwick.fda_budgets(1023), 4)
+
+
+def test_node_error_formulas_equal_dense_sums() -> None:
+    n = 37
+    nodes = fenwick.fenwick_nodes(n)
+    variance = laminar.unit_variance(fenwick.fda_budgets(n), "pure")
+    decode = np.vstack([np.zeros(n), fenwick.decoder_matrix(n)])
+    lo, hi = np.triu_indices(n + 1, 1)
+    pairs = ((decode[hi] - decode[lo]) ** 2) @ variance
+    assert laminar.range_error(nodes, variance) == pytest.approx(pairs.mean())
+    assert np.allclose(laminar.prefix_variance(nodes, variance), decode**2 @ variance)
+    assert laminar.worst_prefix_error(nodes, variance) == pytest.approx((decode**2 @ variance).max())
+    for length in (1, 5, 37):
+        assert laminar.window_error(nodes, variance, length) == pytest.approx(pairs[hi - lo == length].mean())
+
+
+@pytest.mark.parametrize(
+    ("parent", "weight", "exponent"),
+    [
+        ([1, 0], [1, 1], LAPLACE),
+        ([5], [1], LAPLACE),
+        ([-1], [-1], LAPLACE),
+        ([-1], [np.nan], LAPLACE),
+        ([-1, 0], [1], LAPLACE),
+        ([-1], [1], 1.0),
+    ],
+)
+def test_split_refuses(parent: list[int], weight: list[float], exponent: float) -> None:
+    with pytest.raises(ValueError):
+        split_budget(parent, weight, exponent)
+
+
+def test_unused_nodes_spend_nothing() -> None:
+    assert split_budget([-1, 0, 1, -1], [0, 2, 0, 0], GAUSSIAN).tolist() == [0, 1, 0, 0]
