@@ -133,6 +133,15 @@ class Entry:
         return charge_grains(Fraction(self.cost))
 
 
+class Identity(NamedTuple):
+    """What makes two publishes the same: lineage and label name it, specification and data must agree."""
+
+    lineage: str
+    label: str
+    spec_hash: str
+    fingerprint: str
+
+
 @dataclass(frozen=True)
 class Recovery:
     """What a crash had left behind.

@@ -15,12 +15,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from datetime import UTC, datetime
-from fractions import Fraction
 from pathlib import Path
 
 from dpsql.errors import BudgetExceeded, InternalError
 from dpsql.ledger.files import file_hash, make_directory, sync
-from dpsql.ledger.identity import Entry, Lineage, Receipt, Spend, lines_json, tables_json
+from dpsql.ledger.identity import Entry, Identity, Lineage, Receipt, Spend, lines_json, tables_json
 from dpsql.ledger.recovery import Draft, KillPoint, clean, no_kill, opened, settle, show, write_intent
 from dpsql.ledger.rules import check_public, check_release_id, check_spend, earlier, find
 from dpsql.ledger.store import Store
@@ -70,22 +69,22 @@ def publish_file(
         kill_point("locked")
         recovery = settle(store)
         kill_point("recovered")
-        fingerprint = store.fingerprint(source_digest)
-        known = find(store, spend.lineage.name, label)
+        identity = Identity(spend.lineage.name, label, spec_hash, store.fingerprint(source_digest))
+        known = find(store, identity)
         if known is not None:
-            return replace(earlier(store, known, spec_hash, fingerprint, target), recovery=recovery)
+            return replace(earlier(store, known, identity, target), recovery=recovery)
         check_public(store, target, public)
         check_release_id(store, release_id)
-        lineage, cost = check_spend(store, spend)
+        check_spend(store, spend)
         kill_point("checked")
         draft = Draft(release_id, target)
         digest = _draw(store, draft, build, kill_point)
-        entry = _seal(store, spend, lineage, cost, label, spec_hash, fingerprint, draft, digest)
-        _commit(store, entry, lineage, draft, kill_point)
+        entry = _seal(store, spend, identity, draft, digest)
+        _commit(store, entry, spend.lineage, draft, kill_point)
         show(draft, kill_point)
         clean(store, draft)
-        left = lineage.cap - store.spent(lineage.name)
-        return Receipt(release_id, target, digest, True, cost, left, recovery)
+        left = spend.lineage.cap - store.spent(spend.lineage.name)
+        return Receipt(release_id, target, digest, True, spend.cost(), left, recovery)
 
 
 def _draw(store: Store, draft: Draft, build: Callable[[Path], None], kill_point: KillPoint) -> str:
@@ -109,17 +108,9 @@ def _draw(store: Store, draft: Draft, build: Callable[[Path], None], kill_point:
     return digest
 
 
-def _seal(
-    store: Store,
-    spend: Spend,
-    lineage: Lineage,
-    cost: Fraction,
-    label: str,
-    spec_hash: str,
-    fingerprint: str,
-    draft: Draft,
-    digest: str,
-) -> Entry:
+def _seal(store: Store, spend: Spend, identity: Identity, draft: Draft, digest: str) -> Entry:
+    """The entry that continues the chain."""
+    lineage = spend.lineage
     entry = Entry(
         sequence=len(store.entries) + 1,
         release_id=draft.release_id,
@@ -128,12 +119,12 @@ def _seal(
         neighbours=lineage.neighbours,
         currency=lineage.currency,
         cap=str(lineage.cap),
-        label=label,
-        spec_hash=spec_hash,
-        fingerprint=fingerprint,
+        label=identity.label,
+        spec_hash=identity.spec_hash,
+        fingerprint=identity.fingerprint,
         lines=lines_json(spend.lines),
         tables=tables_json(spend.tables),
-        cost=str(cost),
+        cost=str(spend.cost()),
         sha256=digest,
         target=str(draft.target),
         published_at=datetime.now(UTC).isoformat(timespec="seconds"),

@@ -87,6 +87,7 @@ def settle(store: Store) -> Recovery:
             raise IntegrityError(
                 f"{draft.target} stands where release {entry.label!r} belongs", hint="move that file away"
             )
+        sync(draft.target.parent)
         clean(store, draft)
         return Recovery(finished=draft.target)
     if holds(draft.file, entry.sha256):

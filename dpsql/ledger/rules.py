@@ -8,22 +8,23 @@ from pathlib import Path
 
 from dpsql.errors import BudgetExceeded, IntegrityError, InternalError, LineageError, ReleaseExists
 from dpsql.ledger.files import file_hash, holds
-from dpsql.ledger.identity import Entry, Lineage, Receipt, Spend, cap_grains, charge_grains
+from dpsql.ledger.identity import Entry, Identity, Lineage, Receipt, Spend, cap_grains, charge_grains
 from dpsql.ledger.store import Store
 
 
-def find(store: Store, lineage: str, label: str) -> Entry | None:
-    """The entry of this label, if there is one."""
-    return next((entry for entry in store.entries if (entry.lineage, entry.label) == (lineage, label)), None)
+def find(store: Store, identity: Identity) -> Entry | None:
+    """The entry of this lineage and label, if there is one."""
+    named = (identity.lineage, identity.label)
+    return next((entry for entry in store.entries if (entry.lineage, entry.label) == named), None)
 
 
-def earlier(store: Store, entry: Entry, spec_hash: str, fingerprint: str, target: Path) -> Receipt:
+def earlier(store: Store, entry: Entry, identity: Identity, target: Path) -> Receipt:
     """The release that this label already names, or the reason why it cannot be it."""
-    if entry.spec_hash != spec_hash:
+    if entry.spec_hash != identity.spec_hash:
         raise ReleaseExists(
             f"label {entry.label!r} was published with another specification", hint="choose a new label"
         )
-    if entry.fingerprint != fingerprint:
+    if entry.fingerprint != identity.fingerprint:
         raise ReleaseExists(
             f"label {entry.label!r} was published from other data", hint="choose a new label to spend again"
         )
@@ -62,8 +63,8 @@ def check_release_id(store: Store, release_id: str) -> None:
         raise InternalError("this release id was charged before", hint="take one from new_release_id()")
 
 
-def check_spend(store: Store, spend: Spend) -> tuple[Lineage, Fraction]:
-    """Identity and cap; returns the lineage and the cost."""
+def check_spend(store: Store, spend: Spend) -> None:
+    """Refuse a spend that contradicts its lineage, reads another lineage's table, or passes the cap."""
     lineage, cost = spend.lineage, spend.cost()
     owners = {table: entry.lineage for entry in store.entries for table in entry.table_names()}
     for table in spend.tables:
@@ -81,7 +82,6 @@ def check_spend(store: Store, spend: Spend) -> tuple[Lineage, Fraction]:
             f" and this release costs {_short(cost)}",
             hint="lower epsilon; a cap never rises",
         )
-    return lineage, cost
 
 
 def _check_identity(lineage: Lineage, known: Lineage) -> None:
