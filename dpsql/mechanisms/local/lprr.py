@@ -1,8 +1,9 @@
 """Longitudinal path reports, corrected: a public draw of a level combination, then an oracle inside it.
 
 The printed mechanism answers with a node of the person's own path, so its support betrays the value and the
-ratio is infinite at every epsilon. Here the output ranges over the global node set: exactly one node of each level
-combination lies above any value, so the normaliser is the same for all and the ratio is exactly e^eps.
+ratio is infinite at every epsilon. Here the output ranges over the global node set: exactly one node of
+each level combination lies above any value, so the normaliser is the same for all and the ratio is
+exactly e^eps.
 
 | here           | there  | unit |
 |----------------|--------|------|
@@ -55,7 +56,7 @@ def level_combinations(depths: Sequence[int]) -> list[tuple[int, ...]]:
 
 
 def path_shares(nodes: Sequence[int], epsilon: float, weights: Sequence[float] | None = None) -> FloatArray:
-    """Share of each level combination when one report ranges over all nodes: proportional to w (e^eps + D - 1).
+    """Share of each level combination when one report ranges over all nodes: w (e^eps + D - 1), scaled.
 
     Args:
         nodes: node combinations of each level combination.

@@ -78,8 +78,8 @@ def choose_oracle(domain: int, own: int) -> Oracle:
         The oracle.
 
     Example:
-        >>> choose_oracle(10, 3 << 20).name, choose_oracle(11, 3 << 20).name, choose_oracle(3000, 3 << 20).name
-        ('GRR', 'OUE', 'OLH')
+        >>> [choose_oracle(d, 3 << 20).name for d in (10, 11, 3000)]
+        ['GRR', 'OUE', 'OLH']
     """
     if domain * OTHER < 3 * own + 2 * OTHER:
         return Oracle("GRR", domain, own)
@@ -123,7 +123,7 @@ def structure(oracle: Oracle, shares: FloatArray) -> Structure:
         shares: true (or plugged-in) shares.
 
     Returns:
-        Diagonal and tilt: GRR lambda/(p-q)^2 and lambda/(p-q); OUE and OLH lambda(1-lambda)/(p-q)^2 + f^2 and f.
+        Diagonal and tilt: GRR lambda/(p-q)^2 and lambda/(p-q); OUE, OLH lambda(1-lambda)/(p-q)^2 + f^2 and f.
     """
     gap = oracle.p - oracle.q
     support = oracle.q + shares * gap

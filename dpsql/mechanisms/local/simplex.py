@@ -1,7 +1,7 @@
 """Estimates that are proper histograms: NormSub for one level, and least squares over the simplex.
 
-Both are biased upwards where little is, so neither replaces the unbiased estimate; they start the smooth fits and
-maximum entropy.
+Both are biased upwards where little is, so neither replaces the unbiased estimate; they start the smooth
+fits and maximum entropy.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ TOLERANCE = 1e-12
 
 
 def normsub(shares: FloatArray, total: float = 1.0) -> FloatArray:
-    """Subtract one constant from all shares, and set what falls below zero to zero, so that they sum to `total`.
+    """Subtract one constant and cut at zero, so that the shares sum to `total`.
 
     Args:
         shares: one level's estimates.
@@ -32,7 +32,7 @@ def normsub(shares: FloatArray, total: float = 1.0) -> FloatArray:
     ordered = np.sort(shares)[::-1]
     shift = (np.cumsum(ordered) - total) / np.arange(1, shares.size + 1)
     last = int(np.nonzero(ordered > shift)[0][-1])
-    return np.maximum(shares - shift[last], 0.0)
+    return np.asarray(np.maximum(shares - shift[last], 0.0))
 
 
 def simplex_fit(precision: FloatArray, pull: FloatArray) -> FloatArray:

@@ -1,4 +1,4 @@
-"""Many devices at once: reports and tallies with the client's exact probabilities, for planning and for tests.
+"""Many devices at once: reports and tallies with the client's probabilities, for planning and for tests.
 
 A tally is drawn in law from a histogram of items, without one draw per bit: an answer equals the truth with
 probability (W - S) / total and is otherwise uniform over all answers, and OUE's bits are independent.
@@ -109,7 +109,7 @@ def support_counts(oracle: Oracle, table: IntArray) -> IntArray:
     seeds = np.arange(SEED_POOL)
     counts = np.empty(oracle.domain, dtype=np.int64)
     for item in range(oracle.domain):
-        counts[item] = table[seeds, bucket(seeds, np.int64(item), oracle.extra)].sum()
+        counts[item] = table[seeds, bucket(seeds, np.full(1, item), oracle.extra)].sum()
     return counts
 
 

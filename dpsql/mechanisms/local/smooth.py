@@ -1,8 +1,9 @@
 """The log-smooth stack of one axis: several smoothness priors, each a softmax fit, mixed by held-out people.
 
 Real histograms are smooth, spiky or stepped; no single prior wins on all. Each candidate fits all groups of
-reports; convex weights are chosen so that the mix of the candidates fitted without a fold of people comes nearest, in
-the workload's norm, to the unbiased estimate from that fold alone. All of it is post-processing.
+reports; convex weights are chosen so that the mix of the candidates fitted without a fold of people
+comes nearest, in the workload's norm, to the unbiased estimate from that fold alone. All of it is
+post-processing.
 
 | here       | there                   | unit |
 |------------|-------------------------|------|
@@ -63,8 +64,8 @@ def penalties(leaves: int) -> list[Penalty]:
 
 def difference(size: int, order: int, smooth: int) -> FloatArray:
     """Difference matrix along the first `smooth` of `size` leaves; special leaves at the end stay free."""
-    inner = np.diff(np.eye(smooth), order, axis=0)
-    return np.hstack([inner, np.zeros((inner.shape[0], size - smooth))])
+    inner = np.asarray(np.diff(np.eye(smooth), order, axis=0))
+    return np.asarray(np.hstack([inner, np.zeros((inner.shape[0], size - smooth))]))
 
 
 def softmax(logs: FloatArray) -> FloatArray:
@@ -93,13 +94,15 @@ def log_smooth(equations: System, penalty: Penalty, smooth: int, start: FloatArr
     for _ in range(80):
         if float(np.abs(slope).max()) < scale or damping > 1e8:
             break
-        ridge = damping * (np.diag(curve).mean() * 1e-3 * np.eye(size) + np.diag(np.diag(curve)))
+        mean = float(np.diag(curve).mean())
+        # A constant added to all logs changes nothing; the mean on every entry fixes that direction.
+        ridge = mean + np.diag(damping * np.diag(curve) + mean * max(1e-3 * damping, 1e-10))
         step = np.linalg.solve(curve + ridge, -slope)
         tried = logs + np.clip(step, -4, 4)
         fresh = _objective(equations, penalty, rough, tried)
         if fresh[0] <= value:
             done = value - fresh[0] < 1e-9 * (1 + abs(value))
-            logs, damping = tried - tried.mean(), damping / 5
+            logs, damping = tried - tried.mean(), max(damping / 5, 1e-9)
             value, slope, curve = fresh
             if done:
                 break
@@ -158,20 +161,22 @@ def stack(folds: Sequence[Sequence[Group]], smooth: int, workload: FloatArray | 
     guess = simplex_fit(first.precision, first.pull)
     parts = [system(groups, guess, tilted=False) for groups in folds]
     total = _sum(parts)
-    inner, cross = 0.0, 0.0
+    rows = len(penalties(smooth)) + 1
+    inner, cross = np.zeros((rows, rows)), np.zeros(rows)
     for part in parts:
         rest = candidates(System(total.precision - part.precision, total.pull - part.pull), smooth)
         held = constrained_solution(part)
         inner = inner + rest @ norm @ rest.T
         cross = cross + rest @ norm @ held
-    weights = simplex_fit(np.asarray(inner), np.asarray(cross))
+    weights = simplex_fit(inner, cross)
     return Stack(weights @ candidates(total, smooth), weights, solve(first))
 
 
 def constrained_solution(equations: System) -> FloatArray:
     """Unbiased shares from one fold; splits that the fold cannot see are even."""
     start = np.full(equations.pull.size, 1 / equations.pull.size)
-    return start + constrained_inverse(equations.precision) @ (equations.pull - equations.precision @ start)
+    missing = equations.pull - equations.precision @ start
+    return np.asarray(start + constrained_inverse(equations.precision) @ missing)
 
 
 def pooled(folds: Sequence[Sequence[Group]]) -> list[Group]:
