@@ -236,9 +236,9 @@ def resolve_axis(catalog: Catalog, view: View, axis: AxisSpec) -> ResolvedAxis:
     if spec is None:
         raise CatalogError(f"no column `{column}` in `{table}`", hint=nearest(column, _named(catalog, table)))
     if not spec.has_domain:
+        wanted = "categories" if spec.type == "string" else "lower and upper"
         raise CatalogError(
-            f"`{axis.axis}` has no public domain",
-            hint=f"write its {'categories' if spec.type == 'string' else 'lower and upper'} in tables.{table}",
+            f"`{axis.axis}` has no public domain", hint=f"write its {wanted} in tables.{table}"
         )
     cuts = axis.cuts or view.coarsen.get(axis.axis)
     if cuts is not None and not spec.ordered:

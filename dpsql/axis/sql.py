@@ -1,0 +1,160 @@
+"""An axis in DuckDB's words: from a raw value to its leaf, and from encoded arrays to the axis table.
+
+Both are built from the catalog alone. `leaf_sql` is total: every raw value, NULL, NaN and infinities
+included, has one leaf (or NULL where the catalog says that the row is left out), and it can raise no
+error, since an error would itself tell something about a row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+from dpsql.axis.model import Axis, AxisColumn, CategoryRule, KeyRule, OrderedRule
+from dpsql.catalog.scalars import GRAIN_MICROSECONDS
+from dpsql.errors import InternalError
+
+_DAY = GRAIN_MICROSECONDS["day"]
+
+
+def quote(name: str) -> str:
+    """A SQL identifier."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+def literal(text: str) -> str:
+    """A SQL string."""
+    return "'" + text.replace("'", "''") + "'"
+
+
+def _leaf(leaf: int | None) -> str:
+    """A leaf as SQL; NULL means that the row is left out."""
+    return "NULL" if leaf is None else str(leaf)
+
+
+def _search(unit: str, starts: Sequence[int], low: int, high: int) -> str:
+    """Nested CASE that finds the last start at or below `unit`, in log2(leaves) comparisons."""
+    if high - low == 1:
+        return str(low)
+    middle = (low + high) // 2
+    return (
+        f"CASE WHEN {unit} < {starts[middle]} THEN {_search(unit, starts, low, middle)} "
+        f"ELSE {_search(unit, starts, middle, high)} END"
+    )
+
+
+def _units_sql(rule: OrderedRule, value: str) -> str:
+    """The value in whole units as HUGEINT: numbers are rounded to the scale, times are floored to the grain.
+
+    NULL where the value is not finite or not of the type. Wide types everywhere, so nothing overflows.
+    """
+    if rule.type in ("int", "decimal"):
+        exact = f"CAST(TRY_CAST({value} AS DECIMAL(18,{rule.scale})) AS DECIMAL(38,{rule.scale}))"
+        return f"CAST({exact} * {10**rule.scale} AS HUGEINT)"
+    grain = _DAY if rule.type == "date" else GRAIN_MICROSECONDS[rule.grain]
+    micros = f"CAST(epoch_us(TRY_CAST({value} AS TIMESTAMP)) AS HUGEINT)"
+    # SQL's // goes towards zero; times before 1970 need the floor.
+    return f"(({micros} - (({micros} % {grain}) + {grain}) % {grain}) // {grain})"
+
+
+def _ordered_sql(axis: Axis, rule: OrderedRule, value: str) -> str:
+    unit, other = _units_sql(rule, f"({value})"), _leaf(axis.other_leaf)
+    starts = [int(start) for start in rule.starts]
+    steps = {after - before for before, after in pairwise(starts)}
+    if len(steps) <= 1:
+        width = steps.pop() if steps else 1
+        inner = f"least(({unit} - ({starts[0]})) // {width}, {len(starts) - 1})"
+    else:
+        inner = _search(unit, starts, 0, len(starts))
+    return (
+        f"CASE WHEN ({value}) IS NULL THEN {_absent(axis)} WHEN {unit} IS NULL THEN {other} "
+        f"WHEN {unit} < {starts[0]} OR {unit} > {rule.upper} THEN {other} ELSE {inner} END"
+    )
+
+
+def _absent(axis: Axis) -> str:
+    """Where NULL goes: its own leaf if declared nullable, else out of the domain like any other bad value."""
+    return _leaf(axis.null_leaf if axis.null_leaf is not None else axis.other_leaf)
+
+
+def _category_sql(axis: Axis, rule: CategoryRule, value: str) -> str:
+    other = _leaf(axis.other_leaf)
+    head = f"CASE WHEN ({value}) IS NULL THEN {_absent(axis)} ELSE "
+    if rule.boolean:
+        cast = f"TRY_CAST(({value}) AS BOOLEAN)"
+        return f"{head}CASE WHEN {cast} IS NULL THEN {other} WHEN {cast} THEN 1 ELSE 0 END END"
+    whens = " ".join(f"WHEN {literal(text)} THEN {leaf}" for leaf, text in enumerate(rule.values))
+    return f"{head}CASE CAST(({value}) AS VARCHAR) {whens} ELSE {other} END END"
+
+
+def leaf_sql(axis: Axis, value: str, present: str | None = None) -> str:
+    """A SQL expression that maps a raw value to its leaf.
+
+    Args:
+        axis: an axis over one column; a public dimension at a grain goes by `KeyRule` and a join instead.
+        value: SQL of the raw value.
+        present: SQL that is true where the dimension's row was found; None where there is no dimension.
+
+    Returns:
+        An expression of type INTEGER: a leaf, or NULL where the row is left out by the catalog's rule.
+
+    Raises:
+        InternalError: the axis is a public dimension at a grain.
+
+    **Privacy**: deterministic and total; no raw value can make it fail.
+    """
+    if isinstance(axis.rule, KeyRule):
+        raise InternalError(f"axis {axis.name}: leaves are found by key", hint="join its KeyRule")
+    ordered = isinstance(axis.rule, OrderedRule)
+    found = _ordered_sql(axis, axis.rule, value) if isinstance(axis.rule, OrderedRule) else ""
+    if not ordered and isinstance(axis.rule, CategoryRule):
+        found = _category_sql(axis, axis.rule, value)
+    if present is not None:
+        found = f"CASE WHEN ({present}) THEN {found} ELSE {_leaf(axis.missing_leaf)} END"
+    return f"CAST({found} AS INTEGER)"
+
+
+def _decode(column: AxisColumn, encoded: bool) -> str:
+    """The value of a column from its encoded array (int64 units) or as it is (objects)."""
+    name = quote(column.sql_name)
+    if not encoded:
+        return f"CAST({name} AS {column.type})"
+    if column.type.startswith("DECIMAL"):
+        scale = int(column.type.rstrip(")").split(",")[1])
+        step = "1" if scale == 0 else f"0.{'0' * (scale - 1)}1"
+        return f"CAST(CAST({name} AS DECIMAL(18,0)) * CAST({step} AS DECIMAL(10,{scale})) AS {column.type})"
+    if column.type == "DATE":
+        return f"DATE '1970-01-01' + CAST({name} AS INTEGER)"
+    return f"CAST({name} AS {column.type})"
+
+
+def table_sql(axis: Axis, relation: str) -> str:
+    """The SELECT that makes an axis table of `Axis.arrays`, derived columns included.
+
+    Args:
+        axis: any axis.
+        relation: SQL name under which the arrays are visible as columns.
+
+    Returns:
+        A SELECT with the columns atom, leaf, kind, weight, the public columns by ``sql_name`` and the
+        derived ones; public columns are NULL on special leaves. Rows are in atom order.
+    """
+    rule = axis.rule
+    grain = GRAIN_MICROSECONDS[rule.grain] if isinstance(rule, OrderedRule) else 1
+    inner, outer = ['atom AS "__atom", leaf AS "__leaf", kind AS "__kind", weight AS "__weight"'], []
+    for position, column in enumerate(axis.columns):
+        value = _decode(column, isinstance(rule, OrderedRule))
+        if isinstance(rule, OrderedRule) and column.type == "TIMESTAMP":
+            value = f"make_timestamp(CAST({quote(column.sql_name)} AS BIGINT) * {grain})"
+        value = f"CASE WHEN kind = 0 THEN {value} END"
+        inner.append(f'{value} AS "__c{position}"')
+        if axis.derived and column.path == axis.path and column.bound == "":
+            inner.append(f"{value} AS {quote(column.column)}")
+        outer.append(f'"__c{position}" AS {quote(column.sql_name)}')
+    for column, expression in axis.derived:
+        outer.append(f'CASE WHEN "__kind" = 0 THEN ({expression}) END AS {quote(column.sql_name)}')
+    return (
+        'SELECT CAST("__atom" AS INTEGER) AS atom, CAST("__leaf" AS INTEGER) AS leaf, '
+        'CAST("__kind" AS TINYINT) AS kind, CAST("__weight" AS DOUBLE) AS weight, '
+        f'{", ".join(outer)} FROM (SELECT {", ".join(inner)} FROM {relation}) ORDER BY "__atom"'
+    )
