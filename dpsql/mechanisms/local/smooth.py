@@ -65,7 +65,7 @@ def penalties(leaves: int) -> list[Penalty]:
 def difference(size: int, order: int, smooth: int) -> FloatArray:
     """Difference matrix along the first `smooth` of `size` leaves; special leaves at the end stay free."""
     inner = np.asarray(np.diff(np.eye(smooth), order, axis=0))
-    return np.asarray(np.hstack([inner, np.zeros((inner.shape[0], size - smooth))]))
+    return np.asarray(np.hstack([inner, np.zeros((inner.shape[0], size - smooth))]), dtype=np.float64)
 
 
 def softmax(logs: FloatArray) -> FloatArray:

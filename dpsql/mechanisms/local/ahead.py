@@ -1,0 +1,123 @@
+"""Adaptive trees in rounds: each round asks other people, and splits only cells that rise above the noise.
+
+| here     | there | unit |
+|----------|-------|------|
+| fan-out  | B     | 2 per axis, 2^m in all |
+| rounds   | c     | log2 of the largest axis |
+| theta    | theta | a cell's share below which splitting costs more noise than it gains detail |
+
+Weights are the inverse variances of all rounds solved together: the two-pass weights in circulation
+forget that an unsplit cell is measured again and lose a factor of two.
+**Source**: seed 001, section 4 (1-D, 2-D, DE; LLE is one such tree per pair and `maxent`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpsql.mechanisms.local.blue import constrained_inverse
+from dpsql.mechanisms.local.oracles import FloatArray, Oracle, spread
+from dpsql.mechanisms.local.simplex import normsub
+
+IntArray = NDArray[np.int64]
+
+
+class Round(NamedTuple):
+    """One round: boxes (cells, axes, 2) of half-open bounds, their non-negative shares, and its reports."""
+
+    boxes: IntArray
+    shares: FloatArray
+    reports: float
+
+
+def round_count(sizes: Sequence[int]) -> int:
+    """Number of rounds, and of equal groups of people: log2 of the largest axis, rounded up."""
+    return max(1, math.ceil(math.log2(max(sizes))))
+
+
+def threshold(people: float, own: int, sizes: Sequence[int]) -> float:
+    """theta = sqrt((B + 1) Var), Var of one cell in one round.
+
+    Args:
+        people: all people of all rounds.
+        own: integer weight of the truth.
+        sizes: leaves of each axis.
+
+    Returns:
+        The share above which a cell is split.
+    """
+    fan_out = 2 ** len(sizes)
+    return math.sqrt((fan_out + 1) * spread(own) * round_count(sizes) / people)
+
+
+def first_boxes(sizes: Sequence[int]) -> IntArray:
+    """The first round's boxes: the whole domain split once along every axis."""
+    whole = np.array([[[0, size] for size in sizes]], dtype=np.int64)
+    return split(whole, np.ones(1, dtype=bool))
+
+
+def split(boxes: IntArray, chosen: NDArray[np.bool_]) -> IntArray:
+    """Halve the chosen boxes along every axis that is longer than one leaf; keep the others."""
+    pieces = [boxes[~chosen]]
+    grown = boxes[chosen]
+    for axis in range(boxes.shape[1]):
+        low, high = grown[:, axis, 0], grown[:, axis, 1]
+        middle = (low + high) // 2
+        left, right = grown.copy(), grown[middle > low].copy()
+        left[:, axis, 1] = np.where(middle > low, middle, high)
+        right[:, axis, 0] = middle[middle > low]
+        grown = np.concatenate([left, right])
+    pieces.append(grown)
+    return np.concatenate(pieces)
+
+
+def next_boxes(done: Round, theta: float) -> IntArray:
+    """The next round's boxes."""
+    return split(done.boxes, done.shares > theta)
+
+
+def close_round(boxes: IntArray, shares: FloatArray, reports: float) -> Round:
+    """Make a round's unbiased shares a proper histogram."""
+    return Round(boxes, normsub(shares), reports)
+
+
+def box_oracle(boxes: IntArray, own: int) -> Oracle:
+    """AHEAD's oracle is OUE at every size, so that every round has the same variance."""
+    return Oracle("OUE", len(boxes), own)
+
+
+def finest_shares(rounds: Sequence[Round]) -> FloatArray:
+    """Shares of the last round's boxes from all rounds, by inverse variance under "shares sum to 1"."""
+    last = rounds[-1].boxes
+    size = len(last)
+    precision, pull = np.zeros((size, size)), np.zeros(size)
+    for done in rounds:
+        inside = _inside(last, done.boxes)
+        precision += done.reports * (inside[:, None] == inside[None, :])
+        pull += done.reports * done.shares[inside]
+    start = np.full(size, 1 / size)
+    return np.asarray(start + constrained_inverse(precision) @ (pull - precision @ start))
+
+
+def _inside(fine: IntArray, coarse: IntArray) -> IntArray:
+    """For each fine box, the coarse box that holds it."""
+    held = (coarse[None, :, :, 0] <= fine[:, None, :, 0]) & (fine[:, None, :, 1] <= coarse[None, :, :, 1])
+    return np.asarray(np.argmax(held.all(axis=2), axis=1), dtype=np.int64)
+
+
+def spread_evenly(boxes: IntArray, shares: FloatArray, sizes: Sequence[int]) -> FloatArray:
+    """Leaf shares when each box is even inside, shape `sizes`."""
+    leaves = np.zeros(tuple(sizes))
+    for box, share in zip(boxes, shares, strict=True):
+        leaves[tuple(slice(lo, hi) for lo, hi in box)] = share / np.prod(box[:, 1] - box[:, 0])
+    return leaves
+
+
+def histogram_of_boxes(boxes: IntArray, leaves: NDArray[np.int64]) -> IntArray:
+    """Add up a histogram of leaves inside each box."""
+    return np.array([leaves[tuple(slice(lo, hi) for lo, hi in box)].sum() for box in boxes], dtype=np.int64)

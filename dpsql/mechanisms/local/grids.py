@@ -1,0 +1,67 @@
+"""How fine a grid should be: cells small enough to be even inside, few enough to rise above the noise.
+
+**Source**: hybrid-dimensional grids as told in seed 001, section 3.4; constants a1 = 0.7, a2 = 0.03 are
+the fit of the unevenness inside one-axis and two-axis cells.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from dpsql.mechanisms.local.lprr import IntArray, level_edges
+
+UNEVEN_ONE = 0.7
+UNEVEN_TWO = 0.03
+
+
+class Granularity(NamedTuple):
+    """Real-valued number of cells of a one-axis grid, and per axis of a two-axis grid."""
+
+    one: float
+    two: float
+
+
+def granularity(people: float, epsilon: float, axes: int) -> Granularity:
+    """Best number of cells when people are split over all axes and all pairs of axes.
+
+    Args:
+        people: number of reports.
+        epsilon: privacy of one report.
+        axes: number of axes d; d + d (d - 1) / 2 groups share the people.
+
+    Returns:
+        Cells of a one-axis grid and cells per axis of a pair's grid.
+
+    Example:
+        >>> [round(g, 2) for g in granularity(1e6, 1.0, 6)]
+        [23.31, 3.69]
+    """
+    groups = axes + axes * (axes - 1) / 2
+    grown = math.exp(epsilon)
+    one = (people * (grown - 1) ** 2 * UNEVEN_ONE**2 / (2 * groups * grown)) ** (1 / 3)
+    two = math.sqrt(2 * UNEVEN_TWO * (grown - 1) * math.sqrt(people / (groups * grown)))
+    return Granularity(one, two)
+
+
+def snapped_edges(leaves: int, branching: int, cells: float) -> IntArray:
+    """Boundaries of the tree level whose number of cells is nearest to `cells` in ratio.
+
+    A grid on a tree level lets one-axis reports refine it without cutting its cells.
+    """
+    levels = level_edges(leaves, branching)
+    return min(levels, key=lambda e: abs(math.log((e.size - 1) / max(cells, 1.0))))
+
+
+def even_edges(leaves: int, cells: float) -> IntArray:
+    """Boundaries of about `cells` near-equal cells, at least 2 and at most one per leaf."""
+    count = int(min(max(round(cells), 2), leaves))
+    return np.unique(np.arange(count + 1, dtype=np.int64) * leaves // count)
+
+
+def cells_of(edges: Sequence[IntArray]) -> int:
+    """Number of cells of a grid."""
+    return math.prod(e.size - 1 for e in edges)

@@ -1,0 +1,225 @@
+"""One smooth fit of a few axes together, from every view that touches them.
+
+Pairs' grids say how axes hang together, one-axis trees say where the mass is; fitting one positive table
+to all of them beats fitting pairs first and joining by maximum entropy, because each view's noise is
+weighed once.
+
+| here        | there                              | unit |
+|-------------|------------------------------------|------|
+| table       | p = softmax(features @ weights)    | shares of all cells of the set |
+| main effect | theta_i, one weight a leaf         | |
+| interaction | B W_ij B', W on a coarse lattice, B linear hats | |
+| `Strength`  | l1, l2, r                          | weights of the roughness penalties |
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpsql.mechanisms.local.oracles import FloatArray
+from dpsql.mechanisms.local.smooth import difference, softmax
+
+IntArray = NDArray[np.int64]
+LATTICE = 6
+
+
+@dataclass(frozen=True)
+class Marginal:
+    """Cells of one view, restricted to the axes of the set.
+
+    Args:
+        axes: positions inside the set, increasing.
+        edges: cell boundaries per axis.
+        shares: unbiased shares, shape (cells per axis, ...).
+        variance: their variances, same shape.
+    """
+
+    axes: tuple[int, ...]
+    edges: tuple[IntArray, ...]
+    shares: FloatArray
+    variance: FloatArray
+
+
+class Strength(NamedTuple):
+    """Weights of |D^3 main|^2 / 2, of |D^2 interaction|^2 / 2 along both lattice axes, and of a ridge."""
+
+    main: float
+    pair: float
+    ridge: float
+
+
+@dataclass(frozen=True)
+class Model:
+    """Features of all cells and what keeps them smooth; made from sizes alone."""
+
+    sizes: tuple[int, ...]
+    smooth: tuple[int, ...]
+    features: FloatArray
+    rough_main: FloatArray
+    rough_pair: FloatArray
+    is_pair: FloatArray
+
+
+def hats(leaves: int, knots: int) -> FloatArray:
+    """Linear interpolation from `knots` evenly spaced knots to leaves, shape (leaves, knots)."""
+    at = np.linspace(0, knots - 1, leaves)
+    return np.asarray(np.maximum(0.0, 1.0 - np.abs(at[:, None] - np.arange(knots)[None, :])))
+
+
+def make_model(sizes: Sequence[int], smooth: Sequence[int], lattice: int = LATTICE) -> Model:
+    """Build the features of a set of axes.
+
+    Args:
+        sizes: leaves of each axis.
+        smooth: leading leaves of each axis along which neighbours resemble each other; the rest (special
+        leaves,
+            categories) keep one weight each.
+        lattice: knots per axis of an interaction.
+
+    Returns:
+        The model; its memory is cells x weights doubles.
+    """
+    cells = np.indices(tuple(sizes)).reshape(len(sizes), -1)
+    blocks, mains, pairs, is_pair = [], [], [], []
+    for axis, size in enumerate(sizes):
+        blocks.append(np.eye(size)[cells[axis]])
+        mains.append(difference(size, 3, smooth[axis]) if smooth[axis] > 3 else np.zeros((0, size)))
+        pairs.append(np.zeros((0, size)))
+        is_pair.append(np.zeros(size))
+    for i, j in itertools.combinations(range(len(sizes)), 2):
+        left, right = _basis(sizes[i], smooth[i], lattice), _basis(sizes[j], smooth[j], lattice)
+        blocks.append((left[cells[i]][:, :, None] * right[cells[j]][:, None, :]).reshape(cells.shape[1], -1))
+        bend_i, bend_j = _bends(sizes[i], smooth[i], lattice), _bends(sizes[j], smooth[j], lattice)
+        pairs.append(
+            np.vstack([np.kron(bend_i, np.eye(right.shape[1])), np.kron(np.eye(left.shape[1]), bend_j)])
+        )
+        mains.append(np.zeros((0, blocks[-1].shape[1])))
+        is_pair.append(np.ones(blocks[-1].shape[1]))
+    return Model(
+        tuple(sizes),
+        tuple(smooth),
+        np.hstack(blocks),
+        _diagonal(mains),
+        _diagonal(pairs),
+        np.concatenate(is_pair),
+    )
+
+
+def _basis(size: int, smooth: int, lattice: int) -> FloatArray:
+    """Hats over the smooth leaves, one column of its own for each of the others."""
+    knots = min(lattice, smooth)
+    basis = np.zeros((size, knots + size - smooth))
+    basis[:smooth, :knots] = hats(smooth, knots)
+    basis[smooth:, knots:] = np.eye(size - smooth)
+    return basis
+
+
+def _bends(size: int, smooth: int, lattice: int) -> FloatArray:
+    knots = min(lattice, smooth)
+    order = 2 if knots > 2 else 1
+    return difference(knots + size - smooth, order, knots)
+
+
+def _diagonal(blocks: Sequence[FloatArray]) -> FloatArray:
+    out = np.zeros((sum(b.shape[0] for b in blocks), sum(b.shape[1] for b in blocks)))
+    row = column = 0
+    for block in blocks:
+        out[row : row + block.shape[0], column : column + block.shape[1]] = block
+        row, column = row + block.shape[0], column + block.shape[1]
+    return out
+
+
+def marginal_of(table: FloatArray, marginal: Marginal) -> FloatArray:
+    """Add a table over the set's axes up to a view's cells."""
+    pooled = table.sum(axis=tuple(a for a in range(table.ndim) if a not in marginal.axes))
+    for position, edges in enumerate(marginal.edges):
+        pooled = np.add.reduceat(pooled, edges[:-1], axis=position)
+    return np.asarray(pooled)
+
+
+def fit(
+    model: Model, views: Sequence[Marginal], strength: Strength, start: FloatArray | None = None
+) -> FloatArray:
+    """Fit the table by Gauss-Newton steps with Levenberg damping and a gradient test.
+
+    Args:
+        model: features of the set.
+        views: what was observed.
+        strength: penalties.
+        start: weights to start from; zeros (an even table) if None.
+
+    Returns:
+        The fitted weights; `table_of` turns them into shares.
+    """
+    weights = np.zeros(model.features.shape[1]) if start is None else start
+    stiff = _stiffness(model, strength)
+    damping = 1e-3
+    value, slope, curve = _objective(model, views, stiff, weights)
+    goal = 1e-6 * max(float(np.abs(slope).max()), 1.0)
+    for _ in range(60):
+        if float(np.abs(slope).max()) < goal or damping > 1e8:
+            break
+        held = np.diag(curve)
+        step = np.linalg.solve(curve + np.diag(damping * held + 1e-9 * held.mean()), -slope)
+        tried = weights + np.clip(step, -4, 4)
+        if _value(model, views, stiff, tried) <= value:
+            before, weights, damping = value, tried, max(damping / 6, 1e-9)
+            value, slope, curve = _objective(model, views, stiff, weights)
+            if before - value < 1e-7 * (1 + abs(value)):
+                break
+        else:
+            damping *= 5
+    return weights
+
+
+def table_of(model: Model, weights: FloatArray) -> FloatArray:
+    """Shares of all cells, shape `sizes`."""
+    return softmax(model.features @ weights).reshape(model.sizes)
+
+
+def _stiffness(model: Model, strength: Strength) -> FloatArray:
+    ridge = np.where(model.is_pair > 0, strength.ridge, 1e-3)
+    return np.asarray(
+        strength.main * model.rough_main.T @ model.rough_main
+        + strength.pair * model.rough_pair.T @ model.rough_pair
+        + np.diag(ridge)
+    )
+
+
+def _value(model: Model, views: Sequence[Marginal], stiff: FloatArray, weights: FloatArray) -> float:
+    table = table_of(model, weights)
+    misfit = sum(float(np.sum((marginal_of(table, v) - v.shares) ** 2 / v.variance)) for v in views)
+    return misfit / 2 + float(weights @ stiff @ weights) / 2
+
+
+def _objective(
+    model: Model, views: Sequence[Marginal], stiff: FloatArray, weights: FloatArray
+) -> tuple[float, FloatArray, FloatArray]:
+    """Value, gradient and Gauss-Newton curvature."""
+    table = table_of(model, weights)
+    flat = table.reshape(-1)
+    centred = model.features - flat @ model.features
+    moved = (centred * flat[:, None]).reshape((*model.sizes, -1))
+    value = float(weights @ stiff @ weights) / 2
+    slope, curve = stiff @ weights, stiff.copy()
+    for view in views:
+        residual = (marginal_of(table, view) - view.shares).reshape(-1)
+        precision = 1 / view.variance.reshape(-1)
+        jacobian = _moved_cells(moved, view, len(model.sizes))
+        value += float(residual @ (precision * residual)) / 2
+        slope = slope + jacobian.T @ (precision * residual)
+        curve += jacobian.T @ (jacobian * precision[:, None])
+    return value, slope, curve
+
+
+def _moved_cells(moved: FloatArray, view: Marginal, axes: int) -> FloatArray:
+    pooled = moved.sum(axis=tuple(a for a in range(axes) if a not in view.axes))
+    for position, edges in enumerate(view.edges):
+        pooled = np.add.reduceat(pooled, edges[:-1], axis=position)
+    return np.asarray(pooled.reshape(-1, moved.shape[-1]))

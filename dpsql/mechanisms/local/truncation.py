@@ -1,0 +1,68 @@
+"""How many rows of one person may speak: tau, from its bias and the noise it brings.
+
+A person with r rows fills min(r, tau) of tau slots, so COUNT loses sum (r - tau)+ rows and its noise
+grows with tau.
+
+| here         | there      | unit |
+|--------------|------------|------|
+| `row_shares` | P(r)       | share of people with r = 0, 1, .. rows |
+| `noise`      | Var        | variance of one share's estimate when one report counts once |
+**Source**: seed 003, section 3.1. The printed theorem 11 is a maximum of its own objective and has no
+epsilon in it; the printed median aims at no error. Both are replaced by the least bias^2 + variance.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from dpsql.mechanisms.local.oracles import FloatArray, Oracle, estimate
+from dpsql.mechanisms.local.simplex import normsub
+
+
+def lost_rows(row_shares: FloatArray) -> FloatArray:
+    """Mean rows a person loses at tau = 0, 1, .., R: E (r - tau)+."""
+    above = np.append(np.cumsum(row_shares[::-1])[::-1][1:], 0.0)
+    return np.asarray(np.cumsum(above[::-1])[::-1])
+
+
+def clipped_fraction(row_shares: FloatArray, tau: int) -> float:
+    """Share of all rows that tau leaves out.
+
+    Example:
+        >>> clipped_fraction(np.array([0.0, 0.5, 0.0, 0.5]), 2)
+        0.25
+    """
+    lost = lost_rows(row_shares)
+    return float(lost[min(tau, lost.size - 1)] / lost[0])
+
+
+def theory_tau(row_shares: FloatArray, noise: float, answer: float) -> int:
+    """The tau of least bias^2 + variance for an answer that takes a share `answer` of the rows.
+
+    Args:
+        row_shares: public guess (T) or estimate (E) of the share of people with r = 0, 1, .. rows.
+        noise: variance of the answer's share at tau = 1.
+        answer: typical share of an answer.
+
+    Returns:
+        tau, at least 1.
+
+    Example:
+        >>> shares = np.array([0.0, 0.5, 0.3, 0.2])
+        >>> theory_tau(shares, 1e-6, 0.3), theory_tau(shares, 1.0, 0.3)
+        (3, 1)
+    """
+    lost = lost_rows(row_shares)
+    taus = np.arange(1, lost.size)
+    return int(taus[np.argmin((answer * lost[1:]) ** 2 + taus**2 * noise)])
+
+
+def estimated_rows(oracle: Oracle, tally: FloatArray, reports: float) -> FloatArray:
+    """Share of people with r = 0 .. R rows, from people who report min(rows, R) and then never again (E)."""
+    return normsub(estimate(oracle, tally, reports))
+
+
+def missing_at_random(row_shares: FloatArray, tau: int) -> float:
+    """Factor E r / E min(r, tau): right if rows cut resemble rows kept, which nothing checks."""
+    mean = float(np.arange(row_shares.size) @ row_shares)
+    return mean / float(np.minimum(np.arange(row_shares.size), tau) @ row_shares)
