@@ -10,7 +10,8 @@ from typing import TypeVar
 from dpsql.errors import DataError, InterfaceError, PrivacyError
 
 MAX_EPSILON = 1000  # beyond it nothing is promised; e^1000 to 1 is certainty
-_NUMBER = re.compile(r"[+-]?(\d{1,40}(\.\d{0,40})?|\.\d{1,40})([eE][+-]?\d{1,3})?|[+-]?\d{1,40}/\d{1,40}")
+_DECIMAL = r"(\d{1,40}(\.\d{0,40})?|\.\d{1,40})([eE][+-]?\d{1,3})?"  # short: 1e999999999 must not be expanded
+_NUMBER = re.compile(rf"[+-]?({_DECIMAL}|\d{{1,40}}/\d{{1,40}})", re.ASCII)
 _Key = TypeVar("_Key")
 
 
