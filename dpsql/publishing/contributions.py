@@ -79,12 +79,20 @@ def alias(path: Path) -> str:
     return identifier(".".join((ROW, *path)))
 
 
-def dimension(table: str) -> str:
-    """Name of the checked copy of a dimension that rows are joined to."""
+def checked(table: str) -> str:
+    """Name of the checked copy of a table that rows are taken from and joined to."""
     return f"checked.{identifier(table)}"
 
 
-def check_dimension(connection: duckdb.DuckDBPyConnection, table: str, key: str, *, public: bool) -> None:
+def check_fact(connection: duckdb.DuckDBPyConnection, table: str, derived: Mapping[str, str]) -> None:
+    """Make `checked.<table>` for a table without a key: the raw rows and their derived columns."""
+    connection.execute("CREATE SCHEMA IF NOT EXISTS checked")
+    connection.execute(f"CREATE OR REPLACE VIEW {checked(table)} AS {_with_derived(table, derived)}")
+
+
+def check_dimension(
+    connection: duckdb.DuckDBPyConnection, table: str, key: str, derived: Mapping[str, str], *, public: bool
+) -> None:
     """Make `checked.<table>`: keys unique and not NULL, so that a join multiplies nothing.
 
     In a public table a duplicate or NULL key is an error. In a private one an error would tell something
@@ -93,25 +101,25 @@ def check_dimension(connection: duckdb.DuckDBPyConnection, table: str, key: str,
     Raises:
         SourceError: a public table's key is not unique or holds NULL.
     """
-    name, column = identifier(table), identifier(key)
     connection.execute("CREATE SCHEMA IF NOT EXISTS checked")
-    if public:
-        connection.execute(f"CREATE OR REPLACE TABLE {dimension(table)} AS SELECT * FROM raw.{name}")
-        rows, distinct, present = _one_row(
-            connection, f"SELECT count(*), count(DISTINCT {column}), count({column}) FROM {dimension(table)}"
-        )
-        if rows != present:
-            raise SourceError(f"tables.{table}.key: {key} holds NULL", hint="a dimension's key names its rows")
-        if rows != distinct:
-            raise SourceError(
-                f"tables.{table}.key: {key} has duplicates, which would multiply facts",
-                hint="remove them, or use a SELECT DISTINCT statement as the source of the table",
-            )
-        return
+    column, rows = identifier(key), f"({_with_derived(table, derived)})"
     connection.execute(
-        f"CREATE OR REPLACE TABLE {dimension(table)} AS SELECT * FROM raw.{name} AS r WHERE {column} IS NOT NULL "
-        f"QUALIFY row_number() OVER (PARTITION BY {column} ORDER BY {_keyed_hash('r')}) = 1"
+        f"CREATE OR REPLACE TABLE {checked(table)} AS SELECT * FROM {rows} AS {alias(())} "
+        + ("" if public else f"WHERE {column} IS NOT NULL QUALIFY row_number() OVER "
+           f"(PARTITION BY {column} ORDER BY {_keyed_hash(alias(()))}) = 1")
+    )  # fmt: skip
+    if not public:
+        return
+    total, distinct, present = _one_row(
+        connection, f"SELECT count(*), count(DISTINCT {column}), count({column}) FROM {checked(table)}"
     )
+    if total != present:
+        raise SourceError(f"tables.{table}.key: {key} holds NULL", hint="a dimension's key names its rows")
+    if total != distinct:
+        raise SourceError(
+            f"tables.{table}.key: {key} has duplicates, which would multiply facts",
+            hint="remove them, or use a SELECT DISTINCT statement as the source of the table",
+        )
 
 
 def bounded_rows(connection: duckdb.DuckDBPyConnection, plan: RowPlan) -> str:
@@ -139,7 +147,7 @@ def bounded_rows(connection: duckdb.DuckDBPyConnection, plan: RowPlan) -> str:
     connection.execute(
         f"CREATE OR REPLACE TEMP TABLE {table} AS WITH placed AS ("
         f"SELECT {', '.join([*columns, f'{unit} AS unit', f'{rank} AS rank'])} "
-        f"FROM {_base(connection, plan)} AS {alias(())} {_join_sql(plan)} "
+        f"FROM {checked(plan.of)} AS {alias(())} {_join_sql(plan)} "
         f"{'WHERE ' + ' AND '.join(dropped) if dropped else ''}) "
         f"SELECT * EXCLUDE (unit, rank) FROM placed WHERE {' AND '.join(kept) or 'true'} {slots}"
     )
@@ -186,12 +194,10 @@ def _keyed_hash(row: str) -> str:
     return f"sha256(getvariable('contribution_key') || CAST({row} AS VARCHAR))"
 
 
-def _base(connection: duckdb.DuckDBPyConnection, plan: RowPlan) -> str:
-    """The counted table: its checked copy where it is a dimension, else the raw rows."""
-    known = connection.execute(
-        "SELECT count(*) FROM duckdb_tables() WHERE schema_name = 'checked' AND table_name = ?", [plan.of]
-    ).fetchone()
-    return dimension(plan.of) if known and known[0] else f"raw.{identifier(plan.of)}"
+def _with_derived(table: str, derived: Mapping[str, str]) -> str:
+    """The raw rows with derived columns; an expression that fails on a row gives NULL there."""
+    columns = "".join(f", TRY({expression}) AS {identifier(name)}" for name, expression in derived.items())
+    return f"SELECT *{columns} FROM raw.{identifier(table)}"
 
 
 def _join_sql(plan: RowPlan) -> str:
@@ -202,7 +208,7 @@ def _join_sql(plan: RowPlan) -> str:
         foreign, own = f"{alias(join.path[:-1])}.{identifier(join.path[-1])}", f"{child}.{identifier(join.key)}"
         if join.as_text:
             foreign, own = f"CAST({foreign} AS VARCHAR)", f"CAST({own} AS VARCHAR)"
-        parts.append(f"LEFT JOIN {dimension(join.table)} AS {child} ON {foreign} = {own}")
+        parts.append(f"LEFT JOIN {checked(join.table)} AS {child} ON {foreign} = {own}")
     return " ".join([*parts, *plan.lookups])
 
 

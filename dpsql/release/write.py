@@ -22,19 +22,22 @@ from dpsql.variance import AxisVariance
 
 IntArray = npt.NDArray[np.int64]
 
+ARRAYS = "axis_arrays"
+"""The relation that an axis's SELECT reads."""
+
 
 @dataclass(frozen=True)
 class AxisContent:
-    """An axis table's columns.
+    """An axis table as encoded arrays and the SELECT that decodes them.
 
     Args:
-        types: column name -> DuckDB type, in table order.
-        data: column name -> values, all of one length.
+        arrays: column name -> encoded values, all of one length.
+        select: a SELECT over the relation `ARRAYS` that makes the axis table.
         tree: the axis's look-up tree over its leaves.
     """
 
-    types: Mapping[str, str]
-    data: Mapping[str, Sequence[Any] | npt.NDArray[Any]]
+    arrays: Mapping[str, npt.NDArray[Any]]
+    select: str
     tree: Tree
 
 
@@ -99,8 +102,12 @@ def _write_meta(connection: duckdb.DuckDBPyConnection, meta: Mapping[str, Any]) 
 
 
 def _write_axes(connection: duckdb.DuckDBPyConnection, axes: Sequence[AxisContent]) -> None:
+    import pandas as pd
+
     for i, axis in enumerate(axes):
-        _create(connection, f"axis_{i}", axis.data, axis.types)
+        connection.register(ARRAYS, pd.DataFrame({name: pd.Series(values) for name, values in axis.arrays.items()}))
+        connection.execute(f"CREATE TABLE axis_{i} AS {axis.select}")
+        connection.unregister(ARRAYS)
     parts = [
         (np.full(len(axis.tree.lo), i), np.arange(len(axis.tree.lo)), axis.tree) for i, axis in enumerate(axes)
     ]
@@ -110,7 +117,7 @@ def _write_axes(connection: duckdb.DuckDBPyConnection, axes: Sequence[AxisConten
         name: np.concatenate([array[j] for array in arrays]) if arrays else np.zeros(0, np.int64)
         for j, name in enumerate(names)
     }
-    _create(connection, "node", columns, {name: "INTEGER" for name in names})
+    _create(connection, "node", columns, dict.fromkeys(names, "INTEGER"))
 
 
 def _write_statistic(connection: duckdb.DuckDBPyConnection, s: int, statistic: StatisticContent) -> None:
@@ -136,7 +143,7 @@ def _coordinates(letter: str, shape: tuple[int, ...]) -> dict[str, npt.NDArray[A
 def _create(
     connection: duckdb.DuckDBPyConnection,
     table: str,
-    data: Mapping[str, Sequence[Any] | npt.NDArray[Any]],
+    data: Mapping[str, npt.NDArray[Any]],
     types: Mapping[str, str] | None = None,
     primary_key: str = "",
 ) -> None:

@@ -15,6 +15,7 @@ from dpsql.publishing.contributions import (
     alias,
     bounded_rows,
     check_dimension,
+    check_fact,
     histogram,
     set_key,
 )
@@ -42,7 +43,8 @@ def raw_side(rows, customers):
 def views(connection, tau):
     """COUNT and SUM(x - mid) over the age axis: 0-3 ages, 4 NULL, 5 MISSING, 6 OTHER."""
     set_key(connection, b"k" * 32)
-    check_dimension(connection, "customer", "customer_id", public=False)
+    check_fact(connection, "sales", {})
+    check_dimension(connection, "customer", "customer_id", {}, public=False)
     customer = alias(("customer_id",))
     leaf = (
         f"CASE WHEN {customer}.customer_id IS NULL THEN 5 WHEN {customer}.age IS NULL THEN 4 "
@@ -109,10 +111,10 @@ def test_private_duplicate_keys_multiply_nothing_and_public_ones_are_an_error():
     connection = raw_side([], ["(1, 0)", "(1, 1)"])
     set_key(connection, b"k" * 32)
     with pytest.raises(SourceError, match=r"customer.key: customer_id has duplicates"):
-        check_dimension(connection, "customer", "customer_id", public=True)
+        check_dimension(connection, "customer", "customer_id", {}, public=True)
     connection = raw_side([], ["(NULL, 0)"])
     with pytest.raises(SourceError, match="holds NULL"):
-        check_dimension(connection, "customer", "customer_id", public=True)
+        check_dimension(connection, "customer", "customer_id", {}, public=True)
 
 
 @pytest.mark.parametrize(

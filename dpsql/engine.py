@@ -1,0 +1,170 @@
+"""What dpsql does, on one page: publish once, then answer.
+
+    publish   raw rows -> integer histograms -> noise, once -> a release file; the ledger is charged
+    query     SQL -> axes and leaf sets -> nodes of a view -> one DuckDB statement -> values with error bars
+
+Publishing sees raw rows and draws noise (`dpsql.publishing`); answering sees a release file and nothing
+else (`dpsql.answer`), which is why any number of questions costs nothing. The doors (command line, shell,
+DB-API, SQLAlchemy) call this module only.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dpsql.errors import InterfaceError
+
+if TYPE_CHECKING:
+    from dpsql.answer import Answerer, Result
+    from dpsql.ledger import BudgetReport
+    from dpsql.publishing.central import Published
+
+Progress = Callable[[str], None]
+ReleasePath = str | os.PathLike[str]
+
+_default: list[Path] = []
+_open: dict[tuple[str, int, int], Answerer] = {}
+
+
+def publish(
+    catalog: ReleasePath,
+    output: ReleasePath,
+    *,
+    label: str | None = None,
+    progress: Progress | None = None,
+) -> Published:
+    """Spend the budget of a catalog once and write a release.
+
+    Args:
+        catalog: the YAML file.
+        output: the release file to make.
+        label: idempotence label; the output's name unless given. With the same specification and label the
+            existing release is returned and nothing is charged.
+        progress: called with each step in words.
+
+    Returns:
+        Where the release is, what was charged and what is left.
+
+    Raises:
+        CatalogError, SourceError: the catalog or its source is wrong; nothing was charged.
+        BudgetExceeded, LineageError, ReleaseExists, IntegrityError: the ledger refuses; nothing was drawn.
+
+    **Privacy**: docs/privacy.md section 1, in the catalog's unit, neighbours and epsilon.
+    """
+    from dpsql.catalog import load_catalog
+    from dpsql.noise import ExactNoise, os_entropy
+    from dpsql.publishing.central import publish_release
+
+    entropy = os_entropy()
+    return publish_release(
+        load_catalog(Path(catalog)),
+        Path(output),
+        noise=ExactNoise(entropy),
+        key=entropy(32),
+        label=label,
+        progress=progress or (lambda step: None),
+    )
+
+
+def query(sql: str, release: ReleasePath | None = None, *, dialect: str = "duckdb") -> Result:
+    """Answer one SQL statement.
+
+    Args:
+        sql: the statement.
+        release: a release file; without it `$DPSQL_RELEASE`, else the one set by `use`.
+        dialect: the SQL dialect the statement is written in.
+
+    Returns:
+        Rows with standard errors, intervals, the plan and its provenance.
+
+    Raises:
+        ProgrammingError, NotSupportedError: the statement is wrong or no view can answer it.
+        ReleaseError: the release cannot be opened.
+
+    **Privacy**: post-processing of a release; costs nothing.
+    """
+    return _answerer(release).query(sql, dialect=dialect)
+
+
+def explain(sql: str, release: ReleasePath | None = None, *, dialect: str = "duckdb") -> str:
+    """How a statement would be answered, as numbered stages in words.
+
+    Args:
+        sql, release, dialect: as for `query`.
+    """
+    return _answerer(release).explain(sql, dialect=dialect)
+
+
+def use(release: ReleasePath) -> None:
+    """Make a release the one that `query` asks when none is named.
+
+    Raises:
+        ReleaseError: it cannot be opened.
+    """
+    _answerer(release)
+    _default[:] = [Path(release)]
+
+
+def budget(catalog: ReleasePath) -> BudgetReport:
+    """What the ledger of a catalog holds: caps, spends, releases. For the curator.
+
+    Args:
+        catalog: the YAML file.
+    """
+    from dpsql.catalog import load_catalog
+    from dpsql.catalog.graph import ledger_path
+    from dpsql.ledger import budget_report
+
+    return budget_report(ledger_path(load_catalog(Path(catalog))))
+
+
+def init(source: ReleasePath, output: ReleasePath, *, name: str | None = None) -> int:
+    """Draft a catalog from raw tables; every bound read from data is marked `confirm: true`.
+
+    Args:
+        source: a folder of Parquet or CSV files, or a DuckDB file.
+        output: the catalog to write; must not exist.
+        name: the catalog's name.
+
+    Returns:
+        How many places wait for confirmation.
+
+    Raises:
+        SourceError: nothing readable there.
+        InterfaceError: the output exists.
+
+    **Privacy**: the draft shows bounds of the data to the curator. It is not private until confirmed.
+    """
+    from dpsql.publishing.draft import draft_from_source
+
+    return draft_from_source(Path(source), Path(output), name)
+
+
+def _answerer(release: ReleasePath | None) -> Answerer:
+    """The open release, kept open while its file stays the same."""
+    from dpsql.answer import Answerer
+    from dpsql.release import open_release
+
+    path = _release_path(release)
+    try:
+        state = path.stat()
+        key = (str(path.resolve()), state.st_mtime_ns, state.st_ino)
+    except OSError:
+        key = (str(path), 0, 0)
+    if key not in _open:
+        _open[key] = Answerer(open_release(path))
+    return _open[key]
+
+
+def _release_path(release: ReleasePath | None) -> Path:
+    if release is not None:
+        return Path(release)
+    named = os.environ.get("DPSQL_RELEASE")
+    if named:
+        return Path(named)
+    if _default:
+        return _default[0]
+    raise InterfaceError("no release is named", hint="pass release=, set DPSQL_RELEASE, or call dpsql.use(path)")

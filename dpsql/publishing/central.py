@@ -1,0 +1,212 @@
+"""Publish a central release: plan, bound, measure, estimate, reconcile, write, charge.
+
+Read top down: `publish_release` is the whole story, each step is a module of its own.
+
+    plan        plan.py            public: axes, strategies, budgets
+    rows        rows.py, contributions.py    raw rows to integer histograms
+    measure     mechanisms.central.view      exact integers plus exact noise
+    estimate    mechanisms.central.view, reconcile, rounding    post-processing
+    write       release.write      the file
+    charge      ledger             one commit = charge + seal
+
+**Privacy**: docs/privacy.md sections 2 to 5.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from dpsql.catalog import Catalog, spec_hash
+from dpsql.catalog.graph import ledger_path
+from dpsql.catalog.source import Source
+from dpsql.errors import CatalogError
+from dpsql.ledger import KillPoint, Lineage, Receipt, Spend, SpendLine, new_release_id, publish_file
+from dpsql.mechanisms.central.view import draw_view
+from dpsql.noise import Noise
+from dpsql.publishing.axes import axis_maker
+from dpsql.publishing.content import release_content
+from dpsql.publishing.contributions import histogram, set_key
+from dpsql.publishing.plan import PlannedStatistic, ReleasePlan, plan_release
+from dpsql.publishing.rows import place_rows, prepare_tables
+from dpsql.release.write import write_release
+from dpsql.sources import RawSide, identifier, open_sources
+
+IntArray = npt.NDArray[np.int64]
+Progress = Callable[[str], None]
+
+@dataclass(frozen=True)
+class Published:
+    """What `publish` did.
+
+    Args:
+        path: the release file.
+        receipt: what the ledger charged; `drawn` is False where the release already existed.
+        statistics: how many statistics it holds.
+        cells: how many leaf combinations.
+    """
+
+    path: Path
+    receipt: Receipt
+    statistics: int
+    cells: int
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values for `--json`."""
+        return {
+            "path": str(self.path),
+            "release_id": self.receipt.release_id,
+            "drawn": self.receipt.drawn,
+            "charged": str(self.receipt.charged),
+            "left": str(self.receipt.left),
+            "statistics": self.statistics,
+            "cells": self.cells,
+        }
+
+    def summary(self) -> str:
+        """One line for people."""
+        if not self.receipt.drawn:
+            return f"{self.path} was already published with this specification; nothing was charged"
+        return (
+            f"published {self.path}: {self.statistics} statistics, {self.cells} cells; "
+            f"charged {float(self.receipt.charged):g}, left {float(self.receipt.left):g}"
+        )
+
+
+def publish_release(
+    catalog: Catalog,
+    target: Path,
+    *,
+    noise: Noise,
+    key: bytes,
+    label: str | None = None,
+    progress: Progress = lambda step: None,
+    kill_point: KillPoint = lambda step: None,
+) -> Published:
+    """Make a release and charge it.
+
+    Args:
+        catalog: a loaded catalog with a source.
+        target: the release file to make.
+        noise: where noise comes from.
+        key: 32 secret bytes that rank a unit's rows; fresh for each release, kept nowhere.
+        label: idempotence label; the target's name unless given.
+        progress: told each step, in words.
+        kill_point: told each step, for tests that kill there.
+
+    Returns:
+        What was done.
+
+    Raises:
+        CatalogError, SourceError: the catalog or its source is wrong.
+        PrivacyError and its kin: the ledger refuses.
+
+    **Privacy**: epsilon-DP in the catalog's unit and neighbours (docs/privacy.md section 1).
+    """
+    source = _source(catalog)
+    with_raw = open_sources(source.kind, source.folder(catalog.file), source.tables)
+    try:
+        plan = plan_release(catalog, axis_maker(catalog, with_raw))
+        cells = sum(int(np.prod(plan.shape(s))) for s in plan.statistics)
+        progress(f"planned {len(plan.statistics)} statistics over {len(plan.axes)} axes, {cells} cells")
+        release_id = new_release_id()
+
+        def build(path: Path) -> None:
+            set_key(with_raw.connection, key)
+            prepare_tables(catalog, with_raw, plan)
+            histograms = _histograms(catalog, with_raw, plan, progress)
+            progress("drawing noise, once")
+            views = [
+                draw_view(h, plan.strategies(s), s.epsilon, s.sensitivity, noise)
+                for h, s in zip(histograms, plan.statistics, strict=True)
+            ]
+            progress("estimating and writing")
+            content = release_content(
+                plan, views, with_raw.connection, release_id, insecure=noise.insecure
+            )
+            write_release(path, content)
+
+        receipt = publish_file(
+            ledger_path(catalog),
+            _spend(catalog, plan),
+            release_id=release_id,
+            label=label or target.name,
+            spec_hash=spec_hash(catalog),
+            source_digest=_digest(with_raw),
+            build=build,
+            target=target,
+            kill_point=kill_point,
+        )
+        return Published(receipt.path, receipt, len(plan.statistics), cells)
+    finally:
+        with_raw.close()
+
+
+def _source(catalog: Catalog) -> Source:
+    left = catalog.unconfirmed()
+    if left:
+        raise CatalogError(
+            f"{left[0]}: a bound was read from data and is not confirmed ({len(left)} such places)",
+            hint="replace it by a public bound and remove `confirm: true`",
+        )
+    if catalog.source is None:
+        raise CatalogError("source: missing", hint="say where the raw tables are")
+    return catalog.source
+
+
+def _histograms(
+    catalog: Catalog, raw: RawSide, plan: ReleasePlan, progress: Progress
+) -> list[IntArray]:
+    """Exact integers of every statistic, in the plan's order."""
+    found: dict[int, IntArray] = {}
+    for of in dict.fromkeys(s.of for s in plan.statistics):
+        progress(f"bounding and counting {of}")
+        table, columns = place_rows(catalog, raw, plan, of)
+        for index, statistic in enumerate(plan.statistics):
+            if statistic.of == of:
+                value = _value(statistic, columns)
+                shape = plan.shape(statistic)
+                found[index] = histogram(raw.connection, table, statistic.axes, shape, value)
+    return [found[index] for index in range(len(plan.statistics))]
+
+
+def _value(statistic: PlannedStatistic, columns: dict[str, str]) -> str:
+    """What is summed per cell: 1, a centred measure, or 1 where the measure is not NULL."""
+    measure = statistic.measure
+    if not measure.column:
+        return "1"
+    column = columns[f"{measure.table}.{measure.column}"]
+    if statistic.bounds is None:
+        return f"CASE WHEN {column} IS NOT NULL THEN 1 END"
+    return f"{column} - ({statistic.bounds.mid})"
+
+
+def _spend(catalog: Catalog, plan: ReleasePlan) -> Spend:
+    """One ledger line for each statistic; replace-one neighbours are charged in full, drawn at half."""
+    privacy = catalog.privacy
+    lineage = Lineage(privacy.lineage, privacy.unit, privacy.neighbours, "epsilon", privacy.cap)
+    lines = tuple(
+        SpendLine(f"view {s.view}: {s.measure.name}", s.charge, "epsilon") for s in plan.statistics
+    )
+    source = _source(catalog)
+    root = source.folder(catalog.file)
+    tables = tuple(f"{root}/{where}" for name, where in source.tables.items() if not catalog.tables[name].is_public)
+    return Spend(lineage, lines, tables)
+
+
+def _digest(raw: RawSide) -> str:
+    """An order-independent digest of the raw rows; the ledger keeps only a keyed hash of it."""
+    parts = []
+    for table in sorted(raw.columns):
+        row = raw.connection.execute(
+            f"SELECT count(*), coalesce(sum(hash(CAST(r AS VARCHAR))::HUGEINT), 0) FROM raw.{identifier(table)} AS r"
+        ).fetchone()
+        parts.append((table, [str(value) for value in row or ()]))
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()

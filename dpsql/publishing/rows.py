@@ -1,0 +1,136 @@
+"""From the catalog to the row plans: which joins, leaves, measures and units each counted table needs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from dpsql.catalog import Catalog, reachable, unit_path
+from dpsql.catalog.base import nearest
+from dpsql.catalog.graph import KeyPath
+from dpsql.catalog.tables import ForeignKey
+from dpsql.errors import SourceError
+from dpsql.publishing.axes import leaf_expression
+from dpsql.publishing.contributions import (
+    Join,
+    RowPlan,
+    alias,
+    bounded_rows,
+    check_dimension,
+    check_fact,
+)
+from dpsql.publishing.measures import Bounds, measure_sql
+from dpsql.publishing.plan import PlannedStatistic, ReleasePlan
+from dpsql.sources import RawSide, identifier
+
+
+def prepare_tables(catalog: Catalog, raw: RawSide, plan: ReleasePlan) -> None:
+    """Make the checked copy of every table that some view reaches.
+
+    Raises:
+        SourceError: a table or column of the catalog is not in the source, or a public key is not unique.
+    """
+    for name in _tables_used(catalog, plan):
+        table = catalog.tables[name]
+        if name not in raw.columns:
+            raise SourceError(f"source.tables has no `{name}`", hint="name its file there")
+        derived = dict(table.derive) | {m: measure.expr for m, measure in table.measures.items()}
+        needed = [*table.foreign_keys, *([table.key] if table.key else [])]
+        _require(raw, name, needed, derived)
+        if table.key is not None and table.role != "fact":
+            check_dimension(raw.connection, name, table.key, derived, public=table.is_public)
+        else:
+            check_fact(raw.connection, name, derived)
+
+
+def place_rows(catalog: Catalog, raw: RawSide, plan: ReleasePlan, of: str) -> tuple[str, dict[str, str]]:
+    """Bound the rows of one table and place them on all axes of its views.
+
+    Args:
+        catalog, raw, plan: the release being made; `prepare_tables` has run.
+        of: the counted table.
+
+    Returns:
+        (name of the table of bounded rows, measure column name by `table.column`).
+    """
+    statistics = [s for s in plan.statistics if s.of == of]
+    axes = {i for statistic in statistics for i in statistic.axes}
+    leaves, lookups = {}, []
+    for i in sorted(axes):
+        planned = plan.axes[i]
+        if planned.resolved.column is not None:
+            _require(raw, planned.resolved.table, [planned.resolved.column], _derived(catalog, planned.resolved.table))
+        leaves[i], join = leaf_expression(raw.connection, i, planned.axis, catalog)
+        lookups += [join] if join else []
+    measures = _measures(catalog, raw, statistics)
+    owner = unit_path(catalog, of)
+    paths = {plan.axes[i].axis.path for i in axes} | ({owner.path} if owner else set())
+    rows = RowPlan(
+        of=of,
+        joins=_joins(catalog, raw, of, paths),
+        axes=leaves,
+        measures=measures,
+        unit=f"{alias(owner.path)}.{identifier(owner.column)}" if owner else None,
+        tau=statistics[0].tau,
+        lookups=lookups,
+    )
+    table = bounded_rows(raw.connection, rows)
+    return table, {name: f"m{i}" for i, name in enumerate(measures)}
+
+
+def _measures(catalog: Catalog, raw: RawSide, statistics: list[PlannedStatistic]) -> dict[str, str]:
+    """SQL of each bounded measure, by `table.column`; `count(m)` counts where m is not NULL."""
+    found: dict[str, str] = {}
+    for statistic in statistics:
+        measure = statistic.measure
+        if not measure.column:
+            continue
+        name = f"{measure.table}.{measure.column}"
+        if name in found and statistic.bounds is None:
+            continue
+        _require(raw, measure.table, [measure.column], _derived(catalog, measure.table))
+        bounds = statistic.bounds or Bounds(0, 0, measure.scale)
+        found[name] = measure_sql(f"{alias(())}.{identifier(measure.column)}", bounds)
+    return found
+
+
+def _joins(catalog: Catalog, raw: RawSide, of: str, ends: set[KeyPath]) -> list[Join]:
+    """Every hop of every path, parents before children; hops that drop unmatched rows are always taken."""
+    tables = reachable(catalog, of)
+    dropping = {
+        path for path in tables if path and _key(catalog, tables, path).on_missing == "drop"
+    }
+    paths = sorted({path[:hop] for path in ends | dropping for hop in range(1, len(path) + 1)}, key=len)
+    joins = []
+    for path in paths:
+        table = tables[path]
+        key = str(catalog.tables[table].key)
+        foreign_type = raw.columns[tables[path[:-1]]].get(path[-1])
+        as_text = foreign_type != raw.columns[table].get(key)
+        joins.append(Join(path, table, key, _key(catalog, tables, path).on_missing, as_text))
+    return joins
+
+
+def _key(catalog: Catalog, tables: Mapping[KeyPath, str], path: KeyPath) -> ForeignKey:
+    return catalog.tables[tables[path[:-1]]].foreign_keys[path[-1]]
+
+
+def _tables_used(catalog: Catalog, plan: ReleasePlan) -> list[str]:
+    """Counted tables and everything their foreign keys lead to."""
+    names = [name for s in plan.statistics for name in reachable(catalog, s.of).values()]
+    return list(dict.fromkeys(names))
+
+
+def _derived(catalog: Catalog, table: str) -> dict[str, str]:
+    entry = catalog.tables[table]
+    return dict(entry.derive) | {m: measure.expr for m, measure in entry.measures.items()}
+
+
+def _require(raw: RawSide, table: str, columns: list[str], derived: Mapping[str, str]) -> None:
+    """Refuse a catalog that names columns the source does not have."""
+    known = raw.columns[table]
+    lower = {name.lower() for name in known} | {name.lower() for name in derived}
+    for column in columns:
+        if column.lower() not in lower:
+            raise SourceError(
+                f"tables.{table}: the source has no column `{column}`", hint=nearest(column, tuple(known))
+            )
