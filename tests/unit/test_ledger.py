@@ -1,0 +1,297 @@
+"""The ledger: what it refuses, what it returns, what it reports, and how it notices that it was changed."""
+
+from __future__ import annotations
+
+import os
+import stat
+from fractions import Fraction
+from pathlib import Path
+
+import duckdb
+import pytest
+
+from dpsql.errors import (
+    BudgetExceeded,
+    IntegrityError,
+    InternalError,
+    LineageError,
+    OperationalError,
+    PrivacyError,
+    ReleaseExists,
+)
+from dpsql.ledger import (
+    Lineage,
+    Receipt,
+    Spend,
+    SpendLine,
+    budget_report,
+    new_release_id,
+    publish_file,
+    recover,
+    spec_hash,
+)
+
+SHOP = Lineage("shop", "customer.customer_id", "add_remove", "epsilon", Fraction(4))
+
+
+class Curator:
+    """A folder with a ledger; counts the draws."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.ledger, self.draws = folder, folder / ".dpsql" / "ledger.duckdb", 0
+
+    def publish(
+        self,
+        label: str,
+        epsilon: str | Fraction = "0.4",
+        *,
+        lineage: Lineage = SHOP,
+        spec: str = "spec",
+        source: str = "data",
+        currency: str = "epsilon",
+        tables: tuple[str, ...] = ("sales", "customer"),
+        **others: object,
+    ) -> Receipt:
+        def build(path: Path) -> None:
+            self.draws += 1
+            path.write_bytes(os.urandom(64))
+
+        line = SpendLine("view demand", Fraction(epsilon), currency)
+        arguments = {"release_id": new_release_id(), "build": build, "target": self.folder / f"{label}.dpsql"}
+        return publish_file(
+            self.ledger,
+            Spend(lineage, (line,), tables),
+            label=label,
+            spec_hash=spec_hash(spec),
+            source_digest=source,
+            **(arguments | others),
+        )
+
+    def left_over(self) -> list[str]:
+        names = [path.name for path in self.folder.iterdir() if path.name.endswith(".staging")]
+        return names + [path.name for path in self.ledger.parent.iterdir() if path.name.endswith(".intent")]
+
+
+@pytest.fixture
+def curator(tmp_path):
+    return Curator(tmp_path)
+
+
+def change_lineage(**fields):
+    return Lineage(
+        **(
+            {
+                "name": "shop",
+                "unit": SHOP.unit,
+                "neighbours": SHOP.neighbours,
+                "currency": "epsilon",
+                "cap": SHOP.cap,
+            }
+            | fields
+        )
+    )
+
+
+def test_ten_releases_of_a_tenth_use_up_the_cap_exactly(curator):
+    for i in range(10):
+        receipt = curator.publish(f"r{i}")
+    assert receipt.left == 0 and receipt.charged == Fraction(2, 5)
+    with pytest.raises(BudgetExceeded, match=r"has 0 epsilon left of 4 and this release costs 1e-20"):
+        curator.publish("r10", Fraction(1, 10**20))
+    assert curator.draws == 10 and curator.left_over() == []
+
+
+def test_a_release_is_private_until_it_is_read_only(curator):
+    receipt = curator.publish("a")
+    assert stat.S_IMODE(receipt.path.stat().st_mode) == 0o444
+    assert stat.S_IMODE(curator.ledger.stat().st_mode) == 0o600
+    modes = []
+    curator.publish("b", build=lambda path: modes.append(path.parent.stat().st_mode) or path.write_text("x"))
+    assert stat.S_IMODE(modes[0]) == 0o700
+
+
+def test_same_specification_and_label_is_returned_without_a_draw(curator):
+    first = curator.publish("a")
+    again = curator.publish("a", target=curator.folder / "other.dpsql")
+    assert not again.drawn and again.charged == 0 and again.left == first.left == Fraction(18, 5)
+    assert (again.release_id, again.path, again.sha256) == (first.release_id, first.path, first.sha256)
+    first.path.rename(curator.folder / "moved.dpsql")
+    assert curator.publish("a", target=curator.folder / "moved.dpsql").path.name == "moved.dpsql"
+    assert curator.draws == 1
+
+
+def test_a_label_stands_for_one_specification_and_one_data_set(curator):
+    curator.publish("a")
+    with pytest.raises(ReleaseExists, match="another specification"):
+        curator.publish("a", spec="other")
+    with pytest.raises(ReleaseExists, match="other data"):
+        curator.publish("a", source="other")
+    (curator.folder / "a.dpsql").unlink()
+    with pytest.raises(ReleaseExists, match="gone or changed"):
+        curator.publish("a")
+    assert curator.draws == 1
+
+
+def test_an_occupied_target(curator):
+    curator.publish("a")
+    with pytest.raises(ReleaseExists, match="holds the release 'a'"):
+        curator.publish("b", target=curator.folder / "a.dpsql")
+    (curator.folder / "c.dpsql").write_text("not ours")
+    with pytest.raises(IntegrityError, match="does not know it"):
+        curator.publish("c")
+
+
+def test_a_public_release_that_the_ledger_does_not_know_stops_spending(curator):
+    known = curator.publish("a").path
+    curator.publish("b", public=[known])
+    stranger = curator.folder / "stranger.dpsql"
+    stranger.write_text("charged elsewhere")
+    with pytest.raises(IntegrityError, match="does not know"):
+        curator.publish("c", public=[known, stranger])
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [{"unit": "row"}, {"neighbours": "replace_one"}, {"currency": "rho"}, {"cap": Fraction("4.01")}],
+)
+def test_a_lineage_is_fixed_at_first_use(curator, fields):
+    curator.publish("a")
+    with pytest.raises(LineageError, match="shop"):
+        curator.publish("b", lineage=change_lineage(**fields))
+
+
+def test_a_cap_may_fall_but_not_rise_again(curator):
+    curator.publish("a")
+    assert curator.publish("b", lineage=change_lineage(cap=Fraction(1))).left == Fraction(1, 5)
+    with pytest.raises(LineageError, match="caps never rise"):
+        curator.publish("c")
+    with pytest.raises(BudgetExceeded):
+        curator.publish("c", lineage=change_lineage(cap=Fraction(1, 2)))
+
+
+def test_a_table_belongs_to_one_lineage(curator):
+    curator.publish("a")
+    with pytest.raises(LineageError, match="'customer' belongs to lineage 'shop'"):
+        curator.publish("b", lineage=change_lineage(name="fresh"), tables=("visits", "customer"))
+    assert curator.publish("b", lineage=change_lineage(name="fresh"), tables=("visits",)).drawn
+
+
+def test_rho_lineages_take_pure_lines_at_half_the_square(curator):
+    lineage = change_lineage(name="z", currency="rho", cap=Fraction(1, 100))
+    assert curator.publish("a", "0.1", lineage=lineage).charged == Fraction(1, 200)
+    assert curator.publish("b", "0.005", lineage=lineage, currency="rho").left == 0
+    with pytest.raises(LineageError, match="pure epsilon"):
+        curator.publish("c", "0.1", currency="rho", tables=("visits",))
+
+
+def test_spends_must_be_positive(curator):
+    with pytest.raises(PrivacyError, match="above 0"):
+        curator.publish("a", "0")
+    with pytest.raises(PrivacyError, match="above 0"):
+        Spend(SHOP, (), ()).cost()
+
+
+def test_a_build_that_fails_leaves_nothing_and_costs_nothing(curator):
+    def broken(path):
+        path.write_text("half a draw")
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        curator.publish("a", build=broken)
+    with pytest.raises(InternalError, match="one closed file"):
+        curator.publish("a", build=lambda path: None)
+    with pytest.raises(InternalError, match="one closed file"):
+        curator.publish("a", build=lambda path: [path.with_name(n).touch() for n in (path.name, "a.wal")])
+    with pytest.raises(OperationalError, match="choose another output"):
+        curator.publish("a", target=curator.folder / "absent" / "a.dpsql")
+    assert curator.left_over() == [] and not (curator.folder / "a.dpsql").exists()
+    assert budget_report(curator.ledger).lineages == ()
+
+
+def test_a_release_id_is_used_once(curator):
+    curator.publish("a", release_id="0" * 32)
+    with pytest.raises(InternalError, match="release id"):
+        curator.publish("b", release_id="0" * 32)
+
+
+def test_report(curator):
+    assert budget_report(curator.ledger).lineages == ()
+    curator.publish("a")
+    curator.publish("b", "1/3").path.unlink()
+    (shop,) = budget_report(curator.ledger).lineages
+    assert (shop.lineage, shop.spent, shop.left) == (SHOP, Fraction(11, 15), Fraction(49, 15))
+    assert [(e.label, e.cost, e.present) for e in shop.entries] == [
+        ("a", Fraction(2, 5), True),
+        ("b", Fraction(1, 3), False),
+    ]
+    assert shop.entries[1].lines == (SpendLine("view demand", Fraction(1, 3), "epsilon"),)
+
+
+def test_the_source_digest_is_not_stored(curator):
+    curator.publish("a", source="digest-of-the-raw-rows")
+    with duckdb.connect(str(curator.ledger), read_only=True) as connection:
+        stored = str(connection.execute("SELECT * FROM entry").fetchall())
+    assert "digest-of-the-raw-rows" not in stored
+
+
+TAMPER = {
+    "label": "UPDATE entry SET label = 'x' WHERE sequence = 1",
+    "cost": "UPDATE entry SET cost = '1/100' WHERE sequence = 2",
+    "counter": "UPDATE lineage SET spent = 0",
+    "cap": "UPDATE lineage SET cap = cap * 2",
+    "unit": "UPDATE lineage SET unit = 'row'",
+    "removed last": "DELETE FROM entry WHERE sequence = 3",
+    "removed middle": "DELETE FROM entry WHERE sequence = 2",
+    "removed all": "DELETE FROM entry; DELETE FROM lineage",
+    "format": "UPDATE meta SET value = 'other' WHERE key = 'format'",
+    "table": "DROP TABLE lineage",
+}
+
+
+@pytest.mark.parametrize("statement", TAMPER.values(), ids=TAMPER)
+def test_a_changed_ledger_stops_spending(curator, statement):
+    for label in "abc":
+        curator.publish(label)
+    with duckdb.connect(str(curator.ledger)) as connection:
+        connection.execute(statement)
+    for attempt in (lambda: curator.publish("d"), lambda: budget_report(curator.ledger)):
+        with pytest.raises(IntegrityError, match="restore the ledger"):
+            attempt()
+    assert curator.draws == 3
+
+
+def test_an_old_copy_a_missing_head_and_a_missing_ledger_stop_spending(curator):
+    curator.publish("a")
+    curator.publish("b")
+    old, head = curator.ledger.read_bytes(), curator.ledger.with_name("ledger.duckdb.head")
+    for label in "cd":
+        curator.publish(label)
+    new = curator.ledger.read_bytes()
+    curator.ledger.write_bytes(old)
+    with pytest.raises(IntegrityError, match="holds 2 entries, its head 4"):
+        curator.publish("e")
+    curator.ledger.unlink()
+    with pytest.raises(IntegrityError, match="is gone"):
+        curator.publish("e")
+    curator.ledger.write_bytes(new)
+    for text in ('{"sequence": 4, "hash": "0"}', "{", "[]"):
+        head.write_text(text)
+        with pytest.raises(IntegrityError, match="head"):
+            curator.publish("e")
+    head.unlink()
+    with pytest.raises(IntegrityError, match="head"):
+        curator.publish("e")
+
+
+def test_a_file_that_is_no_ledger(curator):
+    curator.publish("a")
+    curator.ledger.write_text("not a database")
+    with pytest.raises(OperationalError, match="cannot be opened"):
+        curator.publish("b")
+
+
+def test_recover_without_a_crash_finds_nothing(curator):
+    assert not curator.ledger.exists() and recover(curator.ledger).removed is None
+    curator.publish("a")
+    found = recover(curator.ledger)
+    assert (found.finished, found.lost, found.removed) == (None, None, None)
