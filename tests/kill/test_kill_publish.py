@@ -1,0 +1,116 @@
+"""kill -9 during publish: nothing partial, nothing lost, nothing charged twice, no draw left over.
+
+Thirteen kills are systematic, one at each step of the protocol (three of them inside the ledger's
+transaction or right at its end); the others come at random moments. Each child notes the steps that it
+reaches, so the tests know, and demand, that at least half of the kills land inside a publish.
+"""
+
+from __future__ import annotations
+
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import duckdb
+import publishing_child as child
+import pytest
+
+from dpsql.ledger import budget_report, recover
+
+CHILD = Path(child.__file__)
+
+
+def start(folder: Path, label: str, step: str) -> subprocess.Popen[bytes]:
+    return subprocess.Popen([sys.executable, str(CHILD), str(folder), label, step])
+
+
+def steps_of(folder: Path, label: str) -> list[tuple[str, str]]:
+    """(release id, step) in order; a line that the kill cut short does not count."""
+    path = folder / "steps"
+    lines = path.read_text().splitlines() if path.exists() else []
+    parts = [line.split() for line in lines]
+    return [(part[1], part[2]) for part in parts if len(part) == 3 and part[0] == label]
+
+
+def check_after_kill(folder: Path, label: str) -> bool:
+    """Recover, publish again, and check every promise. Returns whether the kill was inside the publish."""
+    reached = steps_of(folder, label)
+    first_id, last = reached[-1] if reached else ("", "")
+    ledger = folder / "ledger" / "ledger.duckdb"
+    recover(ledger)
+    assert left_over(folder) == []
+    shown = (folder / f"{label}.dpsql").exists()
+    charged = [e for lineage in budget_report(ledger).lineages for e in lineage.entries if e.label == label]
+    assert shown == bool(charged)  # no release without its charge, no charge without its release
+    if last in child.STEPS[child.STEPS.index("committed") :]:
+        assert shown
+    receipt = child.publish(folder, label, "none")
+    assert receipt.drawn == (not shown)
+    assert (receipt.release_id == first_id) == shown  # rolled forward, or drawn afresh: never the dead draw
+    with duckdb.connect(str(receipt.path), read_only=True) as release:
+        assert release.execute("SELECT release_id FROM meta").fetchall() == [(receipt.release_id,)]
+        assert release.execute("SELECT count(*) FROM measurement").fetchall() == [(220_000,)]
+    assert left_over(folder) == []
+    return last in child.INSIDE
+
+
+def left_over(folder: Path) -> list[Path]:
+    return [*folder.glob(".*.staging"), *folder.glob("*.wal"), *(folder / "ledger").glob("*.intent*")]
+
+
+def check_totals(folder: Path, labels: int) -> None:
+    (lineage,) = budget_report(folder / "ledger" / "ledger.duckdb").lineages
+    assert len(lineage.entries) == labels == len(list(folder.glob("*.dpsql")))
+    assert lineage.spent == labels * child.EPSILON
+
+
+def kill_at_each_step(folder: Path, prefix: str) -> int:
+    inside = 0
+    for number, step in enumerate(child.STEPS):
+        process = start(folder, f"{prefix}{number}", step)
+        assert process.wait(60) == -signal.SIGKILL
+        inside += check_after_kill(folder, f"{prefix}{number}")
+    return inside
+
+
+def kill_at_random(folder: Path, label: str, clock: random.Random) -> bool:
+    """Kill a little after the publish has begun; whatever step that is."""
+    process = start(folder, label, "none")
+    deadline = time.monotonic() + 60
+    while not steps_of(folder, label) and process.poll() is None and time.monotonic() < deadline:
+        time.sleep(0.001)
+    time.sleep(clock.uniform(0, 0.12))
+    process.kill()
+    process.wait(60)
+    return check_after_kill(folder, label)
+
+
+def kill_loop(folder: Path, rounds: int, random_kills: int, seed: int) -> None:
+    clock = random.Random(seed)
+    inside = sum(kill_at_each_step(folder, f"s{number}-") for number in range(rounds))
+    inside += sum(kill_at_random(folder, f"r{number}", clock) for number in range(random_kills))
+    kills = rounds * len(child.STEPS) + random_kills
+    assert inside >= kills / 2, f"{inside} of {kills} kills were inside a publish"
+    check_totals(folder, kills)
+
+
+def test_20_kills(tmp_path):
+    kill_loop(tmp_path, rounds=1, random_kills=7, seed=1)
+
+
+@pytest.mark.slow
+def test_200_kills(tmp_path):
+    kill_loop(tmp_path, rounds=5, random_kills=135, seed=2)
+
+
+@pytest.mark.parametrize("step", ["committed", "readable"])
+def test_a_charged_draw_that_vanished_stays_charged_and_says_so(tmp_path, step):
+    start(tmp_path, "a", step).wait(60)
+    (draw,) = tmp_path.glob(".*.staging/a.dpsql")
+    draw.unlink()
+    assert recover(tmp_path / "ledger" / "ledger.duckdb").lost == tmp_path / "a.dpsql"
+    (lineage,) = budget_report(tmp_path / "ledger" / "ledger.duckdb").lineages
+    assert lineage.spent == child.EPSILON and not lineage.entries[0].present
