@@ -1,8 +1,11 @@
 """The sine-transform strategy V^(1/4): its rows as a fast transform, and what float arithmetic may add.
 
 The rows are real, so they are released as rint(D fl(A x)) plus integer noise: the only float before a
-stored number. Two bounds make this safe. |fl(A x) - A x| <= eta per coordinate, and rounding moves a
-coordinate by at most 1/2; so two neighbours differ in L2 by at most D maxcol + sqrt(n) (1 + 2 D eta).
+stored number. Two bounds make this safe. The float error fl(A x) - A x has an L2 norm of at most
+`float_error` times that of x, and rounding moves each of n coordinates by at most 1/2. Two neighbours that
+differ by u in one leaf therefore differ by at most
+
+    D u maxcol  +  sqrt(n)  +  2 D float_error |x|        with |x| <= LARGEST_COUNT u, checked.
 """
 
 from __future__ import annotations
@@ -15,7 +18,7 @@ from dpsql.errors import InternalError
 from dpsql.tree import FloatArray, IntArray
 from dpsql.variance.sine import cosine_sums, half_angles, sine_transform
 
-LARGEST_COUNT = 1 << 40  # the sum of |x| that the float bound is proven for
+LARGEST_COUNT = 1 << 26  # rows of a view; the float bound then adds under 0.3% at a million leaves
 
 
 def column_norm(n: int) -> float:
@@ -36,33 +39,37 @@ def transform(x: FloatArray, power: float) -> FloatArray:
 
 
 def float_error(n: int) -> float:
-    """eta: a bound on |fl(A x) - A x| per coordinate for counts of sum at most `LARGEST_COUNT`.
+    """A bound on |fl(A x) - A x| / |x| in the L2 norm.
 
-    Each transform of length 2(n + 1) errs by at most c log2(length) units in the last place of the input's
-    L2 norm; Bluestein's three transforms of twice the length and the products are inside c = 64. The
-    weights of A are at most maxweight, so the two transforms together err by twice that.
+    A fast Fourier transform of length m errs by at most c log2(m) units in the last place, relative to its
+    input's norm, with c near 4 for radix 2 to 5; lengths with large primes go through three transforms of
+    up to 4 m. c = 16 holds both. A stretches by at most its largest weight, and is two transforms.
     """
     weight = sqrt(sqrt(n + 1) / (2 * float(half_angles(n)[0])) / column_norm(n))
-    return 2 * 64 * log2(8 * (n + 1)) * 2.0**-53 * weight * LARGEST_COUNT
+    return 2 * 16 * log2(8 * (n + 1)) * 2.0**-53 * weight
 
 
 def l2_bound(n: int, scale: int) -> int:
-    """An integer that the L2 sensitivity of rint(scale fl(A x)) never passes.
+    """An integer that the L2 sensitivity of rint(scale fl(A x)) never passes, per unit of one leaf.
 
-    **Privacy** Neighbours differ by one in one leaf; the columns of A have norm at most 1 (1 + 1e-9 with the
-    rounding of `column_norm`).
+    **Privacy** Columns of A have norm at most 1; 1e-9 covers the rounding of `column_norm`.
     """
-    return ceil(scale * (1 + 1e-9) + sqrt(n) * (1 + 2 * scale * float_error(n)))
+    return ceil(scale * (1 + 1e-9) + sqrt(n) + 2 * scale * float_error(n) * LARGEST_COUNT)
 
 
-def measure_sine(x: IntArray, scale: int) -> IntArray:
+def measure_sine(x: IntArray, scale: int, unit: int) -> IntArray:
     """rint(scale A x) for each column of x, shape (n, m).
 
+    Args:
+        x: integers, shape (n, m).
+        scale: D.
+        unit: how much one record may move a leaf.
+
     Raises:
-        InternalError: if the counts are larger than the float bound is proven for.
+        InternalError: if the cells are larger than the float bound is proven for.
     """
-    if np.any(np.abs(x).astype(np.float64).sum(axis=0) > LARGEST_COUNT):
-        raise InternalError("counts are too large for a real-valued strategy", hint="use an integer strategy")
+    if np.any(np.abs(x).astype(np.float64).sum(axis=0) > float(LARGEST_COUNT) * unit):
+        raise InternalError("too many rows for a real-valued strategy", hint="use an integer strategy")
     return np.rint(scale * transform(x.astype(np.float64), 0.25)).astype(np.int64)
 
 

@@ -124,13 +124,14 @@ def dense(strategy: Strategy) -> FloatArray:
     return rows
 
 
-def measure(strategy: Strategy, x: npt.NDArray[np.int64], axis: int = 0) -> IntArray:
+def measure(strategy: Strategy, x: npt.NDArray[np.int64], axis: int = 0, unit: int = 1) -> IntArray:
     """H x along one axis, in exact integers.
 
     Args:
         strategy: the rows.
         x: integers, with strategy.n cells along `axis`.
         axis: the axis to replace.
+        unit: how much one record may move a leaf; real rows allow larger sums where it is larger.
 
     Returns:
         int64, with strategy.rows cells along `axis`. No noise is added here.
@@ -146,7 +147,7 @@ def measure(strategy: Strategy, x: npt.NDArray[np.int64], axis: int = 0) -> IntA
     if magnitude * float(np.abs(strategy.entry).max(initial=1)) >= _LIMIT:
         raise InternalError("a sum of the measured rows does not fit in 64 bits", hint="coarsen the scale")
     if strategy.kind == "sine":
-        rows = measure_sine(flat, strategy.scale)
+        rows = measure_sine(flat, strategy.scale, unit)
     elif strategy.kind == "dense":
         rows = strategy.entry.reshape(strategy.rows, strategy.n) @ flat
     else:

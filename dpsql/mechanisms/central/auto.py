@@ -1,0 +1,161 @@
+"""Which strategy an axis gets: the one with the least exact expected error on the declared ranges.
+
+Nothing is hard-coded about which mechanism wins where; every candidate's error is computed, from public
+facts alone, and the runners-up are kept for `dpsql plan`. The limits below bound the time of choosing:
+under a second up to 65,536 leaves.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from dpsql.errors import InterfaceError
+from dpsql.mechanisms.central.gaussian import DENSE_LEAVES, dense_strategy, sine_strategy
+from dpsql.mechanisms.central.lue_dptree import identity_strategy, lue_dptree, tree_strategy
+from dpsql.mechanisms.central.optimised_tree import optimise_nodes
+from dpsql.mechanisms.central.strategy import Strategy, variance_model
+from dpsql.mechanisms.central.tents import WIDTHS, half_widths, tents
+from dpsql.tree import Tree, Workload, kary_tree
+from dpsql.variance import mean_variance
+
+ARITIES = (2, 3, 4, 6, 8, 10, 12, 16, 20, 24, 32)
+_LONG_ARITIES = (2, 3, 8, 12, 16)  # past 2^14 leaves: where the best arity has been found
+_LONG = 1 << 14
+_SEARCH_ARITIES = (4, 8, 16)  # trees that get per-node budgets; the best arity is near one of them
+_SEARCH_LEAVES = 1024  # per-node budgets take 0.2 s a tree here
+_TREE_LEAVES = 1 << 17  # beyond this trees have lost by a quarter, and take as long as all the rest
+
+
+class Choice(NamedTuple):
+    """What was chosen for an axis and why.
+
+    Args:
+        strategy: the winner.
+        expected_error: mean squared error over the workload at epsilon 1 (norm 1), at sigma 1 (norm 2).
+        runners_up: (name, expected error) of the others, best first.
+        name: what the winner is called.
+    """
+
+    strategy: Strategy
+    expected_error: float
+    runners_up: tuple[tuple[str, float], ...]
+    name: str
+
+
+def expected_error(strategy: Strategy, workload: Workload | None = None) -> float:
+    """Mean squared error over the workload at epsilon 1 (Laplace) or sigma 1 (Gaussian).
+
+    Args:
+        strategy: what is measured.
+        workload: the ranges asked; None means all ranges, equally often.
+    """
+    factor = 2.0 if strategy.norm == 1 else 1.0
+    return factor * mean_variance(variance_model(strategy), workload)
+
+
+def auto_strategy(n: int, workload: Workload | None = None, norm: int = 1) -> Choice:
+    """The best strategy for one axis.
+
+    Args:
+        n: number of leaves, at least 1.
+        workload: the ranges asked; None means all ranges, equally often.
+        norm: 1 for Laplace noise (pure epsilon), 2 for Gaussian noise (zCDP).
+
+    Returns:
+        The winner, its error and its runners-up.
+
+    Raises:
+        InterfaceError: for an axis without leaves, or ranges that lie outside of it.
+
+    **Privacy** Reads no data: the arguments are public.
+    """
+    if n < 1:
+        raise InterfaceError("an axis needs at least one leaf")
+    if workload is not None:
+        _check(n, workload)
+    tried = _laplace(n, workload) if norm == 1 else _gaussian(n, workload)
+    name, *others = sorted(tried, key=lambda key: tried[key].error)
+    best = tried[name]
+    return Choice(best.strategy, best.error, tuple((key, tried[key].error) for key in others), name)
+
+
+def _check(n: int, workload: Workload) -> None:
+    """Ranges must lie in the axis and have some weight."""
+    lo, hi, weight = (np.asarray(part) for part in workload)
+    inside = bool(np.all((lo >= 0) & (lo < hi) & (hi <= n)))
+    if not len(lo) or not inside or np.any(weight < 0) or not np.sum(weight) > 0:
+        raise InterfaceError(f"a workload needs ranges inside [0, {n}) with positive weight")
+
+
+class _Tried(NamedTuple):
+    """A candidate and its expected error."""
+
+    strategy: Strategy
+    error: float
+
+
+def _try(strategy: Strategy, workload: Workload | None) -> _Tried:
+    """A candidate with its error."""
+    return _Tried(strategy, expected_error(strategy, workload))
+
+
+def _laplace(n: int, workload: Workload | None) -> dict[str, _Tried]:
+    """Candidates of pure epsilon."""
+    tried = {"identity": _try(identity_strategy(n), workload)}
+    if n < 4:
+        return tried
+    reach = n if workload is None else int(np.max(np.asarray(workload.hi) - np.asarray(workload.lo)))
+    tried |= _tents(n, reach, workload)
+    return tried | (_trees(n, workload, norm=1) if n <= _TREE_LEAVES else {})
+
+
+def _tents(n: int, reach: int, workload: Workload | None) -> dict[str, _Tried]:
+    """Tents of the share rule: the best number of levels at the middle width, then the other widths."""
+    tried: dict[tuple[int, ...], _Tried] = {}
+
+    def attempt(levels: int, width: float) -> float:
+        widths = half_widths(reach, levels, width)
+        if widths not in tried:
+            tried[widths] = _try(tents(n, widths), workload)
+        return tried[widths].error
+
+    likely = 1 + sum(reach >= limit for limit in (560, 11_000, 200_000))
+    levels = min(range(max(1, likely - 1), likely + 2), key=lambda count: attempt(count, WIDTHS[0]))
+    width = min(WIDTHS, key=lambda c: attempt(levels, c))
+    widths = half_widths(reach, levels, width)
+    return {f"tents of half-width {', '.join(map(str, widths))}": tried[widths]} if widths else {}
+
+
+def _trees(n: int, workload: Workload | None, norm: int) -> dict[str, _Tried]:
+    """LUE-DPTree and HB (no root, equal levels) at their best arity, and per-node budgets on short axes."""
+    arities = ARITIES if n <= _LONG else _LONG_ARITIES
+    shapes = {k: kary_tree(n, k) for k in arities if k <= n}
+    lue = {k: _try(lue_dptree(tree, workload, norm=norm), workload) for k, tree in shapes.items()}
+    equal = {k: _try(_equal_levels(tree, norm), workload) for k, tree in shapes.items()}
+    best, flat = min(lue, key=lambda k: lue[k].error), min(equal, key=lambda k: equal[k].error)
+    tried = {f"LUE-DPTree k={best}": lue[best], f"HB k={flat}, no root": equal[flat]}
+    if workload is None and n <= _SEARCH_LEAVES:
+        searched = {k: optimise_nodes(shapes[k], norm) for k in _SEARCH_ARITIES if k in shapes}
+        k = min(searched, key=lambda arity: searched[arity][1])
+        strategy = tree_strategy(shapes[k], searched[k][0], norm=norm)
+        tried[f"tree k={k}, budgets per node"] = _try(strategy, workload)
+    return tried
+
+
+def _equal_levels(tree: Tree, norm: int) -> Strategy:
+    """Equal budgets on every level but the root, which almost no range uses."""
+    share = np.where(tree.level == 0, 0.0, 1.0 / max(1, tree.depth - 1))
+    return tree_strategy(tree, share if norm == 1 else np.sqrt(share), norm=norm)
+
+
+def _gaussian(n: int, workload: Workload | None) -> dict[str, _Tried]:
+    """Candidates of zCDP: the dense optimum where it can be computed, else the sine transform and trees."""
+    tried = {"identity": _try(identity_strategy(n, norm=2), workload)}
+    if n < 4:
+        return tried
+    if n <= DENSE_LEAVES:
+        return tried | {"dense optimum": _try(dense_strategy(n, workload), workload)}
+    tried["sine transform"] = _try(sine_strategy(n), workload)
+    return tried | (_trees(n, workload, norm=2) if n <= _TREE_LEAVES else {})

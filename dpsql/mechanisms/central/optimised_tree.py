@@ -1,0 +1,200 @@
+"""Tree budgets that minimise the error after least squares, over all ranges.
+
+The mean variance of all ranges is O(n) on a tree: it needs the sum of prefix variances and one quadratic
+form, and both pass upwards as a few numbers per node. Running the same recursion backwards gives the
+gradient. The objective is not convex and a node without budget is a stationary point, so the search starts
+from several splits and keeps the best.
+
+    per node     one variable a node: the fraction of its path's rest that it keeps
+    per level    one variable a level
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from dpsql.mechanisms.central.descent import minimise
+from dpsql.mechanisms.central.lue_dptree import split
+from dpsql.tree import FloatArray, IntArray, Tree, coverage
+from dpsql.variance.tree import inner_levels
+
+_FAR = 30.0  # logits beyond this round to a budget of 0 or 1
+
+
+class _Pass(NamedTuple):
+    """What passes upwards; each of shape (size,). Sums run over prefixes that end inside the node."""
+
+    s: FloatArray  # variance of the node's sum from below
+    first: FloatArray  # sum of a
+    second: FloatArray  # sum of a^2
+    prefixes: FloatArray  # sum of r
+    overlap: FloatArray  # a of the mask t_j = n - j
+    square: FloatArray  # r of that mask
+
+
+class _Family(NamedTuple):
+    """The inner nodes of a level with their children, and sums over the children."""
+
+    parents: IntArray
+    children: slice
+    first: IntArray  # offset of each parent's first child
+    of: IntArray  # index of each child's parent
+    left: FloatArray  # sum of s over earlier siblings
+    spread: FloatArray  # S, sum of s
+    one: FloatArray  # sum of (leaves left + first)
+    two: FloatArray  # sum of (leaves left^2 + 2 left first + second)
+    overlap: FloatArray
+    gain: FloatArray
+
+
+def all_range_loss(tree: Tree, weight: FloatArray) -> tuple[float, FloatArray]:
+    """Mean variance over all ranges after least squares, and its gradient, in O(n).
+
+    Args:
+        tree: the shape.
+        weight: 1 / variance of each node's measurement, shape (size,), positive at leaves.
+
+    Returns:
+        (mean variance for unit noise, gradient with respect to the weights, shape (size,)).
+    """
+    n, leaves = tree.n, tree.leaves
+    s = 1 / weight[leaves]
+    mask = np.arange(n, 0, -1.0)
+    up = _Pass(*(np.zeros(tree.size) for _ in _Pass._fields))
+    for field, value in zip(up, (s, s, s * s, s, s * mask, s * mask**2), strict=True):
+        field[leaves] = value
+    families = [_upwards(tree, weight, up, parents, first) for parents, first in inner_levels(tree)]
+    pairs = n * (n + 1) / 2
+    loss = ((n + 1) * up.prefixes[0] - up.square[0]) / pairs
+    down = _Pass(*(np.zeros(tree.size) for _ in _Pass._fields))
+    down.prefixes[:] = (n + 1) / pairs  # the adjoints of both sums are the same at every node
+    down.square[:] = -1 / pairs
+    gradient = np.zeros(tree.size)
+    for family in reversed(families):
+        _downwards(tree, weight, up, down, gradient, family)
+    total = down.s + down.first + 2 * up.s * down.second + down.prefixes
+    total = total[leaves] + down.overlap[leaves] * mask + down.square[leaves] * mask**2
+    gradient[leaves] = -total * s * s
+    return float(loss), gradient
+
+
+def _upwards(tree: Tree, weight: FloatArray, up: _Pass, parents: IntArray, first: IntArray) -> _Family:
+    """One level of the recursion of `variance.tree`, summed over prefixes."""
+    count = tree.child_count[parents]
+    children = slice(int(first[0]), int(first[-1] + count[-1]))
+    offset, of = first - first[0], np.repeat(np.arange(len(parents)), count)
+    leaves = (tree.hi - tree.lo)[children]
+    before = np.cumsum(up.s[children]) - up.s[children]
+    left = before - before[offset][of]
+
+    def add(value: FloatArray) -> FloatArray:
+        total: FloatArray = np.add.reduceat(value, offset)
+        return total
+
+    spread, overlap = add(up.s[children]), add(up.overlap[children])
+    one = add(leaves * left + up.first[children])
+    two = add(leaves * left**2 + 2 * left * up.first[children] + up.second[children])
+    w = weight[parents]
+    gain = 1 / (1 + w * spread)
+    up.s[parents] = gain * spread
+    up.first[parents] = gain * one
+    up.second[parents] = gain**2 * two
+    up.prefixes[parents] = add(leaves * left + up.prefixes[children]) - w * gain * two
+    up.overlap[parents] = gain * overlap
+    up.square[parents] = add(up.square[children]) - w * gain * overlap**2
+    return _Family(parents, children, offset, of, left, spread, one, two, overlap, gain)
+
+
+def _downwards(
+    tree: Tree, weight: FloatArray, up: _Pass, down: _Pass, gradient: FloatArray, family: _Family
+) -> None:
+    """The same level backwards: adjoints of the parents give those of the children and of the weights."""
+    x, children, of, gain = family.parents, family.children, family.of, family.gain
+    w, two, overlap = weight[x], family.two, family.overlap
+    to_gain = down.s[x] * family.spread + down.first[x] * family.one + 2 * down.second[x] * gain * two
+    to_gain += -down.prefixes[x] * w * two + down.overlap[x] * overlap - down.square[x] * w * overlap**2
+    gradient[x] = -gain * (down.prefixes[x] * two + down.square[x] * overlap**2)
+    gradient[x] -= to_gain * family.spread * gain**2
+    to_spread = down.s[x] * gain - to_gain * w * gain**2
+    to_two = down.second[x] * gain**2 - down.prefixes[x] * w * gain
+    to_one = down.first[x] * gain
+    leaves = (tree.hi - tree.lo)[children]
+    inner = family.left * leaves + up.first[children]
+    to_left = leaves * (to_one[of] + down.prefixes[x][of]) + 2 * to_two[of] * inner
+    through = np.cumsum(to_left)
+    last = np.append(family.first[1:], len(through)) - 1
+    down.s[children] = to_spread[of] + through[last][of] - through
+    down.first[children] = to_one[of] + 2 * family.left * to_two[of]
+    down.second[children] = to_two[of]
+    down.overlap[children] = (gain * (down.overlap[x] - 2 * down.square[x] * w * overlap))[of]
+
+
+def _shares(tree: Tree, logit: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """What each node keeps of the whole, and the fraction it keeps of its path's rest; shape (size,)."""
+    keeps = 1 / (1 + np.exp(-np.clip(logit, -_FAR, _FAR)))
+    keeps[tree.is_leaf] = 1.0
+    left = np.ones(tree.size)
+    for part in tree.level_slices[1:]:
+        above = tree.parent[part]
+        left[part] = left[above] * (1 - keeps[above])
+    return left * keeps, keeps
+
+
+def share_loss(tree: Tree, logit: FloatArray, norm: int) -> tuple[float, FloatArray]:
+    """`all_range_loss` as a function of the logits of what each node keeps; leaf logits do nothing."""
+    share, keeps = _shares(tree, logit)
+    weight = share**2 if norm == 1 else share
+    loss, gradient = all_range_loss(tree, weight)
+    pull = gradient * weight * (2 if norm == 1 else 1)  # d loss / d log share
+    below = np.zeros(tree.size)
+    for parents, first in inner_levels(tree):
+        children = slice(int(first[0]), int(first[-1] + tree.child_count[parents[-1]]))
+        below[parents] = np.add.reduceat((pull + below)[children], first - first[0])
+    return loss, np.where(tree.is_leaf, 0.0, pull * (1 - keeps) - keeps * below)
+
+
+def optimise_levels(tree: Tree, norm: int = 1, steps: int = 60) -> tuple[FloatArray, float]:
+    """Budgets that depend on the level alone.
+
+    Returns:
+        (budgets, shape (size,), mean variance for unit noise).
+    """
+
+    def objective(logit: FloatArray) -> tuple[float, FloatArray]:
+        loss, gradient = share_loss(tree, logit[tree.level], norm)
+        return loss, np.bincount(tree.level, gradient, tree.depth).astype(np.float64)
+
+    equal = -np.log(np.maximum(tree.depth - np.arange(tree.depth) - 1.0, 0.5))
+    no_root = equal.copy()
+    no_root[0] = -8.0
+    best, loss = min(
+        (minimise(objective, start, steps) for start in (equal, no_root)), key=lambda end: end[1]
+    )
+    share = _shares(tree, best[tree.level])[0]
+    return (share if norm == 1 else np.sqrt(share)), loss
+
+
+def optimise_nodes(tree: Tree, norm: int = 1, steps: int = 200) -> tuple[FloatArray, float]:
+    """Budgets of every node, started from LUE-DPTree's split and from the best per-level budgets.
+
+    Returns:
+        (budgets, shape (size,), mean variance for unit noise).
+    """
+    starts = [split(tree, coverage(tree), norm), optimise_levels(tree, norm)[0]]
+    ends = [minimise(lambda x: share_loss(tree, x, norm), _logits(tree, b, norm), steps) for b in starts]
+    best, loss = min(ends, key=lambda end: end[1])
+    share = _shares(tree, best)[0]
+    return (share if norm == 1 else np.sqrt(share)), loss
+
+
+def _logits(tree: Tree, budget: FloatArray, norm: int) -> FloatArray:
+    """The logits whose shares are the given budgets."""
+    share, left = budget**norm, np.ones(tree.size)
+    for part in tree.level_slices[1:]:
+        above = tree.parent[part]
+        left[part] = left[above] - share[above]
+    keeps = np.clip(share / np.maximum(left, 1e-300), 1e-6, 1 - 1e-6)
+    logit: FloatArray = np.log(keeps / (1 - keeps))
+    return np.where(tree.is_leaf, 0.0, logit)
