@@ -9,7 +9,8 @@
             |-- OperationalError       2   a file cannot be opened, read or written
             |   |-- ReleaseError       2   not a release file, a damaged one, or another format
             |   |-- SourceError        2   the raw side does not hold what the catalog says
-            |   `-- QueryTimeout       1   the statement was stopped
+            |   |-- QueryTimeout       1   the statement was stopped
+        |   `-- BatchOrderError    2   a batch of a stream came before the ones it follows, or past the horizon
             |-- IntegrityError         3   release and ledger disagree; spending has stopped
             |-- InternalError          2   a promise inside dpsql was broken; nothing was published
             |-- ProgrammingError       1   the statement is wrong
@@ -22,7 +23,8 @@
             `-- PrivacyError           3   answering or publishing would break the promise
                 |-- BudgetExceeded     3   the lineage's cap does not hold this spend
                 |-- LineageError       3   unknown or contradicting budget identity
-                `-- ReleaseExists      3   the label was already used for another specification
+                |-- ReleaseExists      3   the label was already used for another specification
+            `-- BatchConflict      3   a batch of a stream was already published with other rows
 
 A message is one line: what happened, where, and what to do. It is built from the statement and the
 catalog alone and never holds a value from the data.
@@ -92,6 +94,10 @@ class QueryTimeout(OperationalError):
     exit_code = 1
 
 
+class BatchOrderError(OperationalError):
+    """A batch of a stream came before the ones it follows, or past the horizon. Shown to the curator only."""
+
+
 class IntegrityError(DatabaseError):
     """Release and ledger disagree, or the ledger's chain is broken; spending has stopped."""
 
@@ -152,3 +158,7 @@ class LineageError(PrivacyError):
 
 class ReleaseExists(PrivacyError):
     """The label was already used for another specification; a second draw would cost again."""
+
+
+class BatchConflict(PrivacyError):
+    """A batch of a stream was already published with other rows. Shown to the curator only."""
