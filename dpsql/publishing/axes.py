@@ -44,9 +44,7 @@ def _read_public(raw: RawSide, table: str) -> PublicTable:
     if types is None:
         raise SourceError(f"source.tables has no `{table}`", hint="name its file there")
     rows = raw.connection.execute(f"SELECT * FROM raw.{identifier(table)}").fetchall()
-    columns: Mapping[str, Sequence[object]] = {
-        name: [row[i] for row in rows] for i, name in enumerate(types)
-    }
+    columns: Mapping[str, Sequence[object]] = {name: [row[i] for row in rows] for i, name in enumerate(types)}
     return PublicTable(table, types, columns)
 
 

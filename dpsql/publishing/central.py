@@ -42,6 +42,7 @@ from dpsql.sources import RawSide, identifier, open_sources
 IntArray = npt.NDArray[np.int64]
 Progress = Callable[[str], None]
 
+
 @dataclass(frozen=True)
 class Published:
     """What `publish` did.
@@ -128,9 +129,7 @@ def publish_release(
                 for h, s in zip(histograms, plan.statistics, strict=True)
             ]
             progress("estimating and writing")
-            content = release_content(
-                plan, views, with_raw.connection, release_id, insecure=noise.insecure
-            )
+            content = release_content(plan, views, with_raw.connection, release_id, insecure=noise.insecure)
             write_release(path, content)
 
         receipt = publish_file(
@@ -161,9 +160,7 @@ def _source(catalog: Catalog) -> Source:
     return catalog.source
 
 
-def _histograms(
-    catalog: Catalog, raw: RawSide, plan: ReleasePlan, progress: Progress
-) -> list[IntArray]:
+def _histograms(catalog: Catalog, raw: RawSide, plan: ReleasePlan, progress: Progress) -> list[IntArray]:
     """Exact integers of every statistic, in the plan's order."""
     found: dict[int, IntArray] = {}
     for of in dict.fromkeys(s.of for s in plan.statistics):
@@ -192,12 +189,12 @@ def _spend(catalog: Catalog, plan: ReleasePlan) -> Spend:
     """One ledger line for each statistic; replace-one neighbours are charged in full, drawn at half."""
     privacy = catalog.privacy
     lineage = Lineage(privacy.lineage, privacy.unit, privacy.neighbours, "epsilon", privacy.cap)
-    lines = tuple(
-        SpendLine(f"view {s.view}: {s.measure.name}", s.charge, "epsilon") for s in plan.statistics
-    )
+    lines = tuple(SpendLine(f"view {s.view}: {s.measure.name}", s.charge, "epsilon") for s in plan.statistics)
     source = _source(catalog)
     root = source.folder(catalog.file)
-    tables = tuple(f"{root}/{where}" for name, where in source.tables.items() if not catalog.tables[name].is_public)
+    tables = tuple(
+        f"{root}/{where}" for name, where in source.tables.items() if not catalog.tables[name].is_public
+    )
     return Spend(lineage, lines, tables)
 
 
@@ -205,8 +202,9 @@ def _digest(raw: RawSide) -> str:
     """An order-independent digest of the raw rows; the ledger keeps only a keyed hash of it."""
     parts = []
     for table in sorted(raw.columns):
-        row = raw.connection.execute(
-            f"SELECT count(*), coalesce(sum(hash(CAST(r AS VARCHAR))::HUGEINT), 0) FROM raw.{identifier(table)} AS r"
-        ).fetchone()
-        parts.append((table, [str(value) for value in row or ()]))
+        rows = raw.connection.execute(
+            "SELECT count(*), coalesce(sum(hash(CAST(r AS VARCHAR))::HUGEINT), 0) "
+            f"FROM raw.{identifier(table)} AS r"
+        ).fetchall()
+        parts.append((table, [str(value) for value in rows[0]]))
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()

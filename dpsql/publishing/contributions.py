@@ -141,7 +141,9 @@ def bounded_rows(connection: duckdb.DuckDBPyConnection, plan: RowPlan) -> str:
     if plan.unit is not None:
         kept.append("unit IS NOT NULL")
     dropped = [
-        f"{alias(join.path)}.{identifier(join.key)} IS NOT NULL" for join in plan.joins if join.on_missing == "drop"
+        f"{alias(join.path)}.{identifier(join.key)} IS NOT NULL"
+        for join in plan.joins
+        if join.on_missing == "drop"
     ]
     slots = f"QUALIFY row_number() OVER (PARTITION BY unit ORDER BY rank) <= {plan.tau}" if plan.unit else ""
     connection.execute(
@@ -180,7 +182,8 @@ def histogram(
         + (f"GROUP BY {', '.join(keys)}" if keys else "")
     ).fetchnumpy()
     where = tuple(np.asarray(grouped[key], dtype=np.int64) for key in keys)
-    cells[where] = np.asarray(grouped["total"], dtype=np.int64) if keys else int(grouped["total"][0])
+    total = np.asarray(grouped["total"], dtype=np.int64)
+    cells[where] = total if keys else total[0]
     return cells
 
 
@@ -205,7 +208,10 @@ def _join_sql(plan: RowPlan) -> str:
     parts = []
     for join in plan.joins:
         child = alias(join.path)
-        foreign, own = f"{alias(join.path[:-1])}.{identifier(join.path[-1])}", f"{child}.{identifier(join.key)}"
+        foreign, own = (
+            f"{alias(join.path[:-1])}.{identifier(join.path[-1])}",
+            f"{child}.{identifier(join.key)}",
+        )
         if join.as_text:
             foreign, own = f"CAST({foreign} AS VARCHAR)", f"CAST({own} AS VARCHAR)"
         parts.append(f"LEFT JOIN {checked(join.table)} AS {child} ON {foreign} = {own}")
@@ -213,5 +219,5 @@ def _join_sql(plan: RowPlan) -> str:
 
 
 def _one_row(connection: duckdb.DuckDBPyConnection, sql: str) -> tuple[int, ...]:
-    row = connection.execute(sql).fetchone()
-    return tuple(int(value) for value in row) if row else ()
+    # fetchall: a result that is not read to its end blocks the connection.
+    return tuple(int(value) for value in connection.execute(sql).fetchall()[0])

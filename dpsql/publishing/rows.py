@@ -58,7 +58,12 @@ def place_rows(catalog: Catalog, raw: RawSide, plan: ReleasePlan, of: str) -> tu
     for i in sorted(axes):
         planned = plan.axes[i]
         if planned.resolved.column is not None:
-            _require(raw, planned.resolved.table, [planned.resolved.column], _derived(catalog, planned.resolved.table))
+            _require(
+                raw,
+                planned.resolved.table,
+                [planned.resolved.column],
+                _derived(catalog, planned.resolved.table),
+            )
         leaves[i], join = leaf_expression(raw.connection, i, planned.axis, catalog)
         lookups += [join] if join else []
     measures = _measures(catalog, raw, statistics)
@@ -96,9 +101,7 @@ def _measures(catalog: Catalog, raw: RawSide, statistics: list[PlannedStatistic]
 def _joins(catalog: Catalog, raw: RawSide, of: str, ends: set[KeyPath]) -> list[Join]:
     """Every hop of every path, parents before children; hops that drop unmatched rows are always taken."""
     tables = reachable(catalog, of)
-    dropping = {
-        path for path in tables if path and _key(catalog, tables, path).on_missing == "drop"
-    }
+    dropping = {path for path in tables if path and _key(catalog, tables, path).on_missing == "drop"}
     paths = sorted({path[:hop] for path in ends | dropping for hop in range(1, len(path) + 1)}, key=len)
     joins = []
     for path in paths:
