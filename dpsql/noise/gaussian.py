@@ -30,7 +30,7 @@ from dpsql.noise.coins import (
     words,
 )
 
-_SMALLEST = Fraction(1, 1 << 60)  # below, every draw is 0 for all purposes and the filter could underflow
+_SMALLEST = Fraction(1, 1 << 20)  # the grain of sigma^2; keeps the rounds of `_gaussian_coin` exact in float
 
 
 def discrete_gaussian(sigma2: Fraction, size: int, entropy: Entropy) -> IntArray:
