@@ -18,6 +18,7 @@ import duckdb
 import publishing_child as child
 import pytest
 
+from dpsql.errors import IntegrityError, OperationalError
 from dpsql.ledger import budget_report, recover
 
 CHILD = Path(child.__file__)
@@ -114,3 +115,24 @@ def test_a_charged_draw_that_vanished_stays_charged_and_says_so(tmp_path, step):
     assert recover(tmp_path / "ledger" / "ledger.duckdb").lost == tmp_path / "a.dpsql"
     (lineage,) = budget_report(tmp_path / "ledger" / "ledger.duckdb").lineages
     assert lineage.spent == child.EPSILON and not lineage.entries[0].present
+
+
+@pytest.mark.parametrize("kept", [0.0, 0.3, 0.6, 0.9, 0.999])
+def test_a_log_that_was_cut_after_the_release_was_shown_stops_spending(tmp_path, kept):
+    """DuckDB opens a cut write-ahead log as a shorter history; the head outside the ledger tells."""
+    child.publish(tmp_path, "a", "none")
+    start(tmp_path, "b", "renamed").wait(60)
+    log = tmp_path / "ledger" / "ledger.duckdb.wal"
+    log.write_bytes(log.read_bytes()[: int(log.stat().st_size * kept)])
+    with pytest.raises((IntegrityError, OperationalError)):
+        child.publish(tmp_path, "c", "none")
+    assert not (tmp_path / "c.dpsql").exists()
+
+
+def test_a_crash_while_the_ledger_was_made_is_no_obstacle(tmp_path):
+    ledger = tmp_path / "ledger"
+    ledger.mkdir()
+    (ledger / "ledger.duckdb.new").write_bytes(b"half a file")
+    (ledger / "ledger.duckdb.new.wal").write_bytes(b"half a log")
+    (ledger / "ledger.duckdb.head").write_text(f'{{"sequence": 0, "hash": "{"0" * 64}"}}')
+    assert child.publish(tmp_path, "a", "none").drawn
