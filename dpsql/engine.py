@@ -167,4 +167,6 @@ def _release_path(release: ReleasePath | None) -> Path:
         return Path(named)
     if _default:
         return _default[0]
-    raise InterfaceError("no release is named", hint="pass release=, set DPSQL_RELEASE, or call dpsql.use(path)")
+    raise InterfaceError(
+        "no release is named", hint="pass release=, set DPSQL_RELEASE, or call dpsql.use(path)"
+    )

@@ -129,7 +129,7 @@ def _axis_meta(plan: ReleasePlan, connection: duckdb.DuckDBPyConnection, i: int)
     )
     return AxisMeta(
         axis.name, axis.table, axis.path, planned.resolved.of, axis.leaves, axis.null_leaf, axis.missing_leaf,
-        axis.other_leaf, columns, axis.atomic, i, planned.why,
+        axis.other_leaf, columns, axis.atomic, i, planned.choice.name,
     )  # fmt: skip
 
 
@@ -142,6 +142,6 @@ def _statistic_meta(plan: ReleasePlan, i: int, components: Components) -> Statis
     return StatisticMeta(
         id=i, view=s.view, of=s.of, measure=s.measure.name, axes=s.axes, mid=s.bounds.mid if s.bounds else 0,
         scale=s.bounds.scale if s.bounds else 0, kind=kind, sensitivity=s.sensitivity, budget=str(s.epsilon),
-        currency="epsilon", mechanism=" x ".join(plan.axes[axis].why for axis in s.axes),
+        currency="epsilon", mechanism=" x ".join(plan.axes[axis].choice.name for axis in s.axes),
         cells=int(np.prod(plan.shape(s))), components=positions,
     )  # fmt: skip

@@ -23,7 +23,7 @@ from dpsql.catalog.graph import ResolvedAxis, max_ids, view_axes
 from dpsql.catalog.measures import ResolvedMeasure, view_measures
 from dpsql.catalog.model import Catalog
 from dpsql.errors import CatalogError
-from dpsql.mechanisms.central.choose import axis_strategy
+from dpsql.mechanisms.central.choose import AxisChoice, axis_strategy
 from dpsql.mechanisms.central.strategy import Strategy
 from dpsql.publishing.axes import AxisMaker
 from dpsql.publishing.measures import Bounds
@@ -35,8 +35,12 @@ class PlannedAxis:
 
     resolved: ResolvedAxis
     axis: Axis
-    strategy: Strategy
-    why: str
+    choice: AxisChoice
+
+    @property
+    def strategy(self) -> Strategy:
+        """What is measured on the axis."""
+        return self.choice.strategy
 
 
 @dataclass(frozen=True)
@@ -105,35 +109,33 @@ def plan_release(catalog: Catalog, make_axis: AxisMaker) -> ReleasePlan:
     """
     if not catalog.views:
         raise CatalogError("views: there are none", hint="declare at least one view")
-    axes: dict[tuple[ResolvedAxis, str], int] = {}
-    planned: list[PlannedAxis] = []
+    planned: dict[tuple[ResolvedAxis, str, bool], tuple[int, PlannedAxis]] = {}
     statistics: list[PlannedStatistic] = []
-    factor = Fraction(1, 2) if catalog.privacy.neighbours == "replace_one" else Fraction(1)
     for name, view in catalog.views.items():
         ids = []
         for resolved in view_axes(catalog, view):
-            key = (resolved, view.mechanism)
-            if key not in axes:
-                axes[key] = len(planned)
-                planned.append(_planned_axis(resolved, make_axis(resolved), view.mechanism))
-            ids.append(axes[key])
-        _check_cells(name, view.cells, [planned[i].axis for i in ids])
-        share = catalog.shares[name] * catalog.privacy.epsilon
-        for measure in view_measures(catalog, view):
-            bounds = None if measure.is_count else Bounds(*measure.bounds, measure.scale)
-            tau = _tau(catalog, view.of)
-            charge = share * measure.share
-            statistics.append(
-                PlannedStatistic(
-                    name, view.of, measure, tuple(sorted(ids)), charge * factor, charge, tau, bounds
-                )
-            )
-    return ReleasePlan(catalog, tuple(planned), tuple(statistics))
+            key = (resolved, view.mechanism, len(view.axes) > 1)
+            if key not in planned:
+                axis = make_axis(resolved)
+                choice = axis_strategy(axis.leaves, view.mechanism, shared=key[2])
+                planned[key] = (len(planned), PlannedAxis(resolved, axis, choice))
+            ids.append(planned[key])
+        _check_cells(name, view.cells, [entry.axis for _, entry in ids])
+        statistics += _statistics(catalog, name, tuple(sorted(i for i, _ in ids)))
+    return ReleasePlan(catalog, tuple(entry for _, entry in planned.values()), tuple(statistics))
 
 
-def _planned_axis(resolved: ResolvedAxis, axis: Axis, mechanism: str) -> PlannedAxis:
-    strategy, why = axis_strategy(axis.leaves, mechanism)
-    return PlannedAxis(resolved, axis, strategy, why)
+def _statistics(catalog: Catalog, name: str, axes: tuple[int, ...]) -> list[PlannedStatistic]:
+    """What one view measures, each with its exact budget."""
+    view = catalog.views[name]
+    factor = Fraction(1, 2) if catalog.privacy.neighbours == "replace_one" else Fraction(1)
+    share, tau = catalog.shares[name] * catalog.privacy.epsilon, _tau(catalog, view.of)
+    found = []
+    for measure in view_measures(catalog, view):
+        bounds = None if measure.is_count else Bounds(*measure.bounds, measure.scale)
+        charge = share * measure.share
+        found.append(PlannedStatistic(name, view.of, measure, axes, charge * factor, charge, tau, bounds))
+    return found
 
 
 def _check_cells(view: str, cap: int, axes: list[Axis]) -> None:

@@ -69,7 +69,9 @@ class Release:
     def tree(self, axis: int) -> Tree:
         """The look-up tree of one axis."""
         if axis not in self._trees:
-            columns = self._columns("SELECT lo, hi, parent, level FROM node WHERE axis = ? ORDER BY id", [axis])
+            columns = self._columns(
+                "SELECT lo, hi, parent, level FROM node WHERE axis = ? ORDER BY id", [axis]
+            )
             self._trees[axis] = Tree(**{k: v.astype(np.int64) for k, v in columns.items()})
         return self._trees[axis]
 
@@ -130,7 +132,8 @@ def _check(path: str | Path, meta: dict[str, Any], insecure: bool) -> None:
         raise ReleaseError(f"{path} lacks {missing[0]} in its meta table", hint="it is not a dpsql release")
     if meta["format"] != FORMAT:
         raise ReleaseError(
-            f"{path} has format {meta['format']} and this dpsql reads {FORMAT}", hint="publish with this version"
+            f"{path} has format {meta['format']} and this dpsql reads {FORMAT}",
+            hint="publish with this version",
         )
     if meta.get("insecure_entropy") and not insecure:
         raise ReleaseError(

@@ -105,11 +105,14 @@ def _write_axes(connection: duckdb.DuckDBPyConnection, axes: Sequence[AxisConten
     import pandas as pd
 
     for i, axis in enumerate(axes):
-        connection.register(ARRAYS, pd.DataFrame({name: pd.Series(values) for name, values in axis.arrays.items()}))
+        connection.register(
+            ARRAYS, pd.DataFrame({name: pd.Series(values) for name, values in axis.arrays.items()})
+        )
         connection.execute(f"CREATE TABLE axis_{i} AS {axis.select}")
         connection.unregister(ARRAYS)
     parts = [
-        (np.full(len(axis.tree.lo), i), np.arange(len(axis.tree.lo)), axis.tree) for i, axis in enumerate(axes)
+        (np.full(len(axis.tree.lo), i), np.arange(len(axis.tree.lo)), axis.tree)
+        for i, axis in enumerate(axes)
     ]
     names = ("axis", "id", "parent", "level", "lo", "hi")
     arrays = [(a, n, t.parent, t.level, t.lo, t.hi) for a, n, t in parts]
@@ -150,8 +153,10 @@ def _create(
     """One table from columns; types follow numpy's where none are given."""
     import pandas as pd
 
-    kinds = dict(types) if types is not None else {name: _duckdb_type(np.asarray(data[name])) for name in data}
-    columns = ", ".join(f'{_quoted(name)} {kind}' for name, kind in kinds.items())
+    kinds = (
+        dict(types) if types is not None else {name: _duckdb_type(np.asarray(data[name])) for name in data}
+    )
+    columns = ", ".join(f"{_quoted(name)} {kind}" for name, kind in kinds.items())
     constraint = f", PRIMARY KEY ({primary_key})" if primary_key else ""
     connection.execute(f"CREATE TABLE {table} ({columns}{constraint})")
     incoming = pd.DataFrame({name: pd.Series(data[name]) for name in kinds})

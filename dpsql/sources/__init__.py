@@ -98,7 +98,8 @@ def _define(
         described = connection.execute(f"DESCRIBE raw.{identifier(table)}").fetchall()
     except duckdb.Error as error:
         raise SourceError(
-            f"source.tables.{table} cannot be read ({type(error).__name__})", hint="check the file and its format"
+            f"source.tables.{table} cannot be read ({type(error).__name__})",
+            hint="check the file and its format",
         ) from error
     return {str(row[0]): str(row[1]) for row in described}
 

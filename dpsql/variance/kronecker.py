@@ -95,7 +95,9 @@ class KroneckerVariance:
         Returns:
             Variances, shape (g,), in squared units of the stored statistic.
         """
-        parts = [axis.parts(np.asarray(mask, np.float64)) for axis, mask in zip(self.axes, masks, strict=True)]
+        parts = [
+            axis.parts(np.asarray(mask, np.float64)) for axis, mask in zip(self.axes, masks, strict=True)
+        ]
         groups = len(masks[0]) if masks else 1
         variance = np.zeros(groups)
         for subset, sigma2 in self.components.items():

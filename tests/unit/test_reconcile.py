@@ -84,7 +84,9 @@ def test_equals_dense_least_squares_and_its_covariance(family):
     ):
         np.testing.assert_allclose(mine.ravel(), expected, atol=1e-7)
         positions = {p: tuple(axes.index(a) for a in p) for p in sigma2 if set(p) <= set(axes)}
-        model = KroneckerVariance(tuple(splits[a] for a in axes), {positions[p]: sigma2[p] for p in positions})
+        model = KroneckerVariance(
+            tuple(splits[a] for a in axes), {positions[p]: sigma2[p] for p in positions}
+        )
         masks = [rng.integers(0, 2, size=(7, sizes[a])).astype(float) for a in axes]
         for g, variance in enumerate(model.quadratic(masks)):
             query = np.ones(1)
@@ -100,7 +102,8 @@ def test_agreeing_views_come_back_bit_for_bit(family):
     totals = {i: s.total for i, s in enumerate(splits)}
     spreads = {i: s.spread for i, s in enumerate(splits)}
     views = [
-        Measured(axes, cube.sum(axis=tuple(i for i in range(4) if i not in axes)), unit) for axes, unit in layout
+        Measured(axes, cube.sum(axis=tuple(i for i in range(4) if i not in axes)), unit)
+        for axes, unit in layout
     ]
     for view, mine in zip(views, reconcile(views, totals, spreads), strict=True):
         assert np.array_equal(view.estimate, mine)

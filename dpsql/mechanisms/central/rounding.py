@@ -43,7 +43,8 @@ def to_units(estimate: FloatArray) -> IntArray:
     scaled = np.rint(estimate * UNIT)
     if scaled.size and not float(np.abs(scaled).max()) < LIMIT:
         raise InternalError(
-            "an estimate does not fit 64 bits at 2^-20", hint="give the measure a coarser scale or lower bounds"
+            "an estimate does not fit 64 bits at 2^-20",
+            hint="give the measure a coarser scale or lower bounds",
         )
     return scaled.astype(np.int64)
 
