@@ -43,8 +43,12 @@ def test_grouped_projection_equals_each_group_alone(groups: list[list[float]], d
 def test_the_projection_is_the_nearest_point() -> None:
     value = np.array([3.0, -2.0, 0.5, 1.0])
     best = minimize(
-        lambda z: float(((z - value) ** 2).sum()), np.ones(4) / 2, method="SLSQP", bounds=[(0, None)] * 4,
-        constraints=[{"type": "eq", "fun": lambda z: z.sum() - 2.0}], options={"ftol": 1e-14},
+        lambda z: float(((z - value) ** 2).sum()),
+        np.ones(4) / 2,
+        method="SLSQP",
+        bounds=[(0, None)] * 4,
+        constraints=[{"type": "eq", "fun": lambda z: z.sum() - 2.0}],
+        options={"ftol": 1e-14},
     )
     out = project_groups(value, np.zeros(4, np.int64), np.array([2.0]))
     np.testing.assert_allclose(out, best.x, atol=1e-6)

@@ -1,0 +1,94 @@
+"""The mechanisms that dpsql ships, behind the baselines' signature, each also with the non-negative step.
+
+Strategies are cached by the number of cells: they are made from public facts, so a benchmark may reuse them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from fractions import Fraction
+from functools import lru_cache
+
+from benchmarks.baselines.common import FloatArray, IntArray, Publish
+from dpsql.mechanisms.central import dawa as shipped_dawa
+from dpsql.mechanisms.central.diffhr import cell_estimates, draw_diffhr
+from dpsql.mechanisms.central.lue_dptree import best_lue_dptree, identity_strategy
+from dpsql.mechanisms.central.nonnegative import nonnegative
+from dpsql.mechanisms.central.signal import draw_by_signal, nonnegative_cells
+from dpsql.mechanisms.central.strategy import Strategy
+from dpsql.mechanisms.central.struct_construct import best_struct_construct, equal_strategy
+from dpsql.mechanisms.central.tents import half_widths
+from dpsql.mechanisms.central.tents import tents as tents_over
+from dpsql.mechanisms.central.view import draw_view, leaf_estimates
+from dpsql.noise import Noise
+from dpsql.tree import Tree, kary_tree
+
+ARITY = 16  # of the tree that the non-negative step goes down; 2 and 4 lose up to 50% on sparse data
+
+
+@lru_cache(maxsize=256)
+def _tree(n: int) -> Tree:
+    return kary_tree(n, ARITY)
+
+
+@lru_cache(maxsize=256)
+def lue_strategy(n: int) -> Strategy:
+    """LUE-DPTree with the k of least expected error."""
+    return best_lue_dptree(n)[0]
+
+
+@lru_cache(maxsize=256)
+def sc_strategy(n: int) -> Strategy:
+    """SC with equal budgets, estimated by BLUE."""
+    return equal_strategy(best_struct_construct(n))
+
+
+@lru_cache(maxsize=4096)
+def tents_strategy(n: int) -> Strategy:
+    """Tents by the share rule with the level count of its table; tiny axes measure each cell."""
+    if n <= 24:
+        return identity_strategy(n)
+    levels = 1 + sum(n > limit for limit in (560, 11_000, 200_000))
+    return tents_over(n, half_widths(n, levels, 1.25))
+
+
+def linear(strategy_for: Callable[[int], Strategy]) -> Publish:
+    """A mechanism that measures a public strategy and returns its BLUE."""
+
+    def publish(counts: IntArray, epsilon: Fraction, noise: Noise) -> FloatArray:
+        strategy = strategy_for(len(counts))
+        return leaf_estimates(draw_view(counts, [strategy], epsilon, 1, noise), [strategy])
+
+    return publish
+
+
+def with_nonnegative(publish: Publish) -> Publish:
+    """The same mechanism, then the top-down non-negative step."""
+
+    def projected(counts: IntArray, epsilon: Fraction, noise: Noise) -> FloatArray:
+        return nonnegative(_tree(len(counts)), publish(counts, epsilon, noise))
+
+    return projected
+
+
+def dawa(counts: IntArray, epsilon: Fraction, noise: Noise) -> FloatArray:
+    """Shipped DAWA with tents over the buckets and the non-negative step on bucket sums."""
+    release = shipped_dawa.draw_dawa(counts, epsilon, 1, noise, tents_strategy)
+    buckets = nonnegative(_tree(len(release.edges) - 1), shipped_dawa.bucket_estimates(release))
+    return shipped_dawa.spread(release.edges, buckets)
+
+
+def diffhr(counts: IntArray, epsilon: Fraction, noise: Noise) -> FloatArray:
+    """Shipped, private DiffHR."""
+    return cell_estimates(draw_diffhr(counts, epsilon, 1, noise))
+
+
+lue_dptree = linear(lue_strategy)
+struct_construct = linear(sc_strategy)
+tents = linear(tents_strategy)
+identity = linear(identity_strategy)
+
+
+def auto(counts: IntArray, epsilon: Fraction, noise: Noise) -> FloatArray:
+    """What `auto` publishes where the catalog allows biased, non-negative answers."""
+    return nonnegative_cells(draw_by_signal(counts, epsilon, 1, noise))
