@@ -83,34 +83,34 @@ def _gaussian_block(sigma2: Fraction, scale: int, size: int, entropy: Entropy) -
     noise = np.empty(size, dtype=np.int64)
     pending = np.arange(size)
     while pending.size:
-        size_of = geometric(scale, pending.size, entropy)
+        magnitude = geometric(scale, pending.size, entropy)
         negative = below(2, pending.size, entropy) == 1
-        usable = np.flatnonzero(~(negative & (size_of == 0)))  # -0 would count zero twice
-        kept = usable[_gaussian_coin(size_of[usable], sigma2, scale, entropy)]
-        noise[pending[kept]] = np.where(negative[kept], -size_of[kept], size_of[kept])
+        usable = np.flatnonzero(~(negative & (magnitude == 0)))  # -0 would count zero twice
+        kept = usable[_gaussian_coin(magnitude[usable], sigma2, scale, entropy)]
+        noise[pending[kept]] = np.where(negative[kept], -magnitude[kept], magnitude[kept])
         still = np.ones(pending.size, dtype=np.bool_)
         still[kept] = False
         pending = pending[still]
     return noise
 
 
-def _gaussian_coin(size_of: IntArray, sigma2: Fraction, scale: int, entropy: Entropy) -> BoolArray:
+def _gaussian_coin(magnitude: IntArray, sigma2: Fraction, scale: int, entropy: Entropy) -> BoolArray:
     """Bernoulli(exp(-g)), g = (|y| - c)^2 / (2 sigma2), c = sigma2 / scale: m coins of exp(-g / m), m >= g.
 
     g is computed in float with a proven bound (each of the six operations is correctly rounded), used as a
     filter only: a coin that the bound leaves open (about one in 2^45) is decided with exact fractions.
     """
     centre, twice = float(sigma2 / scale), float(2 * sigma2)
-    size_float = size_of.astype(np.float64)
-    exponent = (size_float - centre) ** 2 / twice
-    slack = (size_float + centre) ** 2 / twice * 2.0**-48
+    real = magnitude.astype(np.float64)
+    exponent = (real - centre) ** 2 / twice
+    slack = (real + centre) ** 2 / twice * 2.0**-48
     rounds = np.floor(exponent + slack) + 1.0
 
     def exact(item: int) -> Fraction:
-        return (int(size_of[item]) - sigma2 / scale) ** 2 / (2 * sigma2)
+        return (int(magnitude[item]) - sigma2 / scale) ** 2 / (2 * sigma2)
 
-    alive = np.arange(size_of.size)
-    accept = np.zeros(size_of.size, dtype=np.bool_)
+    alive = np.arange(magnitude.size)
+    accept = np.zeros(magnitude.size, dtype=np.bool_)
     done = 0
     while alive.size:
         alive = alive[_filtered_exp_coin(alive, exponent, slack, rounds, exact, entropy)]
