@@ -1,7 +1,7 @@
 """What an aggregate block asks, as plain values: the language between the SQL side and the planner.
 
 A block is one SELECT over a fact table and the dimensions joined to it. Its conditions and group
-expressions are kept as DuckDB text over placeholder columns `c0, c1, ..`; which axis a placeholder
+expressions are kept as DuckDB text over placeholder columns `dp_c0, dp_c1, ..`; which axis a placeholder
 lives on is decided per view, by the planner.
 """
 
@@ -31,16 +31,14 @@ class Expression:
     """A scalar expression over placeholder columns.
 
     Args:
-        sql: DuckDB text that names columns `c<i>`.
+        sql: DuckDB text that names columns `dp_c<i>`.
         columns: the i that occur.
-        text: the same in the user's words, for plans and refusals.
         span: first and last character of it in the statement, or None.
     """
 
     sql: str
     columns: frozenset[int]
-    text: str = ""
-    span: tuple[int, int] | None = None
+    span: tuple[int, int] | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True)
@@ -190,7 +188,7 @@ class Block:
     Args:
         root: the table whose rows are counted.
         joins: foreign-key path -> inner or left, one entry for each joined dimension.
-        columns: what the placeholders c0, c1, .. stand for.
+        columns: what the placeholders dp_c0, dp_c1, .. stand for.
         where: which rows count.
         groups: GROUP BY expressions, in order; keys are named k0, k1, ..
         values: aggregates, in order; named v0, v1, ..

@@ -74,6 +74,16 @@ class Schema:
             if _same(column, ref) or _same(column, self.twin(ref))
         ]
 
+    def anywhere(self, ref: ColumnRef) -> list[tuple[int, ColumnMeta]]:
+        """Axes that hold the column at the end of any path: enough for what the catalog alone tells."""
+        return [
+            (i, column)
+            for i, axis in enumerate(self.axes)
+            for column in axis.columns
+            if _same(ColumnMeta(ref.path, column.table, column.column, column.name, column.type), ref)
+            and column.path[len(column.path) - len(ref.path) :] == ref.path
+        ]
+
     def twin(self, ref: ColumnRef) -> ColumnRef:
         """A foreign key's value is the key it points at: the column one hop further on, else itself."""
         table = self.table(ref.table)

@@ -23,7 +23,6 @@ PIECE = re.compile(
     r"""|(?P<open>[(\[{])|(?P<close>[)\]}])|(?P<word>[\w$.]+)|(?P<other>[^\s\w])""",
     re.DOTALL,
 )
-NESTING = frozenset({"case", "not", "select"})
 
 
 def check_text(text: str) -> str:

@@ -1,0 +1,96 @@
+"""A plan in words: numbered stages, the DuckDB statement last."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from dpsql.answer.block import Block, Condition, Every, Expression, Linear, Predicate, Ratio, Some
+from dpsql.answer.leafsets import AxisCells
+from dpsql.answer.nodes import runs
+from dpsql.answer.leafsets import masks
+from dpsql.answer.relation import Answered, Relation, terms_of
+from dpsql.release import Release
+
+PLACEHOLDER = re.compile(r"\bdp_c(\d+)\b")
+
+
+def said(expression: Expression, block: Block) -> str:
+    """An expression with the star's names in place of placeholders."""
+    text = PLACEHOLDER.sub(lambda m: str(block.columns[int(m.group(1))]), expression.sql)
+    return text.replace(" AND dp_kind <> 3", "")
+
+
+def condition_words(condition: Condition, block: Block) -> str:
+    """A condition in words."""
+    if isinstance(condition, Predicate):
+        text = said(condition.expression, block)
+        return f"not true: {text}" if condition.negated else text
+    if isinstance(condition, (Every, Some)):
+        word = " and " if isinstance(condition, Every) else " or "
+        return "(" + word.join(condition_words(part, block) for part in condition.parts) + ")"
+    return "every row" if condition.value else "no row"
+
+
+def explain_relation(number: int, relation: Relation, release: Release) -> list[str]:
+    """The stages of one block.
+
+    Args:
+        number: the block's number.
+        relation: its answer.
+        release: the release.
+
+    Returns:
+        One line for each stage, without numbers.
+    """
+    block = relation.block
+    joins = ", ".join(f"{'.'.join(path)} ({kind})" for path, kind in block.joins)
+    lines = [f"block {number}: rows of {block.root}" + (f", joined along {joins}" if joins else "")]
+    if block.columns:
+        lines.append(f"rows where {condition_words(block.where, block)}")
+    if block.groups:
+        lines.append(f"grouped by {', '.join(said(group, block) for group in block.groups)}")
+    lines += list(relation.notes)
+    for answered in relation.answered.values():
+        lines += _plan_words(answered, block, release)
+    return lines
+
+
+def _plan_words(answered: Answered, block: Block, release: Release) -> list[str]:
+    plan = answered.plan
+    view = plan.view
+    if not view.statistics:
+        return []
+    lines = [f"view {view.name}: {view.cells} cells over {', '.join(release.axes[i].name for i in view.axes) or 'no axis'}"]
+    for position, axis in enumerate(view.axes):
+        lines.append(f"axis {release.axes[axis].name}: {cells_words(plan.cells[position])}")
+    for lookup in answered.lookups:
+        statistic = release.statistics[lookup.statistic]
+        nodes = " x ".join(str(n) for n in lookup.nodes)
+        lines.append(f"statistic {statistic.measure}: {nodes or '1'} nodes, sensitivity {statistic.sensitivity}, "
+                     f"{statistic.currency} {statistic.budget}")
+    for value in block.values:
+        if isinstance(value, (Linear, Ratio)) and terms_of(value) and all(t in answered.totals for t in terms_of(value)):
+            above, below = answered.parts(value)
+            found = answered.errors.stderr(value, above, below)
+            if len(found):
+                lines.append(f"predicted standard error: {float(found.min()):.6g} to {float(found.max()):.6g}")
+    lines += [f"DuckDB: {lookup.sql}" for lookup in answered.lookups]
+    return lines
+
+
+def cells_words(cells: AxisCells, most: int = 6) -> str:
+    """Leaf intervals of each group, the first few."""
+    mask = masks(cells, None)
+    row, start, stop = runs(mask > 0)
+    spans = [f"{f'{cells.keys[r]}: ' if cells.types else ''}[{a}, {b})" for r, a, b in zip(row, start, stop)]
+    cut = " (some bins are cut)" if cells.cut else ""
+    more = f" and {len(spans) - most} more" if len(spans) > most else ""
+    return (", ".join(spans[:most]) or "no leaf") + more + f" of {cells.leaves} leaves{cut}"
+
+
+def numbered(lines: Sequence[str]) -> tuple[str, ...]:
+    """Lines with their numbers; DuckDB statements go last."""
+    last = [line for line in lines if line.startswith("DuckDB: ")]
+    first = [line for line in lines if not line.startswith("DuckDB: ")]
+    return tuple(f"{i}. {line}" for i, line in enumerate([*first, *last], 1))

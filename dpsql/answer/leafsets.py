@@ -1,0 +1,192 @@
+"""Predicates and group expressions of one axis, evaluated by DuckDB on the axis table.
+
+One statement an axis. Each atom of the axis table gets its group key, the truth of every predicate and
+its weight in its leaf; atoms with equal group and equal truths are added up, so what comes back is the
+coverage of each leaf by each (group, truths) class.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import duckdb
+import numpy as np
+import numpy.typing as npt
+
+from dpsql.answer.block import Expression, Predicate
+from dpsql.errors import DataError
+from dpsql.release import AxisMeta, Release
+
+IntArray = npt.NDArray[np.int64]
+FloatArray = npt.NDArray[np.float64]
+NEAR = 1e-9
+"""Coverages this near to 0 or 1 are 0 or 1: weights are sums of floats."""
+
+
+@dataclass(frozen=True)
+class AxisQuestion:
+    """What one axis is asked.
+
+    Args:
+        axis: id in the release.
+        columns: placeholder number -> column name in the axis table.
+        filters: predicates that every row must meet.
+        groups: group expressions.
+        classes: predicates whose truth is told apart.
+        inner: whether the MISSING leaf is left out.
+    """
+
+    axis: int
+    columns: tuple[tuple[int, str], ...]
+    filters: tuple[Predicate, ...] = ()
+    groups: tuple[Expression, ...] = ()
+    classes: tuple[Predicate, ...] = ()
+    inner: bool = False
+
+    @property
+    def whole(self) -> bool:
+        """Whether every leaf counts fully and there is nothing to evaluate."""
+        return not (self.filters or self.groups or self.classes or self.inner)
+
+
+@dataclass(frozen=True, eq=False)
+class AxisCells:
+    """Coverage of leaves by classes, sparse.
+
+    Args:
+        leaves: number of leaves of the axis.
+        keys: group keys in catalog order, one tuple each; a single () without groups.
+        types: DuckDB type of each key.
+        group, truths, leaf: indices, shape (c,); truths index `patterns`.
+        coverage: share of the leaf, shape (c,).
+        patterns: distinct truths of the class predicates.
+    """
+
+    leaves: int
+    keys: tuple[tuple[Any, ...], ...]
+    types: tuple[str, ...]
+    group: IntArray
+    truths: IntArray
+    leaf: IntArray
+    coverage: FloatArray
+    patterns: tuple[tuple[bool, ...], ...]
+
+    @cached_property
+    def cut(self) -> bool:
+        """Whether a bin is cut by a predicate or a group."""
+        return bool(np.any(self.coverage < 1.0))
+
+
+def whole_axis(leaves: int) -> AxisCells:
+    """All leaves, fully."""
+    zeros = np.zeros(leaves, np.int64)
+    return AxisCells(leaves, ((),), (), zeros, zeros, np.arange(leaves), np.ones(leaves), ((),))
+
+
+def truth_sql(predicate: Predicate) -> str:
+    """A predicate as a two-valued DuckDB expression.
+
+    >>> truth_sql(Predicate(Expression("dp_c0 > 1", frozenset({0})), negated=True))
+    'NOT COALESCE(dp_c0 > 1, FALSE)'
+    """
+    text = f"COALESCE({predicate.expression.sql}, FALSE)"
+    return f"NOT {text}" if predicate.negated else text
+
+
+def axis_sql(question: AxisQuestion) -> str:
+    """The DuckDB statement that evaluates an axis question."""
+    inner = ["atom", "leaf", "weight", "kind AS dp_kind"]
+    inner += [f'"{name.replace(chr(34), chr(34) * 2)}" AS dp_c{i}' for i, name in question.columns]
+    keys = [f"({group.sql}) AS k{j}" for j, group in enumerate(question.groups)]
+    truths = [f"{truth_sql(each)} AS p{j}" for j, each in enumerate(question.classes)]
+    wanted = [truth_sql(each) for each in question.filters] + (["dp_kind <> 2"] if question.inner else [])
+    where = f" WHERE {' AND '.join(wanted)}" if wanted else ""
+    source = f"(SELECT {', '.join(inner)} FROM axis_{question.axis})"
+    names = [f"k{j}" for j in range(len(keys))] + [f"p{j}" for j in range(len(truths))]
+    rows = f"SELECT {', '.join([*keys, *truths, 'leaf', 'weight', 'atom'])} FROM {source}{where}"
+    by = ", ".join([*names, "leaf"])
+    return f"SELECT {by}, SUM(weight) AS coverage, MIN(atom) AS first FROM ({rows}) GROUP BY {by} ORDER BY first"
+
+
+def ask_axis(release: Release, question: AxisQuestion) -> AxisCells:
+    """Evaluate an axis question.
+
+    Args:
+        release: an open release.
+        question: what to evaluate.
+
+    Returns:
+        The cells.
+
+    Raises:
+        DataError: DuckDB cannot evaluate an expression on the axis (a bad cast, a division by zero).
+    """
+    leaves = release.axes[question.axis].leaves
+    if question.whole:
+        return whole_axis(leaves)
+    try:
+        cursor = release.connection.cursor()
+        result = cursor.execute(axis_sql(question))
+        if not question.groups and not question.classes:
+            arrays = result.fetchnumpy()
+            return _ungrouped(leaves, arrays["leaf"], arrays["coverage"])
+        types = tuple(str(column[1]) for column in result.description[: len(question.groups)])
+        return _grouped(leaves, question, types, result.fetchall())
+    except duckdb.Error as error:
+        raise bad_expression(error) from error
+
+
+def bad_expression(error: duckdb.Error) -> DataError:
+    """DuckDB's complaint, as a typed error of one line."""
+    reason = str(error).splitlines()[0].removeprefix("Invalid Input Error: ")
+    for private in ("dp_c", "axis_", "dp_block_"):
+        if private in reason:
+            reason = "an expression does not fit the types of its columns"
+    return DataError(reason[:300], hint="check its types and casts")
+
+
+def _ungrouped(leaves: int, leaf: Any, coverage: Any) -> AxisCells:
+    zeros = np.zeros(len(leaf), np.int64)
+    return AxisCells(leaves, ((),), (), zeros, zeros, np.asarray(leaf, np.int64), _rounded(coverage), ((),))
+
+
+def _grouped(leaves: int, question: AxisQuestion, types: tuple[str, ...], rows: Sequence[tuple[Any, ...]]) -> AxisCells:
+    """Number groups and truths in order of appearance: rows come in order of their first atom."""
+    wide = len(question.groups)
+    stop = wide + len(question.classes)
+    keys: dict[tuple[Any, ...], int] = {}
+    patterns: dict[tuple[bool, ...], int] = {}
+    group = [keys.setdefault(row[:wide], len(keys)) for row in rows]
+    truths = [patterns.setdefault(row[wide:stop], len(patterns)) for row in rows]
+    if not wide:
+        keys = {(): 0}
+    return AxisCells(
+        leaves, tuple(keys), types, np.array(group, np.int64), np.array(truths, np.int64),
+        np.array([row[stop] for row in rows], np.int64), _rounded([row[stop + 1] for row in rows]),
+        tuple(patterns) or ((False,) * len(question.classes),),
+    )  # fmt: skip
+
+
+def _rounded(coverage: Any) -> FloatArray:
+    values = np.asarray(coverage, np.float64)
+    return np.where(np.abs(values - 1.0) < NEAR, 1.0, values)
+
+
+def masks(cells: AxisCells, truths: frozenset[int] | None) -> FloatArray:
+    """Coverage of every leaf by every group, over the given truths (None: all).
+
+    Returns:
+        Shape (groups, leaves), in [0, 1].
+    """
+    mask = np.zeros((len(cells.keys), cells.leaves))
+    keep = slice(None) if truths is None else np.isin(cells.truths, list(truths))
+    np.add.at(mask, (cells.group[keep], cells.leaf[keep]), cells.coverage[keep])
+    return _rounded(np.minimum(mask, 1.0))
+
+
+def special_leaves(axis: AxisMeta) -> tuple[int, ...]:
+    """Positions of the NULL, MISSING and OTHER leaves."""
+    return tuple(leaf for leaf in (axis.null_leaf, axis.missing_leaf, axis.other_leaf) if leaf is not None)

@@ -1,0 +1,243 @@
+"""Which view answers a block, and with which leaves.
+
+Every view over the block's root table that has an axis for each column used, and one for each inner join,
+is a candidate. The one with the least predicted variance answers; ties go to the fewest cells, then to
+the name. Views that would have to cut a bin come after those that need not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from dpsql.answer.block import Block, Condition, Every, Predicate, Term, every, predicates
+from dpsql.answer.boxes import Box, disjoint_boxes
+from dpsql.answer.leafsets import AxisCells, AxisQuestion, FloatArray, ask_axis, masks
+from dpsql.answer.schema import Schema
+from dpsql.errors import NotSupportedError, NoViewError
+from dpsql.release import Release, StatisticMeta
+
+MAX_GROUPS = 1_000_000
+SAMPLE = 8
+"""Groups whose variance is compared between views."""
+
+
+@dataclass(frozen=True)
+class View:
+    """The statistics of one view: measure -> statistic."""
+
+    name: str
+    of: str
+    axes: tuple[int, ...]
+    statistics: Mapping[str, StatisticMeta]
+    cells: int
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """How a block is answered on one view.
+
+    Args:
+        view: the view.
+        questions: what each of its axes is asked, in the view's order.
+        cells: the answers.
+        order: axis positions in the order in which groups vary, slowest first.
+        where: what is left of WHERE after each axis's own part.
+        classes: predicates told apart on each axis.
+        boxes: term condition -> its disjoint boxes.
+    """
+
+    view: View
+    questions: tuple[AxisQuestion, ...]
+    cells: tuple[AxisCells, ...]
+    where: Condition
+    classes: tuple[tuple[Predicate, ...], ...]
+    boxes: dict[Condition, list[Box]] = field(default_factory=dict)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Number of groups on each axis."""
+        return tuple(len(cells.keys) for cells in self.cells)
+
+    def boxes_of(self, condition: Condition) -> list[Box]:
+        """Disjoint boxes of a term's condition, WHERE included."""
+        if condition not in self.boxes:
+            whole = every([self.where, condition])
+            self.boxes[condition] = disjoint_boxes(whole, self.classes, [cells.patterns for cells in self.cells])
+        return self.boxes[condition]
+
+    def box_masks(self, box: Box) -> list[FloatArray]:
+        """Leaf masks of a box, one array (groups on the axis, leaves) for each axis."""
+        return [masks(cells, truths) for cells, truths in zip(self.cells, box, strict=True)]
+
+
+def views_of(release: Release) -> list[View]:
+    """The release's views, by name."""
+    found: dict[str, dict[str, StatisticMeta]] = {}
+    for statistic in release.statistics:
+        found.setdefault(statistic.view, {})[statistic.measure] = statistic
+    views = []
+    for name, statistics in sorted(found.items()):
+        first = next(iter(statistics.values()))
+        views.append(View(name, first.of, first.axes, statistics, first.cells))
+    return views
+
+
+def needed_measures(terms: Sequence[Term], view: View) -> bool:
+    """Whether a view has every statistic that the terms need."""
+    return all(term.measure in view.statistics and presence(term.measure, view) is not None for term in terms)
+
+
+def presence(measure: str, view: View) -> StatisticMeta | None:
+    """The count that a measure's centre is multiplied by; any statistic where the centre is 0."""
+    own = view.statistics.get(f"count({measure})")
+    count = own or view.statistics.get("count")
+    if count is None and view.statistics[measure].mid == 0:
+        return view.statistics[measure]
+    return count
+
+
+def conditions(block: Block, terms: Sequence[Term]) -> Iterator[Condition]:
+    """All conditions of a block."""
+    yield block.where
+    for term in terms:
+        yield term.condition
+
+
+def place(block: Block, view: View, release: Release, schema: Schema) -> dict[int, tuple[int, str]] | str:
+    """Which axis position and column each placeholder has in a view; or the first column it lacks."""
+    placed: dict[int, tuple[int, str]] = {}
+    for number, ref in enumerate(block.columns):
+        found = [(view.axes.index(i), column.name) for i, column in schema.axis_columns(ref) if i in view.axes]
+        if not found:
+            return str(ref)
+        placed[number] = found[0]
+    for path, kind in block.joins:
+        if kind == "inner" and not _joined(path, view, release):
+            return f"the join along {'.'.join(path)}"
+    return placed
+
+
+def _joined(path: tuple[str, ...], view: View, release: Release) -> bool:
+    """Whether a view can leave out rows without a partner: an axis through the path, or none missing."""
+    low = tuple(part.lower() for part in path)
+    for i in view.axes:
+        axis = release.axes[i]
+        if any(tuple(p.lower() for p in column.path)[: len(low)] == low for column in axis.columns):
+            return True
+        if tuple(p.lower() for p in axis.path)[: len(low)] == low:
+            return True
+    return any(
+        tuple(p.lower() for p in axis.path) == low and axis.missing_leaf is None
+        for axis in release.axes
+    )
+
+
+def make_plan(block: Block, terms: Sequence[Term], view: View, placed: Mapping[int, tuple[int, str]],
+              release: Release) -> Plan:
+    """Ask every axis of a view what the block asks of it."""
+    own, rest = _by_axis(block.where, placed)
+    others = {p for condition in [rest, *(term.condition for term in terms)] for p in predicates(condition)}
+    questions = []
+    for position, axis in enumerate(view.axes):
+        mine = [p for p in sorted(others, key=repr) if _axis_of(p, placed) == position]
+        groups = tuple(g for g in block.groups if _position(g.columns, placed) == position)
+        filters = tuple(own.get(position, ()))
+        used = {c for e in [*groups, *(p.expression for p in [*mine, *filters])] for c in e.columns}
+        meta = release.axes[axis]
+        inner = meta.missing_leaf is not None and bool(meta.path) and block.inner(meta.path)
+        columns = tuple((c, placed[c][1]) for c in sorted(used))
+        questions.append(AxisQuestion(axis, columns, filters, groups, tuple(mine), inner))
+    cells = tuple(ask_axis(release, question) for question in questions)
+    plan = Plan(view, tuple(questions), cells, rest, tuple(q.classes for q in questions))
+    if int(np.prod([float(g) for g in plan.shape])) > MAX_GROUPS:
+        raise NotSupportedError(f"the statement has more than {MAX_GROUPS} groups", hint="group more coarsely")
+    return plan
+
+
+def _by_axis(where: Condition, placed: Mapping[int, tuple[int, str]]) -> tuple[dict[int, list[Predicate]], Condition]:
+    """Parts of an AND that are one predicate on one axis, by axis; and the rest."""
+    parts = where.parts if isinstance(where, Every) else (where,)
+    own: dict[int, list[Predicate]] = {}
+    rest: list[Condition] = []
+    for part in parts:
+        if isinstance(part, Predicate):
+            own.setdefault(_axis_of(part, placed), []).append(part)
+        else:
+            rest.append(part)
+    return own, every(rest)
+
+
+def _axis_of(predicate: Predicate, placed: Mapping[int, tuple[int, str]]) -> int:
+    return _position(predicate.expression.columns, placed)
+
+
+def _position(columns: frozenset[int], placed: Mapping[int, tuple[int, str]]) -> int:
+    """The one axis of an expression; an expression without columns may stand on any."""
+    positions = {placed[c][0] for c in columns}
+    if len(positions) > 1:
+        raise NotSupportedError(
+            "an expression compares columns of two axes, and a release knows no rows",
+            hint="compare each column with a constant",
+        )
+    return positions.pop() if positions else 0
+
+
+def predicted(plan: Plan, terms: Sequence[Term], release: Release) -> float:
+    """Mean predicted variance of the terms over a few groups; what views are compared by."""
+    total = 0.0
+    for term in terms:
+        for box in plan.boxes_of(term.condition):
+            chosen = [mask[np.linspace(0, len(mask) - 1, SAMPLE).astype(int)] for mask in plan.box_masks(box)
+                      if len(mask)]
+            if len(chosen) == len(plan.cells):
+                statistic = plan.view.statistics[term.measure]
+                total += float(np.mean(release.variance(statistic.id).quadratic(chosen)))
+    return total
+
+
+def choose(block: Block, terms: Sequence[Term], release: Release, schema: Schema) -> tuple[Plan, list[str]]:
+    """The best plan for some terms of a block.
+
+    Args:
+        block: the block.
+        terms: which terms must be answered together.
+        release: an open release.
+        schema: its star.
+
+    Returns:
+        The plan, and what was said about each view in one line.
+
+    Raises:
+        NoViewError: no view has what the block needs; says what is lacking, view by view.
+    """
+    said, plans = [], []
+    for view in views_of(release):
+        if view.of.lower() != block.root.lower():
+            continue
+        if not needed_measures(terms, view):
+            said.append(f"{view.name} lacks {', '.join(t.measure for t in terms if t.measure not in view.statistics)}")
+            continue
+        placed = place(block, view, release, schema)
+        if isinstance(placed, str):
+            said.append(f"{view.name} lacks {placed}")
+            continue
+        plans.append(make_plan(block, terms, view, placed, release))
+    if not plans:
+        raise no_view(block, said)
+    if len(plans) == 1:
+        return plans[0], said
+    ranked = sorted(plans, key=lambda p: (any(c.cut for c in p.cells), predicted(p, terms, release),
+                                          p.view.cells, p.view.name))
+    return ranked[0], said
+
+
+def no_view(block: Block, said: Sequence[str]) -> NoViewError:
+    """The refusal that names what is lacking and the views there are."""
+    why = "; ".join(said) if said else f"no view counts rows of {block.root}"
+    error = NoViewError(f"no view can answer: {why}"[:600],
+                        hint="leave out what is lacking, or ask the curator for a view with it")
+    error.clause, error.position = "FROM", block.span
+    return error

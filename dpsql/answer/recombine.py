@@ -1,0 +1,148 @@
+"""Node lists -> answers: one DuckDB statement for each statistic sums the chosen node combinations.
+
+The node lists of an axis go in as parallel arrays (`unnest(?)`), which DuckDB joins to the stored table;
+lists of literals are several times slower. An axis of which every box takes the same single node (an
+unused axis: its root) becomes an equality, which prunes the scan.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from dpsql.answer.boxes import Box
+from dpsql.answer.nodes import NodeList, node_list
+from dpsql.answer.plan import Plan
+from dpsql.errors import DataError
+from dpsql.release import Release
+
+NumberArray = npt.NDArray[Any]
+
+
+@dataclass(frozen=True, eq=False)
+class Lookup:
+    """One statement and its values, ready to run; kept for `explain`.
+
+    Args:
+        statistic: id of the statistic.
+        sql: DuckDB text; yields [box,] group on each listed axis, total.
+        values: what its placeholders are bound to.
+        nodes: number of nodes on each axis.
+        listed: axis positions that it yields a group for.
+        many: whether it yields the box.
+        whole: whether totals are exact integers.
+    """
+
+    statistic: int
+    sql: str
+    values: tuple[Any, ...]
+    nodes: tuple[int, ...]
+    listed: tuple[int, ...]
+    many: bool
+    whole: bool
+
+
+@dataclass(frozen=True, eq=False)
+class AxisNodes:
+    """The node lists of one axis over all boxes."""
+
+    box: npt.NDArray[np.int64]
+    nodes: NodeList
+
+    @property
+    def constant(self) -> bool:
+        """Whether it is one whole node of one group."""
+        return len(self.nodes.node) == 1 and self.nodes.whole
+
+
+def axis_nodes(plan: Plan, position: int, boxes: Sequence[Box], release: Release) -> AxisNodes:
+    """The nodes of one axis for every box, side by side."""
+    tree = release.tree(plan.view.axes[position])
+    made = {truths: node_list(plan.cells[position], truths, tree) for truths in {box[position] for box in boxes}}
+    parts = [made[box[position]] for box in boxes]
+    return AxisNodes(
+        np.concatenate([np.full(len(part.node), b, np.int64) for b, part in enumerate(parts)]),
+        NodeList(
+            np.concatenate([part.group for part in parts]), np.concatenate([part.node for part in parts]),
+            np.concatenate([part.weight for part in parts]),
+        ),
+    )  # fmt: skip
+
+
+def lookup(plan: Plan, statistic: int, boxes: Sequence[Box], release: Release) -> Lookup:
+    """The statement that answers all boxes and groups of a statistic.
+
+    Args:
+        plan: the plan.
+        statistic: id of the statistic.
+        boxes: the boxes wanted.
+        release: for the look-up trees.
+
+    Returns:
+        The statement and its values.
+    """
+    parts = [axis_nodes(plan, i, boxes, release) for i in range(len(plan.cells))]
+    many = len(boxes) > 1
+    listed = tuple(i for i, part in enumerate(parts) if many or not part.constant)
+    whole = all(part.nodes.whole for part in parts)
+    sources, joins, values = [f"node_combination_{statistic} AS c"], [], []
+    for i, part in enumerate(parts):
+        if i not in listed:
+            joins.append(f"c.n{i + 1} = {int(part.nodes.node[0])}")
+            continue
+        fields, arrays = _fields(part, whole)
+        sources.append(f"(SELECT {fields}) AS a{i + 1}")
+        values += arrays
+        joins.append(f"c.n{i + 1} = a{i + 1}.n")
+        joins += [f"a{i + 1}.b = a{listed[0] + 1}.b"] if many and i != listed[0] else []
+    weight = " * ".join(["c.estimate", *([] if whole else [f"a{i + 1}.w" for i in listed])])
+    keys = ([f"a{listed[0] + 1}.b"] if many and listed else []) + [f"a{i + 1}.g" for i in listed]
+    sql = f"SELECT {', '.join([*keys, f'SUM({weight}) AS total'])} FROM {', '.join(sources)}"
+    sql += f" WHERE {' AND '.join(joins)}" if joins else ""
+    sql += f" GROUP BY {', '.join(keys)}" if keys else ""
+    counts = tuple(len(part.nodes.node) for part in parts)
+    return Lookup(statistic, sql, tuple(values), counts, listed, many and bool(listed), whole)
+
+
+def _fields(part: AxisNodes, whole: bool) -> tuple[str, list[Any]]:
+    """Columns b (box), g (group), n (node) and w (weight) of one axis, and their values."""
+    arrays: list[Any] = [part.box.tolist(), part.nodes.group.tolist(), part.nodes.node.tolist()]
+    text = "unnest(?::INTEGER[]) AS b, unnest(?::INTEGER[]) AS g, unnest(?::INTEGER[]) AS n"
+    if whole:
+        return text, arrays
+    return f"{text}, unnest(?::DOUBLE[]) AS w", [*arrays, part.nodes.weight.tolist()]
+
+
+def recombine(plan: Plan, statistic: int, boxes: Sequence[Box], release: Release) -> tuple[Lookup, dict[Box, NumberArray]]:
+    """Answer boxes on one statistic.
+
+    Args:
+        plan: the plan.
+        statistic: id of the statistic.
+        boxes: the boxes wanted, distinct.
+        release: an open release.
+
+    Returns:
+        The statement that ran, and for each box an array of the plan's shape in units of 2^-20: int64
+        where every leaf is whole, float64 where one is cut.
+
+    Raises:
+        DataError: the sum leaves the range of int64.
+    """
+    asked = lookup(plan, statistic, boxes, release)
+    rows = release.connection.cursor().execute(asked.sql, list(asked.values)).fetchall()
+    out = np.zeros((len(boxes), *plan.shape), np.int64 if asked.whole else np.float64)
+    try:
+        for row in rows:
+            if row[-1] is not None:
+                index = [row[0] if asked.many else 0, *([0] * len(plan.shape))]
+                for place, axis in enumerate(asked.listed):
+                    index[1 + axis] = row[place + asked.many]
+                out[tuple(index)] = row[-1]
+    except OverflowError as error:
+        raise DataError("a sum leaves the range of 64-bit integers", hint="ask for a smaller part") from error
+    return asked, {box: out[b] for b, box in enumerate(boxes)}

@@ -1,0 +1,110 @@
+"""What a query gives back: rows, and for every number how far it may be off."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from dpsql.errors import DataError, InterfaceError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Grid = tuple[tuple[float | None, ...], ...]
+ErrorGrid = Callable[[str, float], Grid]
+
+
+@dataclass(frozen=True)
+class Result:
+    """An answer. Immutable; the same question has the same one.
+
+    Args:
+        columns: names of the select list.
+        types: their DuckDB types.
+        rows: the values, noise included.
+        plan: how it was answered, for `explain` and people.
+        provenance: release id, privacy unit, budgets, views used.
+        notes: what a reader should know.
+        model_bound: largest error that cutting a bin can add to each column, or None; noise not included.
+        grid: computes standard errors and interval ends.
+    """
+
+    columns: tuple[str, ...]
+    types: tuple[str, ...]
+    rows: tuple[tuple[Any, ...], ...]
+    plan: tuple[str, ...]
+    provenance: Mapping[str, Any]
+    notes: tuple[str, ...] = ()
+    model_bound: Grid = ()
+    grid: ErrorGrid = field(default=lambda what, level: (), repr=False, compare=False)
+
+    @cached_property
+    def stderr(self) -> pd.DataFrame:
+        """Standard error of every cell, in `df()`'s shape; None where it is not defined."""
+        return self._frame(self.grid("stderr", 0.0))
+
+    def stderr_rows(self) -> Grid:
+        """`stderr` as plain tuples."""
+        return self.grid("stderr", 0.0)
+
+    def interval(self, level: float = 0.95) -> tuple[pd.DataFrame, pd.DataFrame]:
+        """Low and high ends of every cell's interval, each in `df()`'s shape; None where not defined.
+
+        Args:
+            level: chance that an interval holds the answer that would have been given without noise.
+
+        Raises:
+            InterfaceError: a level outside (0, 1).
+        """
+        low, high = self.interval_rows(level)
+        return self._frame(low), self._frame(high)
+
+    def interval_rows(self, level: float = 0.95) -> tuple[Grid, Grid]:
+        """`interval` as plain tuples."""
+        if not 0.0 < level < 1.0:
+            raise InterfaceError("an interval's level lies between 0 and 1", hint="for instance 0.95")
+        return self.grid("low", level), self.grid("high", level)
+
+    def df(self) -> pd.DataFrame:
+        """The rows as a pandas data frame."""
+        return self._frame(self.rows)
+
+    def scalar(self) -> Any:
+        """The one value of a 1 x 1 answer.
+
+        Raises:
+            DataError: the answer has another shape.
+        """
+        if len(self.rows) != 1 or len(self.columns) != 1:
+            raise DataError(
+                f"the answer has {len(self.rows)} rows and {len(self.columns)} columns, not one value",
+                hint="use df() or rows",
+            )
+        return self.rows[0][0]
+
+    def _frame(self, rows: Sequence[Sequence[Any]]) -> pd.DataFrame:
+        import pandas as pd
+
+        frame = pd.DataFrame([list(row) for row in rows], columns=range(len(self.columns)))
+        frame.columns = pd.Index(self.columns)
+        return frame
+
+    def _repr_html_(self) -> str:
+        """A table for notebooks: each number with plus or minus its 95% half-width."""
+        low, high = self.interval_rows(0.95)
+        head = "".join(f"<th>{html.escape(name)}</th>" for name in self.columns)
+        body = []
+        for r, row in enumerate(self.rows[:100]):
+            cells = [_cell(value, low[r][c], high[r][c]) for c, value in enumerate(row)]
+            body.append(f"<tr>{''.join(cells)}</tr>")
+        more = f"<p>{len(self.rows) - 100} more rows</p>" if len(self.rows) > 100 else ""
+        return f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(body)}</tbody></table>{more}"
+
+
+def _cell(value: Any, low: float | None, high: float | None) -> str:
+    if low is None or high is None or not isinstance(value, (int, float)):
+        return f"<td>{html.escape('' if value is None else str(value))}</td>"
+    return f"<td>{value:,.6g} <small>&plusmn; {(high - low) / 2:,.3g}</small></td>"

@@ -1,0 +1,193 @@
+"""The whole way from SQL text to a Result, with its caches. Read this first.
+
+    text -> guard, parse, whitelist -> blocks + outer statement     (sql/)
+    block -> view and leaves -> node lists -> one DuckDB statement  (plan, recombine)
+    relations of groups -> outer statement, run by DuckDB           (here)
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import duckdb
+
+from dpsql.answer.block import Form
+from dpsql.answer.explain import explain_relation, numbered
+from dpsql.answer.relation import Relation, error_values, nullable, relate
+from dpsql.answer.result import Grid, Result
+from dpsql.answer.schema import Schema, read_schema
+from dpsql.answer.sql.parse import parse
+from dpsql.answer.sql.refuse import pointed
+from dpsql.answer.sql.rewrite import take_apart
+from dpsql.answer.sql.statement import Statement
+from dpsql.errors import DataError, Error, InternalError, ProgrammingError, QueryTimeout
+from dpsql.release import Release
+
+CACHED = 256
+MAX_ROWS_CACHED = 10_000
+
+
+@dataclass
+class Session:
+    """One open release and what has been asked of it. Safe to use from several threads.
+
+    Args:
+        release: an open release.
+        timeout: seconds until a statement is stopped, or None.
+    """
+
+    release: Release
+    timeout: float | None = 30.0
+    on_partial_bin: str = "interpolate"
+    schema: Schema = field(init=False)
+    _results: OrderedDict[tuple[str, str], Result] = field(default_factory=OrderedDict)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def __post_init__(self) -> None:
+        self.schema = read_schema(self.release)
+
+    def query(self, text: str, *, dialect: str = "") -> Result:
+        """Answer one statement.
+
+        Args:
+            text: SQL.
+            dialect: how to read it; by default DuckDB's and Postgres's.
+
+        Returns:
+            The answer.
+
+        Raises:
+            dpsql.errors.Error: typed, one line, with the clause, its place and what to do.
+
+        **Privacy**: post-processing of a release; costs nothing.
+        """
+        key = (text, dialect)
+        with self._lock:
+            if key in self._results:
+                self._results.move_to_end(key)
+                return self._results[key]
+        try:
+            result = self._answer(text, dialect)
+        except Error as error:
+            raise pointed(error, text) if isinstance(text, str) else error from error.__cause__
+        if len(result.rows) <= MAX_ROWS_CACHED:
+            with self._lock:
+                self._results[key] = result
+                while len(self._results) > CACHED:
+                    self._results.popitem(last=False)
+        return result
+
+    def explain(self, text: str, *, dialect: str = "") -> str:
+        """The plan of a statement as numbered stages, the DuckDB statements last."""
+        return "\n".join(self.query(text, dialect=dialect).plan)
+
+    def _answer(self, text: str, dialect: str) -> Result:
+        statement = take_apart(parse(text, dialect), self.schema, text)
+        relations = [relate(block, self.release, self.schema) for block in statement.blocks]
+        names, types, rows = run_outer(self.release, self.schema, statement, relations)
+        shown = tuple(row[: len(statement.names)] for row in rows)
+        carried = [row[len(statement.names) :] for row in rows]
+
+        def grid(what: str, level: float) -> Grid:
+            return error_grid(statement, relations, carried, what, level)
+
+        lines = [line for i, r in enumerate(relations) for line in explain_relation(i, r, self.release)]
+        lines.append(f"DuckDB: {statement.outer}")
+        notes = tuple(dict.fromkeys(note for relation in relations for note in relation.notes))
+        return Result(names, types, shown, numbered(lines), provenance(self.release, relations), notes, (), grid)
+
+
+def run_outer(release: Release, schema: Schema, statement: Statement,
+              relations: Sequence[Relation]) -> tuple[tuple[str, ...], tuple[str, ...], list[tuple[Any, ...]]]:
+    """Run the outer statement over the relations of groups.
+
+    Args:
+        release: for its locked-down connection.
+        schema: for information_schema.
+        statement: the statement.
+        relations: one for each block.
+
+    Returns:
+        (names, types, rows); hidden columns follow the named ones in each row.
+    """
+    sources, values = [], []
+    tables = [(f"dp_block_{i}", r.names, r.types, r.columns) for i, r in enumerate(relations)]
+    if statement.catalog_tables:
+        from dpsql.answer.information import information_tables
+
+        tables += information_tables(schema)
+    for name, columns, types, data in tables:
+        fields = ", ".join(f"unnest(?::{kind}[]) AS {column}" for column, kind in zip(columns, types, strict=True))
+        sources.append(f"{name} AS (SELECT {fields})")
+        values += list(data)
+    text = statement.outer
+    if sources:
+        rest = text.removeprefix("WITH ")
+        text = f"WITH {', '.join(sources)}{', ' if rest != text else ' '}{rest}"
+    try:
+        result = release.connection.cursor().execute(text, values)
+        described = result.description[: len(statement.names)]
+        rows = result.fetchall()
+    except duckdb.InterruptException as error:
+        raise QueryTimeout("the statement was stopped", hint="ask for less") from error
+    except duckdb.Error as error:
+        raise outer_error(error) from error
+    return statement.names, tuple(str(column[1]) for column in described), rows
+
+
+def outer_error(error: duckdb.Error) -> Error:
+    """DuckDB's complaint about the post-processing, as a typed error of one line."""
+    reason = str(error).splitlines()[0][:300]
+    if isinstance(error, (duckdb.BinderException, duckdb.ParserException, duckdb.CatalogException)):
+        return ProgrammingError(reason.replace("Binder Error: ", ""), hint="check names and types")
+    if isinstance(error, duckdb.InternalException):
+        return InternalError("DuckDB failed inside", hint="write the statement more simply")
+    return DataError(reason, hint="check types and casts")
+
+
+def error_grid(statement: Statement, relations: Sequence[Relation], carried: Sequence[Sequence[Any]], what: str,
+               level: float) -> Grid:
+    """Standard errors or interval ends in the shape of the rows.
+
+    Args:
+        statement: says which form each column has.
+        relations: the blocks' answers.
+        carried: for each row the row numbers of the blocks it came from.
+        what: `stderr`, `low` or `high`.
+        level: of the interval.
+
+    Returns:
+        One tuple for each row; None where the error is not defined.
+    """
+    computed: dict[tuple[int, Form], list[float | None]] = {}
+    columns: list[list[float | None]] = []
+    for forms in statement.forms:
+        column: list[float | None] = [None] * len(carried)
+        for place, block in enumerate(statement.carriers):
+            form = forms.get(block)
+            answered = relations[block].answered_for(form) if form is not None else None
+            if form is None or answered is None:
+                continue
+            if (block, form) not in computed:
+                computed[block, form] = nullable(error_values(what, form, answered, level))
+            for r, row in enumerate(carried):
+                if row[place] is not None:
+                    column[r] = computed[block, form][row[place]]
+        columns.append(column)
+    return tuple(zip(*columns, strict=True)) if columns else ()
+
+
+def provenance(release: Release, relations: Sequence[Relation]) -> dict[str, Any]:
+    """Where an answer comes from: release, promise, views."""
+    views = [a.plan.view.name for relation in relations for a in relation.answered.values() if a.plan.view.statistics]
+    return {
+        "release": release.meta.get("release_id"),
+        "catalog": release.name,
+        "privacy": release.meta.get("privacy"),
+        "views": list(dict.fromkeys(views)),
+        "notes": [note for relation in relations for note in relation.notes],
+    }

@@ -1,0 +1,289 @@
+"""Aggregate calls over resolved expressions -> values of a block."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from sqlglot import exp
+
+from dpsql.answer.block import TRUE, Condition, Form, Known, Linear, Ratio, Term, Value, complement, every
+from dpsql.answer.forms import added, one, scaled
+from dpsql.answer.sql.binding import Binding, declared_measures, expression
+from dpsql.answer.sql.conditions import condition
+from dpsql.answer.sql.refuse import refusal
+from dpsql.errors import NotSupportedError
+
+QUANTILES = (exp.Median, exp.Quantile, exp.PercentileCont, exp.PercentileDisc, exp.ApproxQuantile)
+NUMERIC = ("INT", "DOUBLE", "FLOAT", "DECIMAL", "REAL")
+
+
+def aggregate(binding: Binding, node: exp.Expression) -> Value:
+    """The value that an aggregate call asks for.
+
+    Args:
+        binding: the FROM clause.
+        node: the call, its arguments resolved; `FILTER` and `WITHIN GROUP` included.
+
+    Returns:
+        A linear form, a ratio or a catalog fact.
+
+    Raises:
+        NotSupportedError: an aggregate that no release can answer, with the nearest one that it can.
+    """
+    if isinstance(node, exp.Filter):
+        return _under(aggregate(binding, node.this), condition(binding, node.expression.this), node)
+    if isinstance(node, exp.WithinGroup):
+        return _within_group(binding, node)
+    if isinstance(node, exp.Count):
+        return _count(binding, node)
+    if isinstance(node, exp.CountIf):
+        return one(Term("count", condition(binding, node.this)))
+    if isinstance(node, exp.Sum):
+        _no_distinct(node)
+        return _total(binding, node.this, TRUE, node)[0]
+    if isinstance(node, exp.Avg):
+        _no_distinct(node)
+        above, below = _total(binding, node.this, TRUE, node)
+        return Ratio(above, below, mean=True)
+    if isinstance(node, (exp.Min, exp.Max)):
+        name = "min" if isinstance(node, exp.Min) else "max"
+        return Known(name, expression(binding, node.this))
+    if isinstance(node, QUANTILES):
+        return _quantile(binding, node)
+    raise refusal(NotSupportedError, f"{node.sql_name() if isinstance(node, exp.Func) else node.key} is not published",
+                  at=node, clause="SELECT", hint="COUNT, SUM and AVG are; MIN, MAX and MEDIAN of an axis too")
+
+
+def _no_distinct(node: exp.Expression) -> None:
+    if isinstance(node.this, exp.Distinct):
+        raise refusal(NotSupportedError, f"{node.key.upper()}(DISTINCT ..) would need the rows", at=node,
+                      clause="SELECT", hint="drop DISTINCT")
+
+
+def _under(value: Value, extra: Condition, node: exp.Expression) -> Value:
+    """The same value over the rows that also meet a condition."""
+
+    def narrowed(form: Linear) -> Linear:
+        weights = tuple((replace(t, condition=every([t.condition, extra])), w) for t, w in form.weights)
+        return replace(form, weights=weights)
+
+    if isinstance(value, Linear):
+        return narrowed(value)
+    if isinstance(value, Ratio):
+        return Ratio(narrowed(value.above), narrowed(value.below), value.mean)
+    raise refusal(NotSupportedError, "FILTER goes with COUNT, SUM and AVG only", at=node, clause="FILTER",
+                  hint="put the condition in WHERE")
+
+
+def _count(binding: Binding, node: exp.Count) -> Value:
+    inner = node.this
+    if isinstance(inner, exp.Distinct):
+        if len(inner.expressions) != 1:
+            raise refusal(NotSupportedError, "COUNT(DISTINCT ..) takes one column", at=node, clause="SELECT")
+        return Known("count", expression(binding, inner.expressions[0]))
+    if inner is None or isinstance(inner, exp.Star) or _number(inner) is not None:
+        return one(Term("count"))
+    inner = _bare(inner)
+    if isinstance(inner, exp.Case):
+        return _total(binding, inner, TRUE, node)[1]
+    return one(_presence(binding, inner, TRUE))
+
+
+def _presence(binding: Binding, node: exp.Expression, where: Condition) -> Term:
+    """Rows where an expression is not NULL."""
+    measure = measure_of(binding, node)
+    if measure is not None:
+        return Term(presence_measure(binding, measure), where)
+    if isinstance(node, exp.Column):
+        instance, name = binding.rows.of(node)
+        path = binding.paths.path[instance.number]
+        sure = name not in instance.table.nullable and name not in instance.table.foreign_keys
+        if not path and sure:
+            return Term("count", where)
+    present = exp.Not(this=exp.Is(this=node.copy(), expression=exp.Null()))
+    return Term("count", every([where, condition(binding, present)]))
+
+
+def presence_measure(binding: Binding, measure: str) -> str:
+    """`count(table.column)` where a nullable measure has its own count, else `count`."""
+    own = f"count({measure})"
+    return own if own in binding.schema.measures else "count"
+
+
+@dataclass(frozen=True)
+class _Sums:
+    """Sum and number of the non-NULL values of an expression."""
+
+    above: Linear
+    below: Linear
+
+
+def _total(binding: Binding, node: exp.Expression, where: Condition, call: exp.Expression) -> tuple[Linear, Linear]:
+    """(SUM, COUNT of non-NULL values) of an expression over the rows that meet a condition."""
+    node = _bare(node)
+    number = _number(node)
+    if number is not None:
+        count = one(Term("count", where))
+        return _scaled(count, number), count
+    measure = measure_of(binding, node)
+    if measure is not None:
+        return one(Term(measure, where)), one(Term(presence_measure(binding, measure), where))
+    if isinstance(node, exp.Neg):
+        above, below = _total(binding, node.this, where, call)
+        return _scaled(above, -1.0), below
+    if isinstance(node, (exp.Add, exp.Sub)):
+        return _combined(binding, node, where, call)
+    if isinstance(node, (exp.Mul, exp.Div)):
+        found = _product(binding, node, where, call)
+        if found is not None:
+            return found
+    if isinstance(node, exp.Coalesce) and len(node.expressions) == 1 and _number(node.expressions[0]) == 0:
+        return _total(binding, node.this, where, call)[0], one(Term("count", where))
+    if isinstance(node, (exp.Case, exp.If)):
+        return _cases(binding, node, where, call)
+    raise _no_measure(binding, node, call)
+
+
+def _scaled(form: Linear, factor: float) -> Linear:
+    result = scaled(form, factor)
+    assert isinstance(result, Linear)
+    return result
+
+
+def _plus(left: Linear, right: Linear, sign: float = 1.0) -> Linear:
+    result: Form | None = added(left, right, sign)
+    assert isinstance(result, Linear)
+    return result
+
+
+def _combined(binding: Binding, node: exp.Binary, where: Condition, call: exp.Expression) -> tuple[Linear, Linear]:
+    """SUM(a + b) = SUM(a) + SUM(b) where both are present in the same rows."""
+    left, some = _total(binding, node.left, where, call)
+    right, others = _total(binding, node.right, where, call)
+    if some != others:
+        raise refusal(NotSupportedError, "a row with one part NULL would drop the other part", at=call,
+                      clause="SELECT", hint="sum the parts one by one, or declare the expression as a measure")
+    return _plus(left, right, 1.0 if isinstance(node, exp.Add) else -1.0), some
+
+
+def _product(binding: Binding, node: exp.Binary, where: Condition, call: exp.Expression) -> tuple[Linear, Linear] | None:
+    """A measure times or divided by a number."""
+    left, right = _number(_bare(node.left)), _number(_bare(node.right))
+    if right is not None and (isinstance(node, exp.Mul) or right):
+        above, below = _total(binding, node.left, where, call)
+        return _scaled(above, right if isinstance(node, exp.Mul) else 1.0 / right), below
+    if left is not None and isinstance(node, exp.Mul):
+        above, below = _total(binding, node.right, where, call)
+        return _scaled(above, left), below
+    return None
+
+
+def _cases(binding: Binding, node: exp.Expression, where: Condition, call: exp.Expression) -> tuple[Linear, Linear]:
+    """SUM(CASE WHEN p THEN x WHEN q THEN y ELSE z END): each branch over the rows that reach it."""
+    branches = node.args["ifs"] if isinstance(node, exp.Case) else [node]
+    otherwise = node.args.get("default") if isinstance(node, exp.Case) else node.args.get("false")
+    above, below, left = Linear(()), Linear(()), where
+    subject = node.this if isinstance(node, exp.Case) else None
+    for branch in branches:
+        test = exp.EQ(this=subject.copy(), expression=branch.this.copy()) if subject is not None else branch.this
+        holds = condition(binding, test)
+        part, count = _branch(binding, branch.args["true"], every([left, holds]), call)
+        above, below = _plus(above, part), _plus(below, count)
+        left = every([left, complement(holds)])
+    if otherwise is not None:
+        part, count = _branch(binding, otherwise, left, call)
+        above, below = _plus(above, part), _plus(below, count)
+    return above, below
+
+
+def _branch(binding: Binding, node: exp.Expression, where: Condition, call: exp.Expression) -> tuple[Linear, Linear]:
+    node = _bare(node)
+    if isinstance(node, exp.Null):
+        return Linear(()), Linear(())
+    if isinstance(call, exp.Count) and measure_of(binding, node) is None and _number(node) is None:
+        count = one(_presence(binding, node, where)) if not isinstance(node, exp.Literal) else one(Term("count", where))
+        return count, count
+    return _total(binding, node, where, call)
+
+
+def _bare(node: exp.Expression) -> exp.Expression:
+    """Without brackets and numeric casts."""
+    while isinstance(node, exp.Paren) or (isinstance(node, exp.Cast) and _numeric(node)):
+        node = node.this
+    return node
+
+
+def _numeric(node: exp.Cast) -> bool:
+    return any(kind in node.to.sql(dialect="duckdb").upper() for kind in NUMERIC)
+
+
+def _number(node: exp.Expression) -> float | None:
+    """The value of a numeric literal, casts and sign included."""
+    node = _bare(node)
+    if isinstance(node, exp.Neg):
+        inner = _number(node.this)
+        return None if inner is None else -inner
+    if isinstance(node, exp.Literal) and not node.is_string:
+        return float(node.this)
+    return None
+
+
+def measure_of(binding: Binding, node: exp.Expression) -> str | None:
+    """The published measure that a resolved expression is, or None."""
+    if isinstance(node, exp.Column):
+        instance, name = binding.rows.of(node)
+        measure = f"{instance.table.name}.{name}"
+        return measure if measure in binding.schema.measures else None
+    if not isinstance(node, exp.Binary):
+        return None
+    wanted = _ordered(node)
+    for measure, body in declared_measures(binding).items():
+        if measure in binding.schema.measures and _ordered(body) == wanted:
+            return measure
+    return None
+
+
+def _ordered(node: exp.Expression) -> exp.Expression:
+    """A canonical form in which a * b equals b * a, without brackets."""
+
+    def turn(part: exp.Expression) -> exp.Expression:
+        if isinstance(part, exp.Paren):
+            return part.this
+        if isinstance(part, (exp.Mul, exp.Add)) and part.left.sql() > part.right.sql():
+            return type(part)(this=part.right.copy(), expression=part.left.copy())
+        return part
+
+    return node.copy().transform(turn)
+
+
+def _no_measure(binding: Binding, node: exp.Expression, call: exp.Expression) -> NotSupportedError:
+    known = sorted(m for m in binding.schema.measures if "." in m and "(" not in m)
+    return refusal(NotSupportedError, f"{call.key.upper()} of {_said(binding, node)}: no release has it as a measure",
+                   at=call, clause="SELECT", hint=f"measures: {', '.join(known)}" if known else "only COUNT is published")
+
+
+def _said(binding: Binding, node: exp.Expression) -> str:
+    def name(part: exp.Expression) -> exp.Expression:
+        if isinstance(part, exp.Column) and part.table:
+            return exp.column(part.name)
+        return part
+
+    return node.copy().transform(name).sql(dialect="duckdb")[:80]
+
+
+def _within_group(binding: Binding, node: exp.WithinGroup) -> Known:
+    at = _number(node.this.this)
+    ordered = node.expression.expressions
+    if at is None or not 0 <= at <= 1 or len(ordered) != 1:
+        raise refusal(NotSupportedError, "a quantile takes one number from 0 to 1", at=node, clause="SELECT")
+    return Known("quantile", expression(binding, ordered[0].this), at)
+
+
+def _quantile(binding: Binding, node: exp.Expression) -> Known:
+    if isinstance(node, exp.Median):
+        return Known("quantile", expression(binding, node.this), 0.5)
+    where = node.args.get("quantile") or node.args.get("expression")
+    at = _number(where) if isinstance(where, exp.Expression) else None
+    if at is None or not 0 <= at <= 1:
+        raise refusal(NotSupportedError, "a quantile takes one number from 0 to 1", at=node, clause="SELECT")
+    return Known("quantile", expression(binding, node.this), at)

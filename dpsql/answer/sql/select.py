@@ -1,0 +1,241 @@
+"""One SELECT over rows -> one block, and the SELECT over its groups that takes its place."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from sqlglot import exp
+
+from dpsql.answer.block import Block, ErrorOf, Form, Linear, Ratio
+from dpsql.answer.sql.aggregates import aggregate
+from dpsql.answer.sql.binding import Binding, derived, expression
+from dpsql.answer.sql.conditions import condition
+from dpsql.answer.sql.formof import error_call, form_of
+from dpsql.answer.sql.fromclause import aggregates, bind_from
+from dpsql.answer.sql.joins import find_paths
+from dpsql.answer.sql.names import Rows, placed, resolve
+from dpsql.answer.sql.refuse import refusal, span
+from dpsql.answer.sql.statement import AT, Context, Draft, Shape, named, output_name, quoted_column, unaliased
+from dpsql.answer.block import every
+from dpsql.errors import NotSupportedError, ProgrammingError, RawRowsError
+
+
+@dataclass
+class Builder:
+    """A SELECT being turned into a block."""
+
+    context: Context
+    binding: Binding
+    draft: Draft
+    number: int
+    groups: list[exp.Expression] = field(default_factory=list)
+    aliases: dict[str, exp.Expression] = field(default_factory=dict)
+
+    def resolved(self, node: exp.Expression) -> exp.Expression:
+        """Columns resolved; names that only the select list knows replaced by what they stand for."""
+        copy = node.copy()
+        root = exp.Paren(this=copy)
+        for column in list(root.find_all(exp.Column)):
+            name = column.name.lower()
+            inside = any(name in source.columns for source in self.binding.rows.sources)
+            if not column.table and not inside and name in self.aliases:
+                column.replace(exp.Paren(this=placed(self.aliases[name], column)))
+        return derived(self.binding, resolve(self.binding.rows, root, self.context.schema).this)
+
+    def forms(self) -> dict[str, Form]:
+        """Form of each value column so far."""
+        values = self.draft.values
+        return {f"v{i}": v for i, v in enumerate(values) if isinstance(v, (Linear, Ratio))}
+
+
+def build(context: Context, select: exp.Select, scope: dict, track: bool, rewrite_subquery: object) -> Shape:
+    """Turn an aggregating SELECT over rows into a block.
+
+    Args:
+        context: the statement; gains a draft.
+        select: the SELECT; changed in place to read `dp_block_<b>`.
+        scope: CTEs.
+        track: whether to carry row numbers for error bars.
+        rewrite_subquery: called with each scalar subquery.
+
+    Returns:
+        The shape of the SELECT that takes its place.
+    """
+    rows = bind_from(context, select, scope)
+    paths = find_paths(rows, context.schema)
+    binding = Binding(rows, paths, context.schema)
+    text, place = select.sql(dialect="duckdb"), span(select)
+    draft = Draft(Block(paths.root, paths.joins, (), every([]), (), (), text, place))
+    builder = Builder(context, binding, draft, len(context.drafts))
+    context.drafts.append(draft)
+    _select_list(builder, select)
+    _groups(builder, select)
+    listing = not _has_aggregates(select, with_order=False)
+    where = every([condition(binding, derived(binding, part)) for part in rows.conditions])
+    keys = tuple(expression(binding, group) for group in builder.groups)
+    shape = _outer(builder, select, track, rewrite_subquery)
+    draft.block = Block(
+        paths.root, paths.joins, tuple(binding.columns), where, keys, tuple(draft.values), text, place, listing,
+        tuple(dict.fromkeys(instance.table.name for instance in rows.instances)),
+    )
+    return shape
+
+
+def _has_aggregates(select: exp.Select, with_order: bool = True) -> bool:
+    parts: list[exp.Expression] = [*select.expressions]
+    for key in ("having", "qualify", *(("order",) if with_order else ())):
+        if select.args.get(key) is not None:
+            parts.append(select.args[key])
+    return any(aggregates(part) for part in parts)
+
+
+def _select_list(builder: Builder, select: exp.Select) -> None:
+    """Refuse raw rows; remember what the aliases stand for."""
+    grouped = select.args.get("group") is not None or select.args.get("distinct") is not None
+    root = builder.binding.paths.root
+    if not grouped and not _has_aggregates(select):
+        raise refusal(RawRowsError, f"the statement asks for rows of {root}, and a release holds none", at=None,
+                      clause="SELECT", where=span(select.expressions[0]) if select.expressions else None,
+                      nearest=f"SELECT COUNT(*) FROM {root}")
+    for item in select.expressions:
+        if isinstance(item, exp.Star) or (isinstance(item, exp.Column) and isinstance(item.this, exp.Star)):
+            raise refusal(RawRowsError, "SELECT * over groups would need every column", at=item, clause="SELECT",
+                          nearest=f"SELECT COUNT(*) FROM {root}")
+        if isinstance(item, exp.Alias):
+            builder.aliases.setdefault(item.alias.lower(), item.this)
+    builder.aliases = {k: v for k, v in builder.aliases.items() if not aggregates(v)} | {
+        k: v for k, v in builder.aliases.items() if aggregates(v)
+    }
+
+
+def _groups(builder: Builder, select: exp.Select) -> None:
+    """GROUP BY expressions: columns, aliases, ordinals, ALL; SELECT DISTINCT groups by everything."""
+    group = select.args.get("group")
+    if group is None:
+        distinct = select.args.get("distinct")
+        if distinct is not None and not _has_aggregates(select, with_order=False):
+            if distinct.args.get("on"):
+                raise refusal(NotSupportedError, "DISTINCT ON picks rows", clause="SELECT", hint="use GROUP BY")
+            items = [unaliased(item) for item in select.expressions]
+            select.set("distinct", None)
+        else:
+            items = []
+    elif group.args.get("all"):
+        items = [unaliased(item) for item in select.expressions if not aggregates(item)]
+    else:
+        if any(group.args.get(kind) for kind in ("cube", "rollup", "grouping_sets", "totals")):
+            raise refusal(NotSupportedError, "CUBE, ROLLUP and GROUPING SETS are not supported", clause="GROUP BY",
+                          hint="use UNION ALL of one GROUP BY each")
+        items = [_ordinal(item, select) for item in group.expressions]
+    for item in items:
+        resolved = builder.resolved(item)
+        if aggregates(resolved):
+            raise refusal(ProgrammingError, "GROUP BY holds an aggregate", at=item, clause="GROUP BY",
+                          hint="group by a column")
+        if resolved not in builder.groups and resolved.find(exp.Column) is not None:
+            builder.groups.append(resolved)
+
+
+def _ordinal(item: exp.Expression, select: exp.Select) -> exp.Expression:
+    if isinstance(item, exp.Literal) and not item.is_string:
+        number = int(item.this) if str(item.this).isdigit() else 0
+        if not 1 <= number <= len(select.expressions):
+            raise refusal(ProgrammingError, f"GROUP BY {item.this}: there is no such select item", at=item,
+                          clause="GROUP BY", hint=f"use 1 to {len(select.expressions)}")
+        return unaliased(select.expressions[number - 1])
+    return item
+
+
+def _outer(builder: Builder, select: exp.Select, track: bool, rewrite_subquery: object) -> Shape:
+    """Rewrite every clause over the columns k<j> and v<j> of the block's relation."""
+
+    def over(node: exp.Expression) -> exp.Expression:
+        return rewritten(builder, builder.resolved(node), rewrite_subquery)
+
+    names, items, forms = [], [], []
+    for item in select.expressions:
+        names.append(output_name(item))
+        node = over(unaliased(item))
+        items.append(named(node, names[-1]))
+        form = form_of(node, builder.forms())
+        forms.append({builder.number: form} if form is not None else {})
+    having, qualify, order = (select.args.get(key) for key in ("having", "qualify", "order"))
+    kept = [over(part) for part in _conjuncts(having) if not _always_true(part)]
+    select.set("where", exp.Where(this=exp.and_(*kept)) if kept else None)
+    if qualify is not None:
+        select.set("qualify", exp.Qualify(this=over(qualify.this)))
+    if order is not None:
+        _order(order, names, over)
+    carriers = {}
+    if track and not select.args.get("distinct"):
+        hidden = builder.context.fresh()
+        items.append(named(exp.column(AT), hidden))
+        carriers[hidden] = builder.number
+    for key in ("group", "having", "joins", "from_"):
+        select.set(key, None)
+    select.set("expressions", items)
+    select.set("from_", exp.From(this=exp.to_table(f"dp_block_{builder.number}")))
+    return Shape(select, names, forms, carriers, builder.number)
+
+
+def _conjuncts(having: exp.Expression | None) -> list[exp.Expression]:
+    from dpsql.answer.sql.joins import conjuncts
+
+    return conjuncts(having.this if having is not None else None)
+
+
+def _always_true(node: exp.Expression) -> bool:
+    """HAVING COUNT(1) > 0, which BI tools add: every group of the domain is shown."""
+    return (
+        isinstance(node, exp.GT) and isinstance(node.left, exp.Count) and isinstance(node.right, exp.Literal)
+        and str(node.right.this) == "0"
+    )
+
+
+def _order(order: exp.Order, names: list[str], over: object) -> None:
+    known = {name.lower(): name for name in names}
+    for item in order.expressions:
+        node = item.this
+        if isinstance(node, exp.Literal):
+            continue
+        if isinstance(node, exp.Column) and not node.table and node.name.lower() in known:
+            item.set("this", quoted_column(known[node.name.lower()]))
+        else:
+            item.set("this", over(node))  # type: ignore[operator]
+
+
+def rewritten(builder: Builder, node: exp.Expression, rewrite_subquery: object) -> exp.Expression:
+    """A resolved expression over groups, as an expression over the block's relation."""
+    for j, group in enumerate(builder.groups):
+        if node == group:
+            return exp.column(f"k{j}")
+    if isinstance(node, exp.Anonymous) and str(node.this).lower().startswith("dp_"):
+        return _error_column(builder, node, rewrite_subquery)
+    if isinstance(node, (exp.AggFunc, exp.Filter, exp.WithinGroup)):
+        return exp.column(builder.draft.value(aggregate(builder.binding, node)))
+    if isinstance(node, exp.Subquery):
+        rewrite_subquery(node)  # type: ignore[operator]
+        return node
+    if isinstance(node, exp.Column):
+        raise refusal(ProgrammingError, f"column {node.name!r} is neither grouped nor aggregated", at=node,
+                      clause="SELECT", hint=f"add it to GROUP BY")
+    skip = _window_function(node)
+    for child in list(node.iter_expressions()):
+        if child is skip:
+            for argument in list(child.iter_expressions()):
+                argument.replace(rewritten(builder, argument, rewrite_subquery))
+        else:
+            child.replace(rewritten(builder, child, rewrite_subquery))
+    return node
+
+
+def _window_function(node: exp.Expression) -> exp.Expression | None:
+    """The call that a window evaluates over groups: it stays, its arguments are rewritten."""
+    return node.this if isinstance(node, exp.Window) else None
+
+
+def _error_column(builder: Builder, node: exp.Anonymous, rewrite_subquery: object) -> exp.Expression:
+    """DP_STDERR(x), DP_INTERVAL_LOW(x[, level]), DP_INTERVAL_HIGH(x[, level])."""
+    what, inner, level = error_call(node)
+    form = form_of(rewritten(builder, inner.copy(), rewrite_subquery), builder.forms())
+    return exp.column(builder.draft.value(ErrorOf(what, form, level)))

@@ -1,0 +1,124 @@
+"""What the SQL side hands to the planner, and the state it builds while rewriting one statement."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from sqlglot import exp
+
+from dpsql.answer.block import Block, Form
+from dpsql.answer.schema import Schema
+
+AT = "dp_at"
+"""Row number of a block's relation; carried through the statement so that error bars find their row."""
+
+
+@dataclass(frozen=True)
+class Statement:
+    """A statement, taken apart.
+
+    Args:
+        blocks: the aggregate blocks.
+        outer: DuckDB text over the relations `dp_block_<b>` (columns dp_at, k0.., v0..).
+        names: output columns.
+        forms: for each output column, block number -> form; empty where the error is not defined.
+        carriers: hidden output columns behind the named ones: the block each one numbers rows of.
+        catalog_tables: whether information_schema is read.
+    """
+
+    blocks: tuple[Block, ...]
+    outer: str
+    names: tuple[str, ...]
+    forms: tuple[dict[int, Form], ...]
+    carriers: tuple[int, ...]
+    catalog_tables: bool
+
+
+@dataclass
+class Draft:
+    """A block while its statement is being rewritten: values are added as they are met."""
+
+    block: Block
+    values: list[object] = field(default_factory=list)
+
+    def value(self, value: object) -> str:
+        """The column that will hold a value."""
+        if value not in self.values:
+            self.values.append(value)
+        return f"v{self.values.index(value)}"
+
+
+@dataclass
+class Shape:
+    """A rewritten query: its tree and what its columns are.
+
+    Args:
+        node: the tree; its projections are the named columns, then the hidden ones.
+        names: output columns.
+        forms: for each of them block number -> form.
+        carriers: hidden column name -> block number.
+        block: the block that this query is, or None.
+        children: alias -> shape of each source in FROM, or branches of a set operation.
+    """
+
+    node: exp.Expression
+    names: list[str]
+    forms: list[dict[int, Form]]
+    carriers: dict[str, int] = field(default_factory=dict)
+    block: int | None = None
+    children: list[tuple[str, Shape]] = field(default_factory=list)
+
+
+@dataclass
+class Context:
+    """The state of one rewriting."""
+
+    schema: Schema
+    text: str
+    drafts: list[Draft] = field(default_factory=list)
+    catalog_tables: bool = False
+    hidden: int = 0
+
+    def fresh(self) -> str:
+        """A hidden column's name that no user wrote."""
+        self.hidden += 1
+        return f"dp_hidden_{self.hidden}"
+
+
+@dataclass(frozen=True)
+class Common:
+    """A CTE in scope: row-level text to be unwrapped, or an already rewritten relation."""
+
+    raw: exp.Expression | None = None
+    shape: Shape | None = None
+
+
+def output_name(node: exp.Expression) -> str:
+    """The name DuckDB would give a select item.
+
+    >>> import sqlglot
+    >>> output_name(sqlglot.parse_one("SUM(a.b)"))
+    'sum(a.b)'
+    """
+    name = node.alias_or_name if isinstance(node, (exp.Alias, exp.Column)) else ""
+    if name:
+        return str(name)
+    if isinstance(node, exp.Count) and isinstance(node.this, exp.Star):
+        return "count_star()"
+    return node.sql(dialect="duckdb", normalize_functions="lower")
+
+
+def named(node: exp.Expression, name: str) -> exp.Alias:
+    """The node as a select item of that name."""
+    return exp.Alias(this=node, alias=exp.Identifier(this=name, quoted=True))
+
+
+def unaliased(node: exp.Expression) -> exp.Expression:
+    """The expression under a select item's alias."""
+    return node.this if isinstance(node, exp.Alias) else node
+
+
+def quoted_column(name: str, table: str = "") -> exp.Column:
+    """A quoted column, with its table if one is given."""
+    place = exp.Identifier(this=table, quoted=True) if table else None
+    return exp.Column(this=exp.Identifier(this=name, quoted=True), table=place)
