@@ -16,7 +16,7 @@ class Problem(ValueError):
         message: what is wrong and what to write.
     """
 
-    def __init__(self, path: tuple[str, ...], message: str) -> None:  # noqa: D107 - the class says it
+    def __init__(self, path: tuple[str, ...], message: str) -> None:
         super().__init__(message)
         self.path = path
 

@@ -1,0 +1,242 @@
+"""A first catalog for a star that somebody else has looked at: roles, keys, bounds, and what to confirm.
+
+Whoever reads the tables hands in facts; this module only writes YAML. Every bound and category list that
+came from data gets ``confirm: true``, and publishing refuses while one is left: a bound that one person
+decides would tell on that person. Epsilon and cap are left as ``?``, since nobody but the curator can
+choose them.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+INTEGERS = (
+    "TINYINT",
+    "SMALLINT",
+    "INTEGER",
+    "BIGINT",
+    "HUGEINT",
+    "UTINYINT",
+    "USMALLINT",
+    "UINTEGER",
+    "UBIGINT",
+)
+MOST_CATEGORIES = 60
+SPARE_ROWS = 10
+_PLAIN = re.compile(
+    r"[A-Za-z_][A-Za-z0-9_ -]*[A-Za-z0-9_]|[A-Za-z_]|-?\d+(\.\d+)?|\d{4}-\d\d-\d\d( \d\d:\d\d:\d\d)?"
+)
+_WORDS = ("true", "false", "null", "yes", "no", "on", "off", "y", "n")
+
+
+@dataclass(frozen=True)
+class ColumnFacts:
+    """What was read about a column.
+
+    Args:
+        name: the column.
+        type: its DuckDB type.
+        minimum: smallest value as text, or None.
+        maximum: largest value as text, or None.
+        unique: whether no value stands twice and none is NULL.
+        nullable: whether a NULL was seen.
+        values: all values in order, where they are few; otherwise empty.
+    """
+
+    name: str
+    type: str
+    minimum: str | None = None
+    maximum: str | None = None
+    unique: bool = False
+    nullable: bool = False
+    values: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class TableFacts:
+    """What was read about a table: where it is, how many rows, its columns."""
+
+    name: str
+    source: str
+    rows: int
+    columns: tuple[ColumnFacts, ...]
+
+
+def draft_catalog(name: str, kind: str, root: str, tables: Sequence[TableFacts]) -> str:
+    """The YAML of a first catalog.
+
+    Args:
+        name: the catalog's name.
+        kind: parquet, csv or duckdb.
+        root: the source's folder or file.
+        tables: what was read; at least one.
+
+    Returns:
+        YAML text with ``?`` where the curator must choose and ``confirm: true`` beside each guess.
+
+    **Privacy**: the text holds bounds and categories read from data; it is for the curator's eyes until
+        every ``confirm`` was checked and removed.
+    """
+    keys = {table.name: _key(table) for table in tables}
+    links = {table.name: _links(table, keys) for table in tables}
+    facts = _facts(tables, links)
+    unit = next((f"{t.name}.{keys[t.name]}" for t in tables if t.name not in facts and keys[t.name]), "row")
+    lines = [
+        "# A draft. Choose what is marked ?, check every bound marked `confirm: true` and remove the mark:",
+        "# bounds must hold for every possible row and must not follow from the rows at hand.",
+        "dpsql: 1",
+        f"name: {re.sub('[^A-Za-z0-9_]', '_', name)}",
+        f"source: {{kind: {kind}, root: {_text(root)}, tables: {{"
+        + ", ".join(f"{_text(t.name)}: {_text(t.source)}" for t in tables)
+        + "}}",
+        "privacy:",
+        f"  lineage: {_text(name)}  # the people; every release about them draws on one cap",
+        "  cap: ?  # most that these people may ever lose, for instance 4.0",
+        f"  unit: {_text(unit)}  # whose privacy: row, or table.key of the people's table",
+        "  epsilon: ?  # what this release spends, for instance 1.0",
+        "  delta: 0",
+        "",
+        "tables:",
+    ]
+    for table in tables:
+        lines += _table(table, keys[table.name], links[table.name], table.name in facts, unit)
+    return "\n".join([*lines, "", "views:", *_views(tables, facts, keys, links)]) + "\n"
+
+
+def _key(table: TableFacts) -> str | None:
+    """The likeliest key: a unique column named like one."""
+    unique = [column.name for column in table.columns if column.unique]
+    base = table.name.lower().rstrip("s")
+    named = [n for n in unique if n.lower() in ("id", "key", f"{base}_id", f"{base}id", f"{base}_key")]
+    ids = [n for n in unique if n.lower().endswith(("id", "key", "code"))]
+    return next(iter([*named, *ids]), None)
+
+
+def _links(table: TableFacts, keys: dict[str, str | None]) -> dict[str, str]:
+    """Foreign keys: columns named like another table's key."""
+    found = {}
+    for column in table.columns:
+        for other, key in keys.items():
+            same = key is not None and column.name.lower() == key.lower() and key.lower() not in ("id", "key")
+            spelled = column.name.lower() in (f"{other.lower()}_id", f"{other.lower().rstrip('s')}_id")
+            if (
+                other != table.name
+                and (same or (spelled and key is not None))
+                and column.name != keys[table.name]
+            ):
+                found[column.name] = other
+    return found
+
+
+def _facts(tables: Sequence[TableFacts], links: dict[str, dict[str, str]]) -> frozenset[str]:
+    """Tables that nobody refers to; where all are referred to, the largest."""
+    referred = {other for targets in links.values() for other in targets.values()}
+    facts = frozenset(table.name for table in tables if table.name not in referred)
+    return facts or frozenset({max(tables, key=lambda table: table.rows).name})
+
+
+def _text(value: str) -> str:
+    """A YAML scalar, quoted where YAML or a flow mapping would read it otherwise."""
+    plain = _PLAIN.fullmatch(value) and value.lower() not in _WORDS
+    return value if plain else json.dumps(value, ensure_ascii=False)
+
+
+def _table(table: TableFacts, key: str | None, links: dict[str, str], is_fact: bool, unit: str) -> list[str]:
+    role = "fact" if is_fact or key is None else "dimension"
+    lines = [f"  {_text(table.name)}:", f"    role: {role}"]
+    if key is not None:
+        lines.append(f"    key: {_text(key)}")
+    if role == "dimension":
+        lines.append("    private: true  # false if the rows are public, such as products or days")
+    if links:
+        pairs = ", ".join(f"{_text(column)}: {_text(other)}" for column, other in links.items())
+        lines.append(f"    foreign_keys: {{{pairs}}}")
+    if role == "fact" and unit != "row":
+        lines += [f"    max_ids: {SPARE_ROWS}  # rows of one unit that count", "    confirm: true"]
+    columns = [
+        _column(column, role == "fact") for column in table.columns if column.name not in (key, *links)
+    ]
+    shown = [line for line in columns if line]
+    return [*lines, *(["    columns:", *shown] if shown else [])]
+
+
+def _column(column: ColumnFacts, in_fact: bool) -> str:
+    """One line for a column whose type and bounds make an axis or a measure; otherwise nothing."""
+    keys = _domain(column)
+    if not keys:
+        return ""
+    if in_fact and keys[0] in ("type: int", "type: decimal"):
+        keys.append("measure: true")
+    if column.nullable:
+        keys.append("nullable: true")
+    if keys[0] != "type: bool":
+        keys.append("confirm: true")
+    return f"      {_text(column.name)}: {{{', '.join(keys)}}}"
+
+
+def _domain(column: ColumnFacts) -> list[str]:
+    kind = column.type.upper()
+    if kind == "BOOLEAN":
+        return ["type: bool"]
+    if kind == "VARCHAR":
+        few = column.values and len(column.values) <= MOST_CATEGORIES
+        return ["type: string", f"categories: [{', '.join(map(_text, column.values))}]"] if few else []
+    if column.minimum is None or column.maximum is None:
+        return []
+    low, high = column.minimum, column.maximum
+    if kind in INTEGERS:
+        return ["type: int", f"lower: {low}", f"upper: {high}"]
+    if kind == "DATE":
+        return ["type: date", f"lower: {low}", f"upper: {high}"]
+    if kind.startswith("TIMESTAMP"):
+        return ["type: timestamp", "grain: hour", f"lower: {low[:19]}", f"upper: {high[:19]}"]
+    return _decimal(kind, low, high)
+
+
+def _decimal(kind: str, low: str, high: str) -> list[str]:
+    declared = re.fullmatch(r"DECIMAL\(\d+,\s*(\d+)\)", kind)
+    if declared is None and kind not in ("DOUBLE", "FLOAT", "REAL"):
+        return []
+    scale = min(int(declared.group(1)), 9) if declared else 2
+    try:
+        bounds = f"{float(low):.{scale}f}", f"{float(high):.{scale}f}"
+    except (ValueError, OverflowError):
+        return []
+    finite = all(re.fullmatch(r"-?\d{1,12}(\.\d+)?", bound) for bound in bounds)
+    return (
+        ["type: decimal", f"scale: {scale}", f"lower: {bounds[0]}", f"upper: {bounds[1]}"] if finite else []
+    )
+
+
+def _views(
+    tables: Sequence[TableFacts],
+    facts: frozenset[str],
+    keys: dict[str, str | None],
+    links: dict[str, dict[str, str]],
+) -> list[str]:
+    """One view per fact table: a column of its own and one of a dimension, counts only."""
+    known = {table.name: table for table in tables}
+    lines = []
+    for name in [table.name for table in tables if table.name in facts]:
+        homes = [name, *links[name].values()]
+        axes = []
+        for home in homes:
+            taken = (keys[home], *links[home])
+            fits = [c.name for c in known[home].columns if c.name not in taken and _column(c, False)]
+            axes += [_text(f"{home}.{fits[0]}")] if fits and _column_is_short(known[home], fits[0]) else []
+        if axes:
+            lines.append(
+                f"  {_text(name)}_view: {{of: {_text(name)}, axes: [{', '.join(axes[:2])}], measures: [count]}}"
+            )
+    return lines or ["  {}"]
+
+
+def _column_is_short(table: TableFacts, name: str) -> bool:
+    """Whether a column makes an axis without cuts: few categories, or a range of at most 10,000 values."""
+    column = next(c for c in table.columns if c.name == name)
+    if column.type.upper() not in INTEGERS:
+        return True
+    return int(column.maximum or 0) - int(column.minimum or 0) <= 10_000
