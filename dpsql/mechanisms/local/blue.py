@@ -33,12 +33,14 @@ class Group:
         shares: (cells,), unbiased estimate of `design @ leaves`.
         reports: number of reports behind it.
         oracle: how they were perturbed; WAVE means `shares` are bin shares.
+        fan: how many items of the oracle each cell adds up.
     """
 
     design: FloatArray
     shares: FloatArray
     reports: float
     oracle: Oracle
+    fan: float | FloatArray = 1.0
 
 
 class System(NamedTuple):
@@ -61,7 +63,7 @@ def group_structure(group: Group, cells: FloatArray) -> Structure:
         floor = 1e-3 / cells.size
         kept = np.maximum(cells, floor)
         return Structure(kept, kept)
-    return structure(group.oracle, np.clip(cells, 0, 1))
+    return structure(group.oracle, np.clip(cells, 0, 1), group.fan)
 
 
 def system(groups: Sequence[Group], leaves: FloatArray, tilted: bool = True) -> System:
@@ -142,6 +144,32 @@ def estimator_covariance(
         lean = gain @ parts.tilt
         result += ((gain * parts.diagonal) @ gain.T - np.outer(lean, lean)) / group.reports
     return result
+
+
+def signed_blue(groups: Sequence[Group], counts: FloatArray) -> Estimate:
+    """Unbiased leaf values of a centred measure, from groups whose cells hold share(bit 1) - share(bit 0).
+
+    Args:
+        groups: designs over leaves alone; shares are the differences.
+        counts: leaf shares of rows, which set the noise.
+
+    Returns:
+        Leaf values in half-ranges of the measure, and their exact covariance.
+    """
+    size = counts.size
+    public, held = np.full(size, 1 / size), np.clip(counts, 0, 1)
+    parts = [group_structure(g, g.design @ public) for g in groups]
+    weights = [(g.design * (g.reports / p.diagonal)[:, None]).T for g, p in zip(groups, parts, strict=True)]
+    precision = np.asarray(sum(w @ g.design for w, g in zip(weights, groups, strict=True)))
+    inverse = np.linalg.pinv(precision, rcond=SMALLEST, hermitian=True)
+    values = inverse @ np.asarray(sum(w @ g.shares for w, g in zip(weights, groups, strict=True)))
+    result = np.zeros_like(inverse)
+    for weight, group in zip(weights, groups, strict=True):
+        gain = inverse @ weight
+        lean = gain @ (group.design @ values)
+        spread = group_structure(group, group.design @ held).diagonal
+        result += ((gain * spread) @ gain.T - np.outer(lean, lean)) / group.reports
+    return Estimate(values, result)
 
 
 def _weights(group: Group, cells: FloatArray) -> FloatArray:

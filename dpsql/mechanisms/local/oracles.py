@@ -115,21 +115,24 @@ def estimate(oracle: Oracle, tally: FloatArray, reports: float) -> FloatArray:
     return np.asarray((tally / reports - oracle.q) / (oracle.p - oracle.q))
 
 
-def structure(oracle: Oracle, shares: FloatArray) -> Structure:
+def structure(oracle: Oracle, shares: FloatArray, fan: float | FloatArray = 1.0) -> Structure:
     """Exact covariance of the estimated shares, times the number of reports.
 
     Args:
         oracle: GRR, OUE or OLH.
-        shares: true (or plugged-in) shares.
+        shares: true (or plugged-in) shares of cells.
+        fan: how many items each cell adds up.
 
     Returns:
         Diagonal and tilt: GRR lambda/(p-q)^2 and lambda/(p-q); OUE, OLH lambda(1-lambda)/(p-q)^2 + f^2 and f.
     """
     gap = oracle.p - oracle.q
-    support = oracle.q + shares * gap
     if oracle.name == "GRR":
-        return Structure(support / gap**2, support / gap)
-    return Structure(support * (1 - support) / gap**2 + shares**2, shares)
+        support = fan * oracle.q + shares * gap
+        return Structure(np.asarray(support / gap**2), np.asarray(support / gap))
+    # lambda (1 - lambda) + f^2 gap^2 is linear in f, so cells of several items add up without knowing each one
+    diagonal = fan * oracle.q * (1 - oracle.q) / gap**2 + shares * (1 - 2 * oracle.q) / gap
+    return Structure(np.asarray(diagonal), shares)
 
 
 def variance(oracle: Oracle, shares: FloatArray, reports: float) -> FloatArray:

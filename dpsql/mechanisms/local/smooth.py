@@ -15,6 +15,7 @@ post-processing.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -185,7 +186,7 @@ def pooled(folds: Sequence[Sequence[Group]]) -> list[Group]:
     for same in zip(*folds, strict=True):
         reports = sum(g.reports for g in same)
         shares = sum(g.shares * (g.reports / reports) for g in same)
-        whole.append(Group(same[0].design, np.asarray(shares), reports, same[0].oracle))
+        whole.append(replace(same[0], shares=np.asarray(shares), reports=reports))
     return whole
 
 

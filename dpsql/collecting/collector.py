@@ -1,0 +1,298 @@
+"""Spools in, tallies out: Parquet and JSON-lines files of reports, each counted once, one report a token.
+
+The state is a private DuckDB file (or memory): a manifest of files by content hash, their tallies, rejections by
+reason, and reports that carry a one-time token until the collection is closed. A file is one transaction, so a
+crash leaves it counted or not at all; adding it again changes nothing, and the order of files does not matter.
+
+Spool columns: `report` BLOB, optionally `token` VARCHAR and `epoch` INTEGER. JSON lines hold the report's JSON twin
+with the same two optional fields.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import duckdb
+import numpy as np
+from numpy.typing import NDArray
+
+from dpsql.client.plan import Plan
+from dpsql.client.report import encode, from_json
+from dpsql.collecting.decode import decode_reports
+from dpsql.collecting.tallies import FOLDS, ViewTally, added, empty_tallies
+from dpsql.errors import DataError, OperationalError
+
+SCHEMA = """
+CREATE TABLE IF NOT EXISTS plan (hash BLOB PRIMARY KEY);
+CREATE TABLE IF NOT EXISTS file (hash VARCHAR PRIMARY KEY, name VARCHAR, reports BIGINT, accepted BIGINT);
+CREATE TABLE IF NOT EXISTS rejected (file VARCHAR, reason VARCHAR, reports BIGINT);
+CREATE TABLE IF NOT EXISTS tally (file VARCHAR, view INTEGER, fold INTEGER, item INTEGER, support BIGINT);
+CREATE TABLE IF NOT EXISTS people (file VARCHAR, view INTEGER, fold INTEGER, reports BIGINT);
+CREATE TABLE IF NOT EXISTS held (token VARCHAR, epoch INTEGER, report BLOB, PRIMARY KEY (token, epoch));
+"""
+
+
+class SpoolCount(NamedTuple):
+    """What one file brought: reports in it, how many were accepted now, whether it was known already."""
+
+    reports: int
+    accepted: int
+    known: bool
+
+
+class Manifest(NamedTuple):
+    """What a collection holds: files, reports, accepted ones, and the rest by reason."""
+
+    files: int
+    reports: int
+    accepted: int
+    rejected: dict[str, int]
+
+
+class Spool(NamedTuple):
+    """A file's reports; tokens are None where there are none."""
+
+    reports: list[bytes]
+    tokens: list[str | None] | None
+    epochs: list[int] | None
+    unreadable: Counter[str]
+
+
+def open_state(plan: Plan, path: Path | None = None) -> duckdb.DuckDBPyConnection:
+    """Open a collection's state.
+
+    Args:
+        plan: the collection's plan; a state belongs to one plan.
+        path: where to keep it; memory if None.
+
+    Returns:
+        The connection.
+
+    Raises:
+        DataError: if the state belongs to another plan.
+    """
+    state = duckdb.connect(":memory:" if path is None else str(path))
+    state.execute("SET threads = 1")
+    state.execute(SCHEMA)
+    known = state.execute("SELECT hash FROM plan").fetchall()
+    if known and bytes(known[0][0]) != plan.hash:
+        raise DataError("this collection state belongs to another plan", hint="name a fresh state file")
+    if not known:
+        state.execute("INSERT INTO plan VALUES (?)", [plan.hash])
+    return state
+
+
+def add_spool(state: duckdb.DuckDBPyConnection, plan: Plan, path: Path, key: bytes) -> SpoolCount:
+    """Count one spool file, once.
+
+    Args:
+        state: from `open_state`.
+        plan: the plan.
+        path: a .parquet, .jsonl or .ndjson file.
+        key: secret bytes under which tokens are hashed.
+
+    Returns:
+        What the file brought.
+
+    Raises:
+        OperationalError: if the file cannot be opened.
+    """
+    digest = file_hash(path)
+    seen = state.execute("SELECT reports FROM file WHERE hash = ?", [digest]).fetchone()
+    if seen is not None:
+        return SpoolCount(int(seen[0]), 0, True)
+    spool = read_spool(state, path)
+    count = len(spool.reports) + sum(spool.unreadable.values())
+    state.execute("BEGIN")
+    plain, folds, repeated = _hold_tokens(state, spool, digest, key)
+    found = decode_reports(plan, plain, folds)
+    rejected = found.rejected + spool.unreadable + Counter({"repeated token": repeated})
+    _store(state, digest, found.tallies)
+    state.execute("INSERT INTO file VALUES (?, ?, ?, ?)", [digest, path.name, count, found.accepted])
+    for reason, reports in sorted(rejected.items()):
+        if reports:
+            state.execute("INSERT INTO rejected VALUES (?, ?, ?)", [digest, reason, reports])
+    state.execute("COMMIT")
+    return SpoolCount(count, found.accepted, False)
+
+
+def close_collection(state: duckdb.DuckDBPyConnection, plan: Plan) -> tuple[list[ViewTally], Manifest]:
+    """Add everything up, including reports held by token.
+
+    Args:
+        state: from `open_state`.
+        plan: the plan.
+
+    Returns:
+        Tallies per view, and the manifest.
+    """
+    tallies = _load(state, plan)
+    held = state.execute("SELECT token, report FROM held").fetchall()
+    folds = np.array([int(token[0], 16) % FOLDS for token, _ in held], dtype=np.uint8)
+    late = decode_reports(plan, [bytes(report) for _, report in held], folds)
+    row = state.execute(
+        "SELECT count(*), coalesce(sum(reports), 0), coalesce(sum(accepted), 0) FROM file"
+    ).fetchone()
+    files, reports, accepted = (int(v) for v in row) if row else (0, 0, 0)
+    stored = state.execute("SELECT reason, sum(reports) FROM rejected GROUP BY reason").fetchall()
+    rejected = Counter({str(reason): int(n) for reason, n in stored}) + late.rejected
+    return added(tallies, late.tallies), Manifest(
+        files, reports, accepted + late.accepted, dict(sorted(rejected.items()))
+    )
+
+
+def file_hash(path: Path) -> str:
+    """SHA-256 of a file's content."""
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise OperationalError(f"cannot read the spool {path.name}", hint="check the path") from error
+
+
+def read_spool(state: duckdb.DuckDBPyConnection, path: Path) -> Spool:
+    """Read a file's reports; what is no report at all is counted by reason."""
+    if path.suffix == ".parquet":
+        return _read_parquet(state, path)
+    return _read_lines(path)
+
+
+def _read_parquet(state: duckdb.DuckDBPyConnection, path: Path) -> Spool:
+    try:
+        types = {
+            str(row[0]): str(row[1])
+            for row in state.execute("DESCRIBE SELECT * FROM read_parquet(?)", [str(path)]).fetchall()
+        }
+        if types.get("report") != "BLOB":
+            total = state.execute("SELECT count(*) FROM read_parquet(?)", [str(path)]).fetchone()
+            return Spool(
+                [], None, None, Counter({"no report column of bytes": int(total[0]) if total else 0})
+            )
+        token = "CAST(token AS VARCHAR)" if "token" in types else "NULL"
+        epoch = "coalesce(TRY_CAST(epoch AS INTEGER), 0)" if "epoch" in types else "0"
+        columns = "report" if token == "NULL" else f"report, {token} AS token, {epoch} AS epoch"
+        data = state.execute(f"SELECT {columns} FROM read_parquet(?)", [str(path)]).fetchnumpy()
+    except duckdb.Error:
+        return Spool([], None, None, Counter({"unreadable file": 1}))
+    absent = np.ma.getmaskarray(data["report"])
+    reports = data["report"].tolist()
+    unreadable = Counter({"no report": int(absent.sum())})
+    if not absent.any() and token == "NULL":
+        return Spool(reports, None, None, unreadable)
+    kept = np.nonzero(~absent)[0].tolist()
+    if token == "NULL":
+        return Spool([reports[i] for i in kept], None, None, unreadable)
+    tokens, epochs = np.ma.filled(data["token"].astype(object), None).tolist(), data["epoch"].tolist()
+    return Spool([reports[i] for i in kept], [tokens[i] for i in kept], [epochs[i] for i in kept], unreadable)
+
+
+def _read_lines(path: Path) -> Spool:
+    reports: list[bytes] = []
+    tokens: list[str | None] = []
+    epochs: list[int] = []
+    unreadable = Counter[str]()
+    for line in path.read_bytes().splitlines():
+        try:
+            fields = json.loads(line)
+            token, epoch = (
+                (fields.pop("token", None), fields.pop("epoch", 0)) if isinstance(fields, dict) else (None, 0)
+            )
+            report = encode(from_json(json.dumps(fields)))
+            if type(epoch) is not int or not (token is None or isinstance(token, str)):
+                raise DataError("a token is text and an epoch an integer")
+        except (ValueError, DataError, RecursionError):
+            unreadable["not a JSON report of version 1"] += 1
+            continue
+        reports.append(report)
+        tokens.append(token)
+        epochs.append(epoch)
+    return Spool(reports, tokens if any(t is not None for t in tokens) else None, epochs, unreadable)
+
+
+def _hold_tokens(
+    state: duckdb.DuckDBPyConnection, spool: Spool, digest: str, key: bytes
+) -> tuple[Sequence[bytes], NDArray[np.uint8], int]:
+    """Keep reports with a token aside; returns the others, their folds, and how many tokens came again."""
+    plain: Sequence[bytes] = spool.reports
+    repeated = 0
+    if spool.tokens is not None and spool.epochs is not None:
+        rows = [
+            (hashlib.blake2b(t.encode(), key=key, digest_size=16).hexdigest(), e, r)
+            for t, e, r in zip(spool.tokens, spool.epochs, spool.reports, strict=True)
+            if t is not None
+        ]
+        plain = [r for t, r in zip(spool.tokens, spool.reports, strict=True) if t is None]
+        before = _held(state)
+        _hold(state, rows)
+        repeated = len(rows) - (_held(state) - before)
+    # Folds come from the file's hash and the row's place, never from the report: splitmix64 of both.
+    mixed = np.arange(len(plain), dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15) + np.uint64(
+        int(digest[:15], 16)
+    )
+    mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    return plain, ((mixed ^ (mixed >> np.uint64(31))) % np.uint64(FOLDS)).astype(np.uint8), repeated
+
+
+def _hold(state: duckdb.DuckDBPyConnection, rows: list[tuple[str, int, bytes]]) -> None:
+    """Keep one report a token: of several the least in byte order, so that arrival order does not matter."""
+    best: dict[tuple[str, int], bytes] = {}
+    for token, epoch, report in rows:
+        at = (token, epoch)
+        best[at] = min(report, best.get(at, report))
+    if not best:
+        return
+    columns: dict[str, Any] = {
+        "token": np.array([t for t, _ in best], dtype=object),
+        "epoch": np.array([e for _, e in best], dtype=np.int32),
+        "report": np.array([r.hex() for r in best.values()], dtype=object),
+    }
+    state.register("incoming", _frame(columns))
+    state.execute(
+        "INSERT INTO held SELECT token, epoch, from_hex(report) FROM incoming "
+        "ON CONFLICT (token, epoch) DO UPDATE SET report = least(report, excluded.report)"
+    )
+    state.unregister("incoming")
+
+
+def _held(state: duckdb.DuckDBPyConnection) -> int:
+    row = state.execute("SELECT count(*) FROM held").fetchone()
+    return int(row[0]) if row else 0
+
+
+def _store(state: duckdb.DuckDBPyConnection, digest: str, tallies: list[ViewTally]) -> None:
+    parts = []
+    for number, tally in enumerate(tallies):
+        folds, items = np.nonzero(tally.support)
+        parts.append((np.full(folds.size, number), folds, items, tally.support[folds, items]))
+        for fold in np.nonzero(tally.reports)[0].tolist():
+            state.execute(
+                "INSERT INTO people VALUES (?, ?, ?, ?)", [digest, number, fold, int(tally.reports[fold])]
+            )
+    columns = [np.concatenate([p[i] for p in parts]) for i in range(4)]
+    state.register("incoming", _frame(dict(zip(("view", "fold", "item", "support"), columns, strict=True))))
+    state.execute("INSERT INTO tally SELECT ?, view, fold, item, support FROM incoming", [digest])
+    state.unregister("incoming")
+
+
+def _load(state: duckdb.DuckDBPyConnection, plan: Plan) -> list[ViewTally]:
+    tallies = empty_tallies(plan)
+    for view, fold, item, support in state.execute(
+        "SELECT view, fold, item, sum(support) FROM tally GROUP BY ALL"
+    ).fetchall():
+        tallies[view].support[fold, item] = int(support)
+    for view, fold, reports in state.execute(
+        "SELECT view, fold, sum(reports) FROM people GROUP BY ALL"
+    ).fetchall():
+        tallies[view].reports[fold] = int(reports)
+    return tallies
+
+
+def _frame(columns: dict[str, Any]) -> Any:
+    import pandas as pd
+
+    return pd.DataFrame(columns)

@@ -1,0 +1,216 @@
+"""Tallies to tables: the unbiased estimate of each set of axes, its parts, and how noisy each part is.
+
+A table over several axes is the sum of its parts: its total, each axis's deviation (from all reports that touch the
+axis) and each interaction (from the views that hold those axes together). A part left unseen is zero.
+
+| here     | there                     | unit |
+|----------|---------------------------|------|
+| part     | residual of a subset T    | shares of people's slots |
+| strength | sigma_T^2                 | variance of a part, in units of its axes' models |
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from dpsql.client.plan import Plan
+from dpsql.collecting.cells import Cells, axis_groups, margin, signed_groups, view_cells
+from dpsql.collecting.tallies import Tallies, oracle_of
+from dpsql.errors import DataError
+from dpsql.mechanisms.local.blue import Estimate, blue, cell_design, signed_blue
+from dpsql.mechanisms.local.oracles import FloatArray, structure
+
+LIFT = 1e-9
+"""Variance of the total relative to the leaves' that keeps a model's total positive where it is known exactly."""
+
+
+@dataclass(frozen=True)
+class AxisTable:
+    """One axis's estimates.
+
+    Args:
+        counts: leaf shares of slots and their covariance; without "no row".
+        signed: per measure, leaf values in half-ranges and their covariance.
+        filled: share of slots that hold a row.
+    """
+
+    counts: Estimate
+    signed: tuple[Estimate, ...]
+    filled: float
+
+
+@dataclass(frozen=True)
+class Table:
+    """One set of axes.
+
+    Args:
+        axes: positions in the plan.
+        values: estimated shares (or half-ranges), shape of the axes' leaves.
+        strengths: subset of positions inside `axes` -> variance factor of that part, for models `models`.
+    """
+
+    axes: tuple[int, ...]
+    values: FloatArray
+    strengths: Mapping[tuple[int, ...], float]
+
+
+def axis_table(plan: Plan, tallies: Tallies, axis: int) -> AxisTable:
+    """Unbiased estimate of one axis from every report that touches it.
+
+    Raises:
+        DataError: if no accepted report touches the axis.
+    """
+    groups = axis_groups(plan, tallies, axis)
+    if not groups:
+        raise DataError(
+            f"no accepted report tells about {plan.axes[axis]['name']}", hint="collect more reports"
+        )
+    leaves = plan.axes[axis]["leaves"]
+    whole = blue(groups)
+    counts = Estimate(whole.shares[:leaves], whole.covariance[:leaves, :leaves])
+    signed = tuple(
+        signed_blue(signed_groups(plan, tallies, axis, m), np.clip(counts.shares, 0, 1))
+        for m in range(len(plan.measures))
+    )
+    return AxisTable(counts, signed, float(counts.shares.sum()))
+
+
+def model_of(estimate: Estimate) -> FloatArray:
+    """An axis's variance model: the covariance, lifted so that its total is positive."""
+    size = estimate.shares.size
+    covariance = (estimate.covariance + estimate.covariance.T) / 2
+    return np.asarray(covariance + LIFT * float(np.trace(covariance)) / size * np.ones((size, size)) / size)
+
+
+def table(
+    plan: Plan,
+    tallies: Tallies,
+    axes: Sequence[int],
+    known: Mapping[int, AxisTable],
+    measure: int | None = None,
+) -> Table:
+    """Unbiased estimate of a set of axes.
+
+    Args:
+        plan: the plan.
+        tallies: counts per view.
+        axes: the set, one axis or more.
+        known: each axis's table.
+        measure: None for counts, else the measure's position.
+
+    Returns:
+        Values and the strength of every part.
+    """
+    single = [known[a].counts if measure is None else known[a].signed[measure] for a in axes]
+    sizes = [e.shares.size for e in single]
+    total = float(np.mean([e.shares.sum() for e in single]))
+    values = np.full(sizes, total / np.prod(sizes))
+    models = [model_of(known[a].counts) for a in axes]
+    strengths = _axis_strengths(single, models)
+    for position, estimate in enumerate(single):
+        values = values + _expand(_centred(estimate.shares, (0,)), (position,), sizes)
+    for width in range(2, len(axes) + 1):
+        for part in itertools.combinations(range(len(axes)), width):
+            seen = interaction(plan, tallies, [axes[i] for i in part], measure)
+            strengths[part] = 0.0
+            if seen is not None:
+                values = values + _expand(_centred(seen[0], tuple(range(width))), part, sizes)
+                strengths[part] = _interaction_strength(seen[1], part, models)
+    return Table(tuple(axes), values, strengths)
+
+
+def _axis_strengths(single: Sequence[Estimate], models: Sequence[FloatArray]) -> dict[tuple[int, ...], float]:
+    """Strength of the total and of each axis's own part; the count's model serves the measures, rescaled."""
+    pooled = float(np.mean([e.covariance.sum() for e in single]))
+    strengths: dict[tuple[int, ...], float] = {(): max(pooled, 0.0)}
+    for position, (estimate, model) in enumerate(zip(single, models, strict=True)):
+        own = _rest(estimate.covariance)
+        strengths[(position,)] = float(np.trace(own) / max(float(np.trace(_rest(model))), 1e-300))
+    return strengths
+
+
+def _rest(covariance: FloatArray) -> FloatArray:
+    """Covariance of what remains when the total, spread as the model spreads it, is taken away."""
+    total = float(covariance.sum())
+    if total <= 0:
+        return covariance
+    lean = covariance.sum(axis=1)
+    return np.asarray(covariance - np.outer(lean, lean) / total)
+
+
+def interaction(
+    plan: Plan, tallies: Tallies, axes: Sequence[int], measure: int | None
+) -> tuple[FloatArray, list[tuple[float, list[FloatArray]]]] | None:
+    """Pool the views that hold all of `axes`: even spread inside cells, weights by inverse variance.
+
+    Returns:
+        The table over leaves, and per view (variance of a cell, spread matrix of each axis) after weighting; None
+        if no view holds them.
+    """
+    found: list[tuple[float, FloatArray, list[FloatArray]]] = []
+    for number, view in enumerate(plan.views):
+        if (
+            view.kind != "grid"
+            or not set(axes) <= set(view.axes)
+            or (measure is not None and view.measure != measure)
+        ):
+            continue
+        held: Cells = margin(view_cells(plan, number, tallies), view, axes)
+        if held.reports == 0:
+            continue
+        seen = held.counts if measure is None else held.signed
+        if seen is None:
+            continue
+        even = np.full(1, 1 / held.counts.size)
+        noise = float(structure(oracle_of(plan, view), even, held.fan).diagonal[0]) / held.reports
+        spreads = [_even_spread(view.edges[view.axes.index(a)], plan.axes[a]["leaves"]) for a in axes]
+        found.append((noise, _spread(seen, spreads), spreads))
+    if not found:
+        return None
+    weight = np.array([1 / (noise * np.prod([(s**2).sum() for s in spreads])) for noise, _, spreads in found])
+    weight /= weight.sum()
+    pooled = np.asarray(sum(w * t for w, (_, t, _) in zip(weight, found, strict=True)))
+    return pooled, [
+        (float(w**2) * noise, spreads) for w, (noise, _, spreads) in zip(weight, found, strict=True)
+    ]
+
+
+def _even_spread(edges: Sequence[int], leaves: int) -> FloatArray:
+    """Leaves x cells: each cell shared evenly among its leaves."""
+    design = cell_design(edges, leaves)
+    return np.asarray((design / design.sum(axis=1, keepdims=True)).T)
+
+
+def _spread(cells: FloatArray, spreads: Sequence[FloatArray]) -> FloatArray:
+    for position, matrix in enumerate(spreads):
+        cells = np.moveaxis(np.tensordot(matrix, cells, axes=(1, position)), 0, position)
+    return cells
+
+
+def _interaction_strength(
+    views: Sequence[tuple[float, list[FloatArray]]], part: Sequence[int], models: Sequence[FloatArray]
+) -> float:
+    """Mean variance of the interaction over leaf combinations, in units of the axes' models."""
+    unit = np.prod([np.trace(_rest(models[i])) for i in part])
+    mean = 0.0
+    for noise, spreads in views:
+        mean += noise * float(np.prod([np.trace(_rest(s @ s.T)) for s in spreads]))
+    return float(mean / max(float(unit), 1e-300))
+
+
+def _centred(values: FloatArray, axes: Sequence[int]) -> FloatArray:
+    """Take away the mean along each axis: the part that no smaller subset explains, for an even spread."""
+    for axis in axes:
+        values = values - values.mean(axis=axis, keepdims=True)
+    return values
+
+
+def _expand(part: FloatArray, positions: Sequence[int], sizes: Sequence[int]) -> FloatArray:
+    """Spread a part evenly over the axes that it does not hold."""
+    shape = [sizes[i] if i in positions else 1 for i in range(len(sizes))]
+    others = np.prod([sizes[i] for i in range(len(sizes)) if i not in positions])
+    return np.asarray(np.broadcast_to(part.reshape(shape) / others, sizes))
