@@ -1,0 +1,163 @@
+"""Optimised trees, Gaussian strategies, and the choice among all of them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from dpsql.errors import InterfaceError
+from dpsql.mechanisms.central.auto import auto_strategy, expected_error
+from dpsql.mechanisms.central.descent import minimise
+from dpsql.mechanisms.central.gaussian import (
+    dense_strategy,
+    optimal_gram,
+    sine_strategy,
+    svd_bound,
+    workload_gram,
+)
+from dpsql.mechanisms.central.lue_dptree import lue_dptree, tree_strategy
+from dpsql.mechanisms.central.optimised_tree import (
+    all_range_loss,
+    optimise_levels,
+    optimise_nodes,
+    share_loss,
+)
+from dpsql.mechanisms.central.sine_rows import column_norm, float_error, transform
+from dpsql.mechanisms.central.strategy import variance_model
+from dpsql.tree import Workload, kary_tree
+from dpsql.variance import mean_variance
+from dpsql.variance.tree import TreeVariance
+
+
+def differences(function, x, step=1e-6):
+    steps = step * np.eye(len(x))
+    return np.array([(function(x + e)[0] - function(x - e)[0]) / (2 * step) for e in steps])
+
+
+@pytest.mark.parametrize(("n", "k"), [(2, 2), (23, 3), (40, 7)])
+def test_loss_and_gradient(n, k):
+    tree, random = kary_tree(n, k), np.random.default_rng(n)
+    weight = random.random(tree.size) + 0.1
+    loss, gradient = all_range_loss(tree, weight)
+    assert loss == pytest.approx(mean_variance(TreeVariance(tree, weight)))
+    assert gradient == pytest.approx(differences(lambda w: all_range_loss(tree, w), weight), abs=1e-6)
+    logit = random.normal(size=tree.size)
+    for norm in (1, 2):
+        slope = share_loss(tree, logit, norm)[1]
+        assert slope == pytest.approx(differences(lambda x, p=norm: share_loss(tree, x, p), logit), abs=1e-5)
+
+
+def test_minimise_finds_a_curved_valley():
+    def rosenbrock(x):
+        a, b = 1 - x[0], x[1] - x[0] ** 2
+        return float(a * a + 100 * b * b), np.array([-2 * a - 400 * x[0] * b, 200 * b])
+
+    point, value = minimise(rosenbrock, np.array([-1.2, 1.0]), steps=200)
+    assert value < 1e-8 and point == pytest.approx([1, 1], abs=1e-3)
+
+
+@pytest.mark.parametrize(("n", "k", "wanted"), [(256, 16, 76.7), (1024, 8, 146.0)])
+def test_budgets_optimised_after_least_squares(n, k, wanted):
+    tree = kary_tree(n, k)
+    budget, loss = optimise_nodes(tree)
+    assert 2 * loss == pytest.approx(wanted, abs=0.06)
+    assert expected_error(tree_strategy(tree, budget)) == pytest.approx(2 * loss, rel=1e-3)
+    assert loss <= optimise_levels(tree)[1] <= mean_variance(variance_model(lue_dptree(tree)))
+
+
+def test_gaussian_tree_uses_squared_budgets():
+    tree = kary_tree(256, 2)
+    budget, loss = optimise_nodes(tree, norm=2)
+    assert expected_error(tree_strategy(tree, budget, norm=2)) == pytest.approx(loss, rel=1e-3)
+    assert loss / svd_bound(256) < 1.40
+
+
+def test_the_bound_is_the_sum_of_singular_values():
+    values = np.linalg.eigvalsh(workload_gram(50))
+    assert svd_bound(50) == pytest.approx(np.sqrt(values).sum() ** 2 / 50)
+
+
+def test_a_gram_matrix_counts_ranges():
+    asked = Workload(np.array([0, 2]), np.array([3, 4]), np.array([1.0, 3.0]))
+    gram = workload_gram(4, asked, uniform=0.0)
+    wanted = np.zeros((4, 4))
+    wanted[:3, :3] += 0.25
+    wanted[2:, 2:] += 0.75
+    assert gram == pytest.approx(wanted)
+    leaf = np.arange(4)
+    every = [((leaf >= i) & (leaf < j)).astype(float) for i in range(4) for j in range(i + 1, 5)]
+    assert workload_gram(4) == pytest.approx(np.mean([np.outer(u, u) for u in every], axis=0))
+
+
+@pytest.mark.parametrize("n", [128, 256])
+def test_dense_strategy_is_near_the_bound(n):
+    assert expected_error(dense_strategy(n)) / svd_bound(n) <= 1.021
+    gram = workload_gram(n)
+    x = optimal_gram(gram)
+    prices = np.diag(x @ np.linalg.inv(gram) @ x)
+    lower = np.trace(np.linalg.solve(x, gram)) ** 2 * 0.998
+    assert np.diag(x).max() == pytest.approx(1.0)
+    assert np.all(prices > 0) and lower > 0
+    with pytest.raises(InterfaceError):
+        dense_strategy(2000)
+
+
+@pytest.mark.parametrize("n", [256, 2000, 4096])
+def test_sine_strategy_is_near_the_bound(n):
+    assert 1.0 < expected_error(sine_strategy(n)) / svd_bound(n) <= 1.11
+
+
+def test_float_error_of_the_transform_is_inside_its_bound():
+    for n in (255, 256, 1008):  # 257 and 1009 are prime: the transform's slow path
+        angle = np.pi * np.arange(1, n + 1) / np.longdouble(n + 1)
+        sines = np.sin(np.outer(np.arange(1, n + 1), angle)) * np.sqrt(2 / np.longdouble(n + 1))
+        half = np.sin(np.pi * np.arange(1, n + 1) / np.longdouble(2 * (n + 1)))
+        weight = np.sqrt(np.sqrt(np.longdouble(n + 1)) / (2 * half) / np.longdouble(column_norm(n)))
+        x = np.random.default_rng(n).integers(0, 10**6, (n, 1))
+        exact = sines @ (weight[:, None] * (sines @ x))
+        error = np.linalg.norm((transform(x.astype(float), 0.25) - exact).astype(float))
+        assert error <= 0.2 * float_error(n) * np.linalg.norm(x)
+        columns = transform(np.eye(n), 0.25)
+        assert np.linalg.norm(columns, axis=0).max() <= 1 + 1e-12
+
+
+@pytest.mark.parametrize(("n", "bound"), [(256, 66), (1024, 125), (4096, 207)])
+def test_the_choice_for_all_ranges(n, bound):
+    choice = auto_strategy(n)
+    assert choice.expected_error <= bound
+    assert choice.expected_error == pytest.approx(expected_error(choice.strategy))
+    errors = [error for _, error in choice.runners_up]
+    assert errors == sorted(errors) and choice.expected_error <= errors[0]
+    assert "tents" in choice.name
+
+
+@pytest.mark.parametrize("norm", [1, 2])
+@pytest.mark.parametrize("n", [1, 2, 3, 4, 5, 7, 16, 33])
+def test_every_length_has_a_strategy(n, norm):
+    choice = auto_strategy(n, norm=norm)
+    assert choice.strategy.n == n and choice.strategy.norm == norm
+    assert choice.expected_error <= 2 * (n + 2) / 3 / (1 if norm == 1 else 2) + 1e-9
+
+
+def test_the_choice_follows_the_workload():
+    leaf = np.arange(500)
+    points = auto_strategy(500, Workload(leaf, leaf + 1, np.ones(500)))
+    assert points.name == "identity" and points.expected_error == pytest.approx(2.0)
+    prefixes = Workload(np.zeros(128, np.int64), np.arange(1, 129), np.ones(128))
+    assert auto_strategy(128, prefixes).expected_error < 56
+    short = Workload(leaf[:-5], leaf[:-5] + 6, np.ones(495))
+    assert auto_strategy(500, short).expected_error <= 12
+
+
+@pytest.mark.parametrize(
+    ("lo", "hi", "weight"),
+    [([0], [6], [1.0]), ([2], [2], [1.0]), ([0], [1], [0.0]), ([0], [1], [-1.0]), ([], [], [])],
+)
+def test_bad_workloads_are_refused(lo, hi, weight):
+    with pytest.raises(InterfaceError):
+        auto_strategy(5, Workload(np.array(lo, int), np.array(hi, int), np.array(weight)))
+
+
+def test_an_axis_without_leaves_is_refused():
+    with pytest.raises(InterfaceError):
+        auto_strategy(0)

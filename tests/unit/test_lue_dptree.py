@@ -1,0 +1,241 @@
+"""LUE-DPTree and SC: the split, least squares on trees, and their figures."""
+
+from __future__ import annotations
+
+import json
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dpsql.errors import InternalError
+from dpsql.mechanisms.central.blue import blue
+from dpsql.mechanisms.central.lue_dptree import (
+    best_lue_dptree,
+    error_before_blue,
+    identity_strategy,
+    lue_dptree,
+    split,
+    tree_strategy,
+)
+from dpsql.mechanisms.central.strategy import Strategy, sensitivity, variance_model
+from dpsql.mechanisms.central.struct_construct import (
+    best_struct_construct,
+    equal_error,
+    equal_strategy,
+    struct_construct,
+    subtree_use,
+)
+from dpsql.tree import Tree, coverage, kary_tree, tree_from_arrays
+from dpsql.variance import mean_variance
+from dpsql.variance.tree import TreeVariance
+
+VECTORS = json.loads((Path(__file__).parents[1] / "vectors" / "central.json").read_text())
+LOPSIDED = tree_from_arrays([0, 0, 1, 1, 2, 3], [4, 1, 3, 2, 3, 4], [-1, 0, 0, 2, 2, 0])
+
+
+def node_matrix(tree: Tree) -> np.ndarray:
+    leaf = np.arange(tree.n)
+    return ((leaf >= tree.lo[:, None]) & (leaf < tree.hi[:, None])).astype(float)
+
+
+def test_equal_budgets_before_least_squares():
+    wanted = VECTORS["homoscedastic_error"]
+    assert equal_error(kary_tree(3, 3)) == pytest.approx(wanted["n3_root_3leaves"])
+    assert equal_error(kary_tree(3, 2)) == pytest.approx(wanted["n3_binary"])
+    assert equal_error(kary_tree(4, 2)) == pytest.approx(wanted["n4_binary"])
+
+
+def test_split_of_a_root_and_three_leaves():
+    tree, wanted = kary_tree(3, 3), VECTORS["lue_split"][0]
+    budget = split(tree, coverage(tree))
+    assert budget == pytest.approx(wanted["eps"], abs=1e-12)
+    assert error_before_blue(coverage(tree), budget) == pytest.approx(wanted["error_before_blue"], abs=1e-12)
+    assert 2 * mean_variance(TreeVariance(tree, budget**2)) == pytest.approx(
+        wanted["error_after_blue"], abs=1e-6
+    )
+    by_hand = np.array([1 / 3, 2 / 3, 2 / 3, 2 / 3])
+    assert error_before_blue(coverage(tree), by_hand) == pytest.approx(wanted["hand_budgets_1_3_2_3"])
+
+
+def test_split_of_a_complete_binary_tree():
+    tree, wanted = kary_tree(4, 2), VECTORS["lue_split"][1]
+    budget = split(tree, coverage(tree))
+    assert budget[[0, 1, 3]] == pytest.approx(
+        [wanted["eps_root"], wanted["eps_mid"], wanted["eps_leaf"]], abs=1e-6
+    )
+    assert error_before_blue(coverage(tree), budget) == pytest.approx(wanted["error_before_blue"], abs=1e-6)
+
+
+def test_split_of_a_lopsided_tree():
+    wanted = VECTORS["lue_split"][2]
+    budget = split(LOPSIDED, coverage(LOPSIDED))
+    named = {(int(a), int(b)): e for a, b, e in zip(LOPSIDED.lo, LOPSIDED.hi, budget, strict=True)}
+    order = [(0, 4), (0, 1), (1, 3), (1, 2), (2, 3), (3, 4)]
+    assert [named[key] for key in order] == pytest.approx(wanted["eps"], abs=1e-12)
+    assert error_before_blue(coverage(LOPSIDED), budget) == pytest.approx(
+        wanted["error_before_blue"], abs=1e-12
+    )
+    after = 2 * mean_variance(TreeVariance(LOPSIDED, budget**2))
+    assert after == pytest.approx(wanted["error_after_blue"], abs=1e-6)
+    by_hand = {(0, 4): 1 / 3, (0, 1): 2 / 3, (1, 3): 1 / 3, (1, 2): 1 / 3, (2, 3): 1 / 3, (3, 4): 2 / 3}
+    hand = np.array([by_hand[int(a), int(b)] for a, b in zip(LOPSIDED.lo, LOPSIDED.hi, strict=True)])
+    assert error_before_blue(coverage(LOPSIDED), hand) == pytest.approx(wanted["hand_budgets"])
+
+
+@given(st.integers(2, 60), st.integers(2, 5), st.sampled_from([1, 2]), st.integers(0, 2**32))
+def test_split_spends_each_path_and_no_nearby_split_is_better(n, k, norm, seed):
+    tree, random = kary_tree(n, k), np.random.default_rng(seed)
+    use = random.random(tree.size) * (random.random(tree.size) > 0.3)  # some nodes are never used
+    budget = split(tree, use, norm)
+    path = node_matrix(tree).T @ budget**norm
+    assert path == pytest.approx(np.ones(n))
+    use = use + 0.01
+    budget = split(tree, use, norm)
+    nearby = split(tree, use * np.exp(0.1 * random.normal(size=tree.size)), norm)
+    assert np.sum(use / budget**2) <= np.sum(use / nearby**2) * (1 + 1e-12)
+
+
+def test_least_squares_example_with_a_known_root():
+    wanted = VECTORS["blue_example"]
+    tree = kary_tree(4, 2)
+    y = [wanted["root_fixed"], *wanted["y_level1"], *wanted["y_leaves"]]
+    y = np.array([float(Fraction(value)) for value in y])
+    below = [1 / float(Fraction(wanted["var_level1"]))] * 2 + [1 / float(Fraction(wanted["var_leaf"]))] * 4
+    free = blue(tree, np.array([0.0, *below]), y[:, None])[:, 0]
+    assert free[1:3] == pytest.approx([float(Fraction(value)) for value in wanted["z"]])
+    fixed = blue(tree, np.array([1e14, *below]), y[:, None])[:, 0]  # as good as known
+    assert fixed[1:3] == pytest.approx([float(Fraction(value)) for value in wanted["level1_after"]])
+    assert fixed[3:] == pytest.approx([float(Fraction(value)) for value in wanted["leaves_after"]])
+    alone = TreeVariance(tree, np.array([0.0, *below]))
+    assert alone.ranges(0, 2) == pytest.approx(float(Fraction(wanted["var_z"])))
+    known = TreeVariance(tree, np.array([1e14, *below]))
+    assert known.ranges(0, 2) == pytest.approx(float(Fraction(wanted["var_level1_after"])))
+
+
+@given(st.integers(2, 40), st.integers(2, 5), st.integers(0, 2**32))
+def test_least_squares_equals_the_dense_solution(n, k, seed):
+    tree, random = kary_tree(n, k), np.random.default_rng(seed)
+    weight = random.random(tree.size) + 0.05
+    weight[(random.random(tree.size) < 0.3) & ~tree.is_leaf] = 0.0
+    y = random.normal(size=(tree.size, 3))
+    matrix = node_matrix(tree)
+    wanted = np.linalg.solve(matrix.T @ (weight[:, None] * matrix), matrix.T @ (weight[:, None] * y))
+    found = blue(tree, weight, y)
+    assert np.abs(found[tree.leaves] - wanted).max() < 1e-12 * max(1, np.abs(wanted).max())
+    assert np.abs(found - matrix @ found[tree.leaves]).max() < 1e-12
+
+
+def first_leaf(tree: Tree, node: int) -> int:
+    while tree.child_count[node]:
+        node = int(tree.first_child[node])
+    return node
+
+
+def published_recursion(tree: Tree, budget: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """PA_BLUE and CRC as printed: alpha, beta, c, d by the first leaf, then top down."""
+    square, size = budget**2, tree.size
+    alpha, beta, c, d, g = (np.zeros(size) for _ in range(5))
+    for x in reversed(range(size)):
+        if not tree.child_count[x]:
+            alpha[x], beta[x], g[x] = square[x], 1.0, square[x] * y[x]
+            continue
+        sons = range(tree.first_child[x], tree.first_child[x] + tree.child_count[x])
+        w = sons[0]
+        beta[x] = sum(beta[s] * alpha[w] / alpha[s] for s in sons)
+        alpha[x] = alpha[w] + square[x] * beta[x]
+        d[x] = sum(beta[s] / alpha[s] * (g[s] - g[w] - c[s] + c[w]) + d[s] for s in sons)
+        c[x], g[x] = c[w] + square[x] * d[x], g[w] + square[x] * y[x]
+    out, total = np.zeros(size), np.zeros(size)
+    for x in range(size):
+        above = int(tree.parent[x])
+        total[x] = 0.0 if above < 0 else total[above] + square[above] * out[above]
+        path, node = 0.0, first_leaf(tree, x)
+        while node >= 0:
+            path += square[node] * y[node]
+            node = int(tree.parent[node])
+        out[x] = beta[x] * (path - total[x] - c[x]) / alpha[x] + d[x]
+    return out
+
+
+@given(st.integers(2, 30), st.integers(2, 4), st.integers(0, 2**32))
+def test_the_published_recursion_is_the_same_estimate(n, k, seed):
+    tree, random = kary_tree(n, k), np.random.default_rng(seed)
+    budget, y = split(tree, coverage(tree)), random.normal(size=tree.size)
+    assert published_recursion(tree, budget, y) == pytest.approx(
+        blue(tree, budget**2, y[:, None])[:, 0], abs=1e-9
+    )
+
+
+def test_a_leaf_without_budget_is_refused():
+    with pytest.raises(InternalError):
+        blue(kary_tree(2, 2), np.array([1.0, 1.0, 0.0]), np.zeros((3, 1)))
+
+
+@pytest.mark.parametrize(("n", "wanted"), [(256, 180.4), (1024, 342.5), (4096, 585.1)])
+def test_binary_figures(n, wanted):
+    assert VECTORS["expected_error_all_ranges"]["lue_k2"][str(n)] == wanted
+    error = 2 * mean_variance(variance_model(lue_dptree(kary_tree(n, 2))))
+    assert error == pytest.approx(wanted, abs=0.06)
+    boost = 2 * mean_variance(variance_model(equal_strategy(kary_tree(n, 2))))
+    assert boost == pytest.approx(VECTORS["expected_error_all_ranges"]["boost_k2"][str(n)], abs=0.06)
+    identity = 2 * mean_variance(variance_model(identity_strategy(n)))
+    assert identity == pytest.approx(VECTORS["expected_error_all_ranges"]["identity"][str(n)])
+
+
+@pytest.mark.parametrize(("n", "k", "wanted"), [(256, 16, 82.3), (1024, 11, 160.8), (4096, 16, 272.9)])
+def test_best_arity(n, k, wanted):
+    strategy, arity = best_lue_dptree(n)
+    assert arity == k
+    assert 2 * mean_variance(variance_model(strategy)) == pytest.approx(wanted, abs=0.06)
+
+
+@pytest.mark.parametrize(("n", "wanted"), [(256, 128), (1024, 228), (4096, 384)])
+def test_struct_construct_figures(n, wanted):
+    tree = best_struct_construct(n)
+    strategy = equal_strategy(tree)
+    assert 2 * mean_variance(variance_model(strategy)) == pytest.approx(wanted, abs=0.6)
+    assert sensitivity(strategy) <= strategy.total
+    assert equal_error(tree) <= min(equal_error(kary_tree(n, k)) for k in range(2, 21)) + 1e-9
+
+
+def test_subtree_use_vector():
+    tree = tree_from_arrays([0, 0, 2, 0, 1, 2, 3, 4], [5, 2, 5, 1, 2, 3, 4, 5], [-1, 0, 0, 1, 1, 2, 2, 2])
+    node = int(np.flatnonzero((tree.lo == 2) & (tree.hi == 5))[0])
+    whole = coverage(tree)[node] + subtree_use(5, np.array([2]), np.array([5]), 3)[0]
+    assert whole == pytest.approx(VECTORS["coverage"][2]["H_3_5_3"])
+
+
+@given(st.integers(2, 200), st.integers(2, 5))
+def test_the_left_spine_of_struct_construct_is_a_longest_path(n, k):
+    tree = struct_construct(n, k)
+    assert tree.level[tree.leaves[0]] == tree.depth - 1
+    wanted = coverage(tree).sum()
+    assert wanted <= coverage(kary_tree(n, k)).sum() + 1e-9
+
+
+def test_smaller_segments_first_would_be_a_privacy_bug():
+    # Seven leaves, smaller part first: the left spine has 3 nodes, another path has 4.
+    lo, hi = [0, 0, 3, 0, 1, 3, 5, 1, 2, 3, 4, 5, 6], [7, 3, 7, 1, 3, 5, 7, 2, 3, 4, 5, 6, 7]
+    tree = tree_from_arrays(lo, hi, [-1, 0, 0, 1, 1, 2, 2, 4, 4, 5, 5, 6, 6])
+    spine = int(tree.level[tree.leaves[0]]) + 1
+    assert spine == 3 and tree.depth == 4
+    node, none = np.arange(tree.size), np.zeros(0, np.int64)
+    same = {
+        "kind": "tree",
+        "n": 7,
+        "start": tree.lo,
+        "stop": tree.hi,
+        "entry": none,
+        "tree": tree,
+        "node": node,
+    }
+    same |= {"offset": np.zeros(tree.size + 1, np.int64), "budget": np.ones(tree.size, np.int64)}
+    with pytest.raises(InternalError):
+        Strategy(**same, total=spine)
+    assert Strategy(**same, total=tree.depth).rows == tree.size
+    safe = tree_strategy(tree, np.full(tree.size, 1 / spine))  # its leaves get what inner nodes leave
+    assert sensitivity(safe) == safe.total

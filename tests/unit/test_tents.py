@@ -1,0 +1,131 @@
+"""Tents: the share rule, elimination without fill, and the errors that it promises."""
+
+from __future__ import annotations
+
+import json
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dpsql.errors import InterfaceError, InternalError
+from dpsql.mechanisms.central.strategy import sensitivity, variance_model
+from dpsql.mechanisms.central.tents import half_widths, hat, level_starts, tents
+from dpsql.variance import covariance, mean_variance
+from dpsql.variance.interval_rows import blue_rows, factorise, interval_rows
+from dpsql.variance.intervals import IntervalVariance
+
+VECTORS = json.loads((Path(__file__).parents[1] / "vectors" / "central.json").read_text())
+
+
+def real_tents(n, widths, shares=None):
+    """The share rule (or given constant shares) without rounding: diag, start, stop, entry."""
+    left, start, entry = np.ones(n), [], []
+    for level in range(len(widths), 0, -1):
+        h = widths[level - 1]
+        for first in level_starts(n, h):
+            share = shares[level - 1] if shares else left[first + h - 1] / (level + 1)
+            start.append(first)
+            entry.append(share * hat(h))
+        for first, row in zip(
+            start[-len(level_starts(n, h)) :], entry[-len(level_starts(n, h)) :], strict=True
+        ):
+            left[first : first + 2 * h - 1] -= row
+    begin = np.array(start)
+    return left, begin, begin + [len(row) for row in entry], np.concatenate(entry)
+
+
+def neighbours(rows):
+    p = len(rows.start)
+    return [[m for m in range(k + 1, p) if rows.start[m] < rows.stop[k]] for k in range(p)]
+
+
+def test_the_small_vector():
+    wanted = VECTORS["tents"][0]
+    diag, start, stop, entry = real_tents(8, (2,))
+    assert diag == pytest.approx(wanted["d"])
+    assert {str(a): entry[3 * i : 3 * i + 3].tolist() for i, a in enumerate(start)} == wanted["rows"]
+    rows, _ = interval_rows(diag, start, stop, entry)
+    factor = factorise(rows)
+    assert factor.pivot == pytest.approx(wanted["pivots"], abs=1e-6)
+    gains = [factor.gain[k, rows.slot[k + 1]] for k in range(2)]
+    assert gains == pytest.approx(wanted["G"], abs=1e-7)
+    model = IntervalVariance(rows)
+    assert 2 * mean_variance(model) == pytest.approx(wanted["all_range_error"], abs=1e-9)
+    for ends, value in wanted["V"].items():
+        assert model.ranges(*map(int, ends.split(",")))[0] == pytest.approx(value, abs=1e-10)
+    assert covariance(model, 1, 5, 3, 8)[0] == pytest.approx(wanted["cov"]["[1,5),[3,8)"], abs=1e-9)
+    assert model.prefix_variances()[1:] == pytest.approx(wanted["P"], abs=1e-10)
+
+
+def test_the_two_level_vector():
+    wanted = VECTORS["tents"][1]
+    diag, start, stop, entry = real_tents(16, (2, 5))
+    assert 60 * diag == pytest.approx(wanted["d_times_60"])
+    rows, order = interval_rows(diag, start, stop, entry)
+    assert [f"{a}-{b - 1}" for a, b in zip(rows.start, rows.stop, strict=True)] == wanted[
+        "rows_start_end_by_end"
+    ]
+    offset = np.cumsum(stop - start) - (stop - start)
+    peaks = [60 * entry[offset[k] : offset[k] + stop[k] - start[k]].max() for k in order]
+    assert peaks == pytest.approx(wanted["peaks_times_60"])
+    assert neighbours(rows) == wanted["N"]
+    assert factorise(rows).pivot == pytest.approx(wanted["pivots"], abs=1e-9)
+    model = IntervalVariance(rows)
+    assert 2 * mean_variance(model) == pytest.approx(wanted["all_range_error"], abs=1e-9)
+    assert 2 * model.prefix_variances()[1:].mean() == pytest.approx(wanted["prefix_error"], abs=1e-9)
+    for ends, value in wanted["V"].items():
+        assert model.ranges(*map(int, ends.split(",")))[0] == pytest.approx(value, abs=1e-9)
+    x = blue_rows(rows, np.arange(1.0, 17)[:, None], np.arange(5.0, 14)[:, None])
+    assert x[:, 0] == pytest.approx(wanted["blue"]["x"], abs=1e-9)
+
+
+def test_integer_rows_of_the_vector():
+    wanted = VECTORS["tents"][1]
+    strategy = tents(16, (2, 5), total=wanted["integer_D"])
+    order = np.lexsort((strategy.start[16:], strategy.stop[16:]))
+    sums = np.add.reduceat(strategy.entry, strategy.offset[:-1])[16:][order]
+    assert sums.tolist() == wanted["integer_row_sums"]
+    assert strategy.entry[:16].tolist() == wanted["d_times_60"]
+    assert [str(Fraction(1, level + 1)) for level in (1, 2)] == wanted["f"]
+
+
+def test_one_level_of_constant_share():
+    wanted = VECTORS["expected_error_all_ranges"]["tent"]["256"]
+    rows, _ = interval_rows(*real_tents(256, (wanted["h"],), [wanted["w_constant"]]))
+    error = 2 * mean_variance(IntervalVariance(rows))
+    assert error <= wanted["error"] and error == pytest.approx(wanted["error"], rel=2e-3)
+
+
+@given(st.integers(4, 300), st.integers(1, 3), st.sampled_from([1.2, 1.25, 1.3]))
+def test_columns_add_up_to_the_total_exactly(n, levels, width):
+    widths = half_widths(n, levels, width)
+    strategy = tents(n, widths)
+    weighted = np.zeros(n, np.int64)
+    cell = np.concatenate([np.arange(a, b) for a, b in zip(strategy.start, strategy.stop, strict=True)])
+    np.add.at(weighted, cell, strategy.entry)
+    assert np.all(weighted == strategy.total)
+    assert sensitivity(strategy) == strategy.total
+
+
+@pytest.mark.parametrize("n", [256, 1024, 4096, 16384])
+def test_share_rule_figures(n):
+    wanted = VECTORS["expected_error_all_ranges"]["tent"]["share_rule"][str(n)]
+    levels = {256: 1, 1024: 2, 4096: 2, 16384: 3}[n]
+    built = [tents(n, half_widths(n, levels, width)) for width in (1.2, 1.25, 1.3)]
+    best = min(2 * mean_variance(variance_model(strategy)) for strategy in built)
+    assert best == pytest.approx(wanted, rel=0.003)
+
+
+def test_hats_that_do_not_fit_are_refused():
+    for widths in ((1,), (9,), (4, 3), (3, 3)):
+        with pytest.raises(InterfaceError):
+            tents(16, widths)
+
+
+def test_a_leaf_without_its_own_row_is_refused():
+    with pytest.raises(InternalError):
+        interval_rows(np.array([1.0, 0.0]), np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0))
