@@ -28,8 +28,8 @@ from dpsql.catalog import Catalog, spec_hash
 from dpsql.catalog.graph import ledger_path
 from dpsql.catalog.source import Source
 from dpsql.errors import CatalogError
-from dpsql.ledger import KillPoint, Lineage, Receipt, Spend, SpendLine, new_release_id, publish_file
-from dpsql.mechanisms.central.view import draw_view
+from dpsql.ledger import Currency, KillPoint, Lineage, Receipt, Spend, SpendLine, new_release_id, publish_file
+from dpsql.mechanisms.central.view import NoisyView, draw_gaussian, draw_laplace
 from dpsql.noise import Noise
 from dpsql.publishing.axes import axis_maker
 from dpsql.publishing.content import release_content
@@ -124,10 +124,7 @@ def publish_release(
             prepare_tables(catalog, with_raw, plan)
             histograms = _histograms(catalog, with_raw, plan, progress)
             progress("drawing noise, once")
-            views = [
-                draw_view(h, plan.strategies(s), s.epsilon, s.sensitivity, noise)
-                for h, s in zip(histograms, plan.statistics, strict=True)
-            ]
+            views = [_draw(plan, s, h, noise) for s, h in zip(plan.statistics, histograms, strict=True)]
             progress("estimating and writing")
             content = release_content(plan, views, with_raw.connection, release_id, insecure=noise.insecure)
             write_release(path, content)
@@ -185,11 +182,18 @@ def _value(statistic: PlannedStatistic, columns: dict[str, str]) -> str:
     return f"{column} - ({statistic.bounds.mid})"
 
 
+def _draw(plan: ReleasePlan, statistic: PlannedStatistic, cells: IntArray, noise: Noise) -> NoisyView:
+    """The one draw of a statistic."""
+    draw = draw_laplace if statistic.norm == 1 else draw_gaussian
+    return draw(cells, plan.strategies(statistic), statistic.spend, statistic.sensitivity, noise)
+
+
 def _spend(catalog: Catalog, plan: ReleasePlan) -> Spend:
     """One ledger line for each statistic; replace-one neighbours are charged in full, drawn at half."""
     privacy = catalog.privacy
-    lineage = Lineage(privacy.lineage, privacy.unit, privacy.neighbours, "epsilon", privacy.cap)
-    lines = tuple(SpendLine(f"view {s.view}: {s.measure.name}", s.charge, "epsilon") for s in plan.statistics)
+    currency: Currency = "rho" if privacy.delta else "epsilon"
+    lineage = Lineage(privacy.lineage, privacy.unit, privacy.neighbours, currency, privacy.cap)
+    lines = tuple(SpendLine(f"view {s.view}: {s.measure.name}", s.charge, currency) for s in plan.statistics)
     source = _source(catalog)
     root = source.folder(catalog.file)
     tables = tuple(

@@ -17,11 +17,12 @@ import numpy as np
 import numpy.typing as npt
 
 from dpsql.axis import table_sql
+from dpsql.budget import epsilon_of
 from dpsql.catalog import spec_hash
 from dpsql.mechanisms.central.reconcile import Measured, component_variances, reconcile
 from dpsql.mechanisms.central.rounding import node_sums, round_family
 from dpsql.mechanisms.central.strategy import variance_model
-from dpsql.mechanisms.central.view import NoisyView, leaf_estimates, unit_variance
+from dpsql.mechanisms.central.view import NoisyView, leaf_estimates
 from dpsql.publishing.axes import typed_columns
 from dpsql.publishing.plan import ReleasePlan
 from dpsql.release.format import FORMAT, AxisMeta, ColumnMeta, StatisticMeta, to_json
@@ -84,7 +85,7 @@ def _estimates(
             Measured(
                 plan.statistics[i].axes,
                 leaf_estimates(views[i], plan.strategies(plan.statistics[i])),
-                unit_variance(views[i], plan.strategies(plan.statistics[i])),
+                views[i].unit_variance,
             )
             for i in members
         ]
@@ -111,13 +112,21 @@ def _promise(plan: ReleasePlan, release_id: str, insecure: bool) -> dict[str, An
         "privacy": {
             "unit": privacy.unit,
             "neighbours": privacy.neighbours,
-            "epsilon": str(sum((s.charge for s in plan.statistics), Fraction(0))),
-            "delta": "0",
+            **_guarantee(plan),
             "rows_per_unit": {s.of: s.tau for s in plan.statistics},
         },
         "spends": spends,
         "insecure_entropy": insecure,
     }
+
+
+def _guarantee(plan: ReleasePlan) -> dict[str, str]:
+    """epsilon, or epsilon, delta and the rho that implies them."""
+    total = sum((s.charge for s in plan.statistics), Fraction(0))
+    delta = plan.catalog.privacy.delta
+    if delta == 0:
+        return {"epsilon": str(total), "delta": "0"}
+    return {"epsilon": str(epsilon_of(total, delta)), "delta": str(delta), "rho": str(total)}
 
 
 def _axis_meta(plan: ReleasePlan, connection: duckdb.DuckDBPyConnection, i: int) -> AxisMeta:
@@ -139,9 +148,11 @@ def _statistic_meta(plan: ReleasePlan, i: int, components: Components) -> Statis
         (tuple(s.axes.index(axis) for axis in part), sigma2) for part, sigma2 in sorted(components.items())
     )
     kind = "int" if s.bounds is None or s.bounds.scale == 0 else "decimal"
+    noise = "Laplace" if s.norm == 1 else "Gaussian"
+    mechanism = f"{noise}: " + " x ".join(plan.axes[axis].choice.name for axis in s.axes)
+    currency = "rho" if plan.catalog.privacy.delta else "epsilon"
     return StatisticMeta(
         id=i, view=s.view, of=s.of, measure=s.measure.name, axes=s.axes, mid=s.bounds.mid if s.bounds else 0,
-        scale=s.bounds.scale if s.bounds else 0, kind=kind, sensitivity=s.sensitivity, budget=str(s.epsilon),
-        currency="epsilon", mechanism=" x ".join(plan.axes[axis].choice.name for axis in s.axes),
-        cells=int(np.prod(plan.shape(s))), components=positions,
+        scale=s.bounds.scale if s.bounds else 0, kind=kind, sensitivity=s.sensitivity, budget=str(s.charge),
+        currency=currency, mechanism=mechanism, cells=int(np.prod(plan.shape(s))), components=positions,
     )  # fmt: skip

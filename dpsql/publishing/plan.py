@@ -5,20 +5,25 @@ and so every predicted error; publishing then only fills in numbers.
 
 | here | there | unit |
 |---|---|---|
-| `PlannedStatistic.epsilon` | share of the view times share of the measure | epsilon |
+| `PlannedStatistic.charge` | share of the view times share of the measure | epsilon, or rho where delta > 0 |
+| `PlannedStatistic.spend` | what the noise is drawn for, in its own currency | epsilon (norm 1), rho (norm 2) |
 | `PlannedStatistic.sensitivity` | M: what one unit changes, tau times the measure's reach | stored integers |
 | `family` | statistics of one table and one measure, which are reconciled | - |
 
-**Privacy**: the statistics' epsilons add up to at most the catalog's epsilon, in exact fractions.
+**Privacy**: the statistics' charges add up to at most the catalog's epsilon (or the rho of its epsilon and
+delta), in exact fractions. Under replace-one neighbours noise is drawn for half the epsilon or a quarter of
+the rho that is charged. A pure draw on a rho ledger gets the largest epsilon with epsilon^2 / 2 <= rho.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from math import prod
+from math import isqrt, prod
 
 from dpsql.axis import Axis
+from dpsql.budget import DENOMINATOR, rho_of
 from dpsql.catalog.graph import ResolvedAxis, max_ids, view_axes
 from dpsql.catalog.measures import ResolvedMeasure, view_measures
 from dpsql.catalog.model import Catalog
@@ -51,8 +56,9 @@ class PlannedStatistic:
         view, of: the view and the table whose rows it counts.
         measure: what is counted or summed.
         axes: axis ids, increasing.
-        epsilon: what the noise is drawn for; half of `charge` under replace-one neighbours.
-        charge: what the ledger is charged.
+        norm: 1 for Laplace, 2 for Gaussian noise.
+        spend: what the noise is drawn for: epsilon (norm 1) or rho (norm 2).
+        charge: what the ledger is charged, in the release's currency.
         tau: rows kept of one unit.
         bounds: the measure's bounds, or None for counts.
     """
@@ -61,7 +67,8 @@ class PlannedStatistic:
     of: str
     measure: ResolvedMeasure
     axes: tuple[int, ...]
-    epsilon: Fraction
+    norm: int
+    spend: Fraction
     charge: Fraction
     tau: int
     bounds: Bounds | None
@@ -109,33 +116,94 @@ def plan_release(catalog: Catalog, make_axis: AxisMaker) -> ReleasePlan:
     """
     if not catalog.views:
         raise CatalogError("views: there are none", hint="declare at least one view")
-    planned: dict[tuple[ResolvedAxis, str, bool], tuple[int, PlannedAxis]] = {}
+    axes = _Axes(make_axis)
     statistics: list[PlannedStatistic] = []
     for name, view in catalog.views.items():
-        ids = []
-        for resolved in view_axes(catalog, view):
-            key = (resolved, view.mechanism, len(view.axes) > 1)
-            if key not in planned:
-                axis = make_axis(resolved)
-                choice = axis_strategy(axis.leaves, view.mechanism, shared=key[2])
-                planned[key] = (len(planned), PlannedAxis(resolved, axis, choice))
-            ids.append(planned[key])
-        _check_cells(name, view.cells, [entry.axis for _, entry in ids])
-        statistics += _statistics(catalog, name, tuple(sorted(i for i, _ in ids)))
-    return ReleasePlan(catalog, tuple(entry for _, entry in planned.values()), tuple(statistics))
+        resolved = view_axes(catalog, view)
+        _check_cells(name, view.cells, [axes.axis(entry) for entry in resolved])
+        norm = _norm(catalog, name, resolved, axes)
+        ids = [axes.planned(entry, view.mechanism, len(resolved) > 1, norm) for entry in resolved]
+        statistics += _statistics(catalog, name, tuple(sorted(ids)), norm)
+    return ReleasePlan(catalog, tuple(axes.entries), tuple(statistics))
 
 
-def _statistics(catalog: Catalog, name: str, axes: tuple[int, ...]) -> list[PlannedStatistic]:
+class _Axes:
+    """The axes planned so far; equal axes with equal strategies are one."""
+
+    def __init__(self, make_axis: AxisMaker) -> None:
+        self._make = make_axis
+        self._made: dict[ResolvedAxis, Axis] = {}
+        self._choices: dict[tuple[int, str, bool, int], AxisChoice] = {}
+        self._ids: dict[tuple[ResolvedAxis, str, bool, int], int] = {}
+        self.entries: list[PlannedAxis] = []
+
+    def axis(self, resolved: ResolvedAxis) -> Axis:
+        if resolved not in self._made:
+            self._made[resolved] = self._make(resolved)
+        return self._made[resolved]
+
+    def choice(self, resolved: ResolvedAxis, mechanism: str, shared: bool, norm: int) -> AxisChoice:
+        key = (self.axis(resolved).leaves, mechanism, shared, norm)
+        if key not in self._choices:
+            self._choices[key] = axis_strategy(key[0], mechanism, shared=shared, norm=norm)
+        return self._choices[key]
+
+    def planned(self, resolved: ResolvedAxis, mechanism: str, shared: bool, norm: int) -> int:
+        key = (resolved, mechanism, shared, norm)
+        if key not in self._ids:
+            self._ids[key] = len(self.entries)
+            choice = self.choice(resolved, mechanism, shared, norm)
+            self.entries.append(PlannedAxis(resolved, self.axis(resolved), choice))
+        return self._ids[key]
+
+
+def _norm(catalog: Catalog, name: str, resolved: Sequence[ResolvedAxis], axes: _Axes) -> int:
+    """Which noise a view gets: Laplace under pure epsilon, else the one with the least exact error.
+
+    Both errors are at rho 1/2: there a pure draw may spend epsilon 1 and a Gaussian one sigma 1.
+    """
+    mechanism = catalog.views[name].mechanism
+    if catalog.privacy.delta == 0:
+        if mechanism == "gaussian":
+            raise CatalogError(
+                f"views.{name}.mechanism: gaussian needs delta above 0", hint="write privacy.delta, or auto"
+            )
+        return 1
+    if mechanism in ("gaussian", "tents", "struct_construct"):
+        return 2 if mechanism == "gaussian" else 1
+    shared = len(resolved) > 1
+    laplace, gaussian = (
+        [axes.choice(entry, mechanism, shared, norm).expected_error for entry in resolved] for norm in (1, 2)
+    )
+    return 1 if 2 * prod(error / 2 for error in laplace) <= prod(gaussian) else 2
+
+
+def _statistics(catalog: Catalog, name: str, axes: tuple[int, ...], norm: int) -> list[PlannedStatistic]:
     """What one view measures, each with its exact budget."""
-    view = catalog.views[name]
-    factor = Fraction(1, 2) if catalog.privacy.neighbours == "replace_one" else Fraction(1)
-    share, tau = catalog.shares[name] * catalog.privacy.epsilon, _tau(catalog, view.of)
+    view, privacy = catalog.views[name], catalog.privacy
+    whole = rho_of(privacy.epsilon, privacy.delta) if privacy.delta else privacy.epsilon
+    tau = _tau(catalog, view.of)
     found = []
     for measure in view_measures(catalog, view):
         bounds = None if measure.is_count else Bounds(*measure.bounds, measure.scale)
-        charge = share * measure.share
-        found.append(PlannedStatistic(name, view.of, measure, axes, charge * factor, charge, tau, bounds))
+        charge = whole * catalog.shares[name] * measure.share
+        found.append(
+            PlannedStatistic(
+                name, view.of, measure, axes, norm, _spend(catalog, charge, norm), charge, tau, bounds
+            )
+        )
     return found
+
+
+def _spend(catalog: Catalog, charge: Fraction, norm: int) -> Fraction:
+    """What a charge buys under the catalog's neighbours, in the noise's own currency."""
+    replace = catalog.privacy.neighbours == "replace_one"
+    if catalog.privacy.delta == 0:
+        return charge / 2 if replace else charge
+    rho = charge / 4 if replace else charge
+    if norm == 2:
+        return rho
+    return Fraction(isqrt(2 * rho.numerator * DENOMINATOR**2 // rho.denominator), DENOMINATOR)
 
 
 def _check_cells(view: str, cap: int, axes: list[Axis]) -> None:

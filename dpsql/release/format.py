@@ -3,7 +3,7 @@
 | table | rows | columns |
 |---|---|---|
 | `meta` | one per key | key, value (JSON) |
-| `axis_<i>` | one per atom of axis i | atom, leaf, kind (0 domain, 1 NULL, 2 MISSING, 3 OTHER), weight, public columns |
+| `axis_<i>` | one per atom of axis i | atom, leaf, kind (see below), weight, public columns |
 | `node` | one per node of each axis's look-up tree | axis, id, parent, level, lo, hi |
 | `measurement_<s>` | one per noisy integer of statistic s, as drawn | r1..rd, value, budget |
 | `node_combination_<s>` | one per combination of nodes | n1..nd, estimate [, nonnegative] in units of 2^-20 |

@@ -7,11 +7,12 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from dpsql.mechanisms.central.lue_dptree import lue_dptree
+from dpsql.mechanisms.central.gaussian import dense_strategy, sine_strategy
+from dpsql.mechanisms.central.lue_dptree import identity_strategy, lue_dptree
 from dpsql.mechanisms.central.reconcile import component_variances
 from dpsql.mechanisms.central.strategy import variance_model
 from dpsql.mechanisms.central.tents import tents
-from dpsql.mechanisms.central.view import draw_view, leaf_estimates, unit_variance
+from dpsql.mechanisms.central.view import draw_gaussian, draw_laplace, leaf_estimates
 from dpsql.noise import ExactNoise, ZeroNoise, insecure_test_entropy
 from dpsql.tree import kary_tree
 from dpsql.variance.kronecker import AxisSplit, KroneckerVariance
@@ -28,13 +29,38 @@ STRATEGIES = [
 def test_without_noise_the_histogram_comes_back_exactly(strategies):
     rng = np.random.default_rng(1)
     histogram = rng.integers(-(10**9), 10**9, size=[s.n for s in strategies])
-    view = draw_view(histogram, strategies, Fraction(1, 3), 17, ZeroNoise())
+    view = draw_laplace(histogram, strategies, Fraction(1, 3), 17, ZeroNoise())
     assert np.array_equal(leaf_estimates(view, strategies), histogram)
+
+
+GAUSSIAN = [
+    [dense_strategy(12)],
+    [dense_strategy(7), identity_strategy(3, norm=2)],
+    [sine_strategy(30), dense_strategy(5)],
+    [lue_dptree(kary_tree(9, 3), norm=2)],
+]
+
+
+@pytest.mark.parametrize("strategies", GAUSSIAN)
+def test_without_gaussian_noise_the_histogram_comes_back_exactly(strategies):
+    rng = np.random.default_rng(1)
+    histogram = rng.integers(-(10**6), 10**6, size=[s.n for s in strategies])
+    view = draw_gaussian(histogram, strategies, Fraction(1, 40), 5, ZeroNoise())
+    assert np.array_equal(leaf_estimates(view, strategies), histogram)
+
+
+@pytest.mark.parametrize("strategies", GAUSSIAN)
+def test_gaussian_estimates_spread_as_predicted(strategies):
+    check_spread(strategies, lambda x, noise: draw_gaussian(x, strategies, Fraction(1, 40), 3, noise))
 
 
 @pytest.mark.parametrize("strategies", STRATEGIES)
 @pytest.mark.parametrize(("epsilon", "sensitivity"), [(Fraction(1, 2), 3), (Fraction(3), 1)])
-def test_estimates_spread_as_predicted(strategies, epsilon, sensitivity):
+def test_laplace_estimates_spread_as_predicted(strategies, epsilon, sensitivity):
+    check_spread(strategies, lambda x, noise: draw_laplace(x, strategies, epsilon, sensitivity, noise))
+
+
+def check_spread(strategies, draw):
     rng = np.random.default_rng(2)
     noise = ExactNoise(insecure_test_entropy(20251121))
     shape = [s.n for s in strategies]
@@ -43,16 +69,14 @@ def test_estimates_spread_as_predicted(strategies, epsilon, sensitivity):
         mask[0] = mask[:, 0] = 1.0
     errors = []
     for _ in range(600):
-        view = draw_view(np.zeros(shape, np.int64), strategies, epsilon, sensitivity, noise)
+        view = draw(np.zeros(shape, np.int64), noise)
         estimate = leaf_estimates(view, strategies)
         letters = "abcdef"[: len(shape)]
         terms = ",".join("g" + letter for letter in letters)
         errors.append(np.einsum(f"{letters},{terms}->g", estimate, *masks))
     splits = tuple(AxisSplit(variance_model(s)) for s in strategies)
     ids = tuple(range(len(splits)))
-    components = component_variances(
-        [(ids, unit_variance(view, strategies))], {i: s.total for i, s in enumerate(splits)}
-    )
+    components = component_variances([(ids, view.unit_variance)], {i: s.total for i, s in enumerate(splits)})
     predicted = KroneckerVariance(splits, components).quadratic(masks)
     observed = np.var(np.array(errors), axis=0)
     # 600 runs of roughly normal errors: a sample variance is within 25% five times in a million

@@ -13,7 +13,7 @@ the first float appears after the noisy integers exist.
 
 **Privacy**: one unit changes one cell, or several cells by at most `sensitivity` in sum, so row r changes
 by at most |H_r| per cell and the loss is at most sum_r |H_rl| s_r / t <= epsilon for every cell l, which
-is what `Strategy` and `combine` guarantee in integers.
+is what `Strategy` and `combine` guarantee in integers. Under zCDP the same holds for squares.
 **Source**: central.md sections 1, 2 and 5; reliability.md section 1 (N1-N5).
 """
 
@@ -22,11 +22,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from math import prod
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from dpsql.budget import cap_units, combine, scaled_denominator
+from dpsql.budget import cap_units, combine, gaussian_sigma2, scaled_denominator
 from dpsql.mechanisms.central.strategy import Strategy, estimate, measure
 from dpsql.noise import Noise, laplace_variance
 
@@ -41,30 +43,29 @@ class NoisyView:
     Args:
         value: shape (rows_1, .., rows_d).
         budget: integer budget of each row combination, the same shape.
-        cap: the view's whole budget in the same units.
-        denominator: noise of a row with budget s has scale denominator / s.
+        unit_variance: c_A, the noise variance of a row combination times the product of its squared axis
+            budgets, in squared stored units.
     """
 
     value: IntArray
     budget: IntArray
-    cap: int
-    denominator: int
+    unit_variance: float
 
 
-def draw_view(
+def draw_laplace(
     histogram: IntArray, strategies: Sequence[Strategy], epsilon: Fraction, sensitivity: int, noise: Noise
 ) -> NoisyView:
     """Measure a view under pure epsilon-DP.
 
     Args:
         histogram: exact integer leaf combinations, shape (n_1, .., n_d).
-        strategies: one for each axis.
+        strategies: one for each axis, norm 1.
         epsilon: what the view may spend.
         sensitivity: the most that one privacy unit changes the sum of |cells|, in stored units.
         noise: where noise comes from.
 
     Returns:
-        Noisy integers with their exact scales.
+        Noisy integers with their exact budgets.
 
     Raises:
         PrivacyError: epsilon or sensitivity leave no room for integer budgets.
@@ -75,9 +76,39 @@ def draw_view(
     cap = cap_units(epsilon, t)
     budget = combine(cap, [(strategy.budget, strategy.total) for strategy in strategies])
     exact = _measure_all(histogram, strategies)
-    denominator = t * sensitivity
-    drawn = noise.laplace(budget.ravel(), denominator).reshape(budget.shape)
-    return NoisyView(exact + drawn, budget, cap, denominator)
+    drawn = noise.laplace(budget.ravel(), t * sensitivity).reshape(budget.shape)
+    return NoisyView(exact + drawn, budget, _laplace_unit(budget, cap, t * sensitivity, strategies))
+
+
+def draw_gaussian(
+    histogram: IntArray, strategies: Sequence[Strategy], rho: Fraction, sensitivity: int, noise: Noise
+) -> NoisyView:
+    """Measure a view under rho-zCDP.
+
+    Args:
+        histogram: exact integer leaf combinations, shape (n_1, .., n_d).
+        strategies: one for each axis, norm 2; their totals bound the L2 norm of a column, rounding included.
+        rho: what the view may spend.
+        sensitivity: the most that one privacy unit changes the sum of |cells|, in stored units.
+        noise: where noise comes from.
+
+    Returns:
+        Noisy integers; `budget` is the product of the rows' budgets.
+
+    **Privacy**: rho-zCDP. A row of budget product b gets sigma^2 = (M B / b)^2 / (2 rho), so the weighted L2
+    distance between neighbours is at most M B sqrt(2 rho) / (M B).
+    """
+    budget = np.ones([strategy.rows for strategy in strategies], dtype=np.int64)
+    for axis, strategy in enumerate(strategies):
+        budget = budget * _along(strategy.budget, axis, len(strategies))
+    whole = prod(strategy.total for strategy in strategies) * sensitivity
+    drawn = np.zeros(budget.shape, dtype=np.int64)
+    for share in np.unique(budget):
+        where = budget == share
+        sigma2 = gaussian_sigma2(rho * int(share) ** 2, whole**2)
+        drawn[where] = noise.gaussian(sigma2, int(np.count_nonzero(where)))
+    exact = _measure_all(histogram, strategies)
+    return NoisyView(exact + drawn, budget, float(Fraction(sensitivity**2) / (2 * rho)))
 
 
 def leaf_estimates(view: NoisyView, strategies: Sequence[Strategy]) -> FloatArray:
@@ -98,28 +129,26 @@ def leaf_estimates(view: NoisyView, strategies: Sequence[Strategy]) -> FloatArra
     return first + _estimate_all(left.astype(np.float64), strategies)
 
 
-def unit_variance(view: NoisyView, strategies: Sequence[Strategy]) -> float:
-    """c_A: the noise variance of a row combination times the product of its squared axis budgets.
+def _laplace_unit(budget: IntArray, cap: int, denominator: int, strategies: Sequence[Strategy]) -> float:
+    """c_A of discrete Laplace rows.
 
     Budgets are floored and the noise is discrete, so the product form holds up to two small factors: the
     floors' (averaged by precision) and the discreteness' (its largest, so never understated).
-
-    Args:
-        view: noisy integers.
-        strategies: the axes' strategies.
-
-    Returns:
-        The factor, in squared stored units.
     """
-    ideal = np.float64(view.cap) * np.ones(view.budget.shape)
+    ideal = np.float64(cap) * np.ones(budget.shape)
     for axis, strategy in enumerate(strategies):
-        shape = [1] * len(strategies)
-        shape[axis] = -1
-        ideal = ideal * (strategy.budget / strategy.total).reshape(shape)
-    budget = view.budget.astype(np.float64)
-    floors = float(np.average((ideal / budget) ** 2, weights=ideal**2))
-    ratio = laplace_variance(view.budget, view.denominator) * budget**2 / (2.0 * float(view.denominator) ** 2)
-    return 2.0 * (view.denominator / view.cap) ** 2 * floors * float(np.max(ratio))
+        ideal = ideal * _along(strategy.budget / strategy.total, axis, len(strategies))
+    real = budget.astype(np.float64)
+    floors = float(np.average((ideal / real) ** 2, weights=ideal**2))
+    ratio = laplace_variance(budget, denominator) * real**2 / (2.0 * float(denominator) ** 2)
+    return 2.0 * (denominator / cap) ** 2 * floors * float(np.max(ratio))
+
+
+def _along(values: npt.NDArray[Any], axis: int, dimensions: int) -> npt.NDArray[Any]:
+    """Values shaped so that they run along one axis."""
+    shape = [1] * dimensions
+    shape[axis] = -1
+    return values.reshape(shape)
 
 
 def _measure_all(histogram: IntArray, strategies: Sequence[Strategy]) -> IntArray:
