@@ -44,8 +44,9 @@ class Result:
     @cached_property
     def stderr(self) -> pd.DataFrame:
         """Standard error of every cell, in `df()`'s shape; None where it is not defined."""
-        return self._frame(self.grid("stderr", 0.0))
+        return self._frame(self.stderr_rows)
 
+    @cached_property
     def stderr_rows(self) -> Grid:
         """`stderr` as plain tuples."""
         return self.grid("stderr", 0.0)

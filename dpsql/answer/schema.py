@@ -158,7 +158,7 @@ def _table(name: str, entry: Mapping[str, Any]) -> Table:
 
 
 def _target(value: Any) -> str:
-    return str(value.get("table")) if isinstance(value, Mapping) else str(value)
+    return str(value["references"]) if isinstance(value, Mapping) else str(value)
 
 
 def _expression(value: Any) -> str:

@@ -32,7 +32,7 @@ MAX_ROWS_CACHED = 10_000
 
 
 @dataclass
-class Session:
+class Answerer:
     """One open release and what has been asked of it. Safe to use from several threads.
 
     Args:
