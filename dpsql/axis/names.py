@@ -14,7 +14,7 @@ _TOKEN = re.compile(r"'(?:[^']|'')*'|\"((?:[^\"]|\"\")+)\"|([A-Za-z_][A-Za-z0-9_
 class Names:
     """Hands out names that are unique whatever their case, and not reserved."""
 
-    def __init__(self) -> None:  # noqa: D107 - nothing to say
+    def __init__(self) -> None:
         self._taken = {name.lower() for name in RESERVED}
 
     def take(self, path: tuple[str, ...], table: str, column: str) -> str:

@@ -2,7 +2,7 @@
 
 Whoever reads the tables hands in facts; this module only writes YAML. Every bound and category list that
 came from data gets ``confirm: true``, and publishing refuses while one is left: a bound that one person
-decides would tell on that person. Epsilon and cap are left as ``?``, since nobody but the curator can
+decides would tell on that person. Epsilon and cap are left as ``CHOOSE``, since nobody but the curator can
 choose them.
 """
 
@@ -75,7 +75,7 @@ def draft_catalog(name: str, kind: str, root: str, tables: Sequence[TableFacts])
         tables: what was read; at least one.
 
     Returns:
-        YAML text with ``?`` where the curator must choose and ``confirm: true`` beside each guess.
+        YAML text with ``CHOOSE`` where the curator must choose and ``confirm: true`` beside each guess.
 
     **Privacy**: the text holds bounds and categories read from data; it is for the curator's eyes until
         every ``confirm`` was checked and removed.
@@ -85,7 +85,7 @@ def draft_catalog(name: str, kind: str, root: str, tables: Sequence[TableFacts])
     facts = _facts(tables, links)
     unit = next((f"{t.name}.{keys[t.name]}" for t in tables if t.name not in facts and keys[t.name]), "row")
     lines = [
-        "# A draft. Choose what is marked ?, check every bound marked `confirm: true` and remove the mark:",
+        "# A draft. Write numbers for CHOOSE, check every bound marked `confirm: true` and remove the mark:",
         "# bounds must hold for every possible row and must not follow from the rows at hand.",
         "dpsql: 1",
         f"name: {re.sub('[^A-Za-z0-9_]', '_', name)}",
@@ -94,9 +94,9 @@ def draft_catalog(name: str, kind: str, root: str, tables: Sequence[TableFacts])
         + "}}",
         "privacy:",
         f"  lineage: {_text(name)}  # the people; every release about them draws on one cap",
-        "  cap: ?  # most that these people may ever lose, for instance 4.0",
+        "  cap: CHOOSE  # most that these people may ever lose, for instance 4.0",
         f"  unit: {_text(unit)}  # whose privacy: row, or table.key of the people's table",
-        "  epsilon: ?  # what this release spends, for instance 1.0",
+        "  epsilon: CHOOSE  # what this release spends, for instance 1.0",
         "  delta: 0",
         "",
         "tables:",

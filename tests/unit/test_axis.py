@@ -28,6 +28,8 @@ from dpsql.catalog.scalars import EPOCH, GRAIN_MICROSECONDS
 from dpsql.catalog.tables import AxisSpec, View
 from dpsql.errors import InternalError, SourceError
 
+CONNECTION = duckdb.connect(config={"threads": 1})
+
 STAR = """
 dpsql: 1
 name: shop
@@ -35,7 +37,11 @@ privacy: {{lineage: shop, cap: 4, unit: row, epsilon: 1}}
 tables:
   sale:
     role: fact
-    foreign_keys: {{product_id: product, home_id: place, work_id: place, store_id: {{references: store, on_missing: drop}}}}
+    foreign_keys:
+      product_id: product
+      home_id: place
+      work_id: place
+      store_id: {{references: store, on_missing: drop}}
     derive: {{shown: "CAST(amount AS VARCHAR)", odd: "amount + other"}}
     columns:
       {column}
@@ -99,7 +105,7 @@ def ask(axis: Axis, kind: str, values: list[str], present: str | None = None) ->
     """Leaves of SQL literals, each cast to a raw type."""
     rows = ", ".join(f"({i}, CAST({value} AS {kind}))" for i, value in enumerate(values))
     query = f"SELECT {leaf_sql(axis, 'x', present)} FROM (VALUES {rows}) t(i, x) ORDER BY i"
-    return [row[0] for row in duckdb.connect().execute(query).fetchall()]
+    return [row[0] for row in CONNECTION.execute(query).fetchall()]
 
 
 def atoms_of(axis: Axis) -> list[tuple[Any, ...]]:
@@ -315,18 +321,25 @@ def test_leaf_sql_equals_python_on_numbers(
     assert ask(axis, "DOUBLE", written) == [expected_leaf(axis, v) for v in values]
 
 
-@given(values=st.lists(st.datetimes(datetime(1900, 1, 1), datetime(2100, 1, 1)), min_size=1, max_size=20))
+TIMES = [
+    axis_of(
+        "sale.amount",
+        f"amount: {{type: timestamp, grain: {grain}, lower: {low}, upper: {high}, cuts: {cuts}}}",
+    )
+    for grain, low, high, cuts in (
+        ("day", "1950-02-03", "2050-01-02", "{width: quarter}"),
+        ("minute", "1969-12-01", "1970-02-01", "{width: 1000}"),
+        ("hour", "1965-01-01", "1975-01-01", "{width: week}"),
+    )
+]
+
+
+@given(values=st.lists(st.datetimes(datetime(1940, 1, 1), datetime(2060, 1, 1)), min_size=1, max_size=20))
 def test_leaf_sql_equals_python_on_times(values: list[datetime]) -> None:
-    for grain, cuts in (
-        ("day", "{width: quarter}"),
-        ("minute", "{width: 1000000}"),
-        ("hour", "{width: week}"),
-    ):
-        column = (
-            f"amount: {{type: timestamp, grain: {grain}, lower: 1950-02-03, upper: 2050-01-02, cuts: {cuts}}}"
-        )
-        axis = axis_of("sale.amount", column)
-        assert ask(axis, "TIMESTAMP", [f"'{v}'" for v in values]) == [expected_leaf(axis, v) for v in values]
+    near = [datetime(1969, 12, 31, 12) + (value - datetime(2000, 1, 1)) / 400 for value in values]
+    for axis in TIMES:
+        written = [f"'{v}'" for v in (*values, *near)]
+        assert ask(axis, "TIMESTAMP", written) == [expected_leaf(axis, v) for v in (*values, *near)]
 
 
 def test_weights_of_a_leaf_add_up_to_one() -> None:
