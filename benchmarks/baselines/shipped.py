@@ -19,7 +19,7 @@ from dpsql.mechanisms.central.strategy import Strategy
 from dpsql.mechanisms.central.struct_construct import best_struct_construct, equal_strategy
 from dpsql.mechanisms.central.tents import half_widths
 from dpsql.mechanisms.central.tents import tents as tents_over
-from dpsql.mechanisms.central.view import draw_view, leaf_estimates
+from dpsql.mechanisms.central.view import draw_laplace, leaf_estimates
 from dpsql.noise import Noise
 from dpsql.tree import Tree, kary_tree
 
@@ -57,7 +57,7 @@ def linear(strategy_for: Callable[[int], Strategy]) -> Publish:
 
     def publish(counts: IntArray, epsilon: Fraction, noise: Noise) -> FloatArray:
         strategy = strategy_for(len(counts))
-        return leaf_estimates(draw_view(counts, [strategy], epsilon, 1, noise), [strategy])
+        return leaf_estimates(draw_laplace(counts, [strategy], epsilon, 1, noise), [strategy])
 
     return publish
 

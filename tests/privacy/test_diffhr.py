@@ -15,7 +15,6 @@ from dpsql.errors import InterfaceError, PrivacyError
 from dpsql.mechanisms.central import diffhr
 from dpsql.noise import ExactNoise, ZeroNoise, insecure_test_entropy, laplace_variance
 
-
 RUNS = range(300)
 
 

@@ -53,7 +53,7 @@ def test_a_sparse_histogram_is_answered_better_than_by_equal_budgets() -> None:
         chosen = signal.draw_by_signal(counts, Fraction(1), 1, exact_noise(seed))
         strategy = signal.tapered_strategy(signal.signal_tree(4096), 1.0)
         plain = signal.SignalRelease(
-            0, strategy, signal.draw_view(counts, [strategy], Fraction(1), 1, exact_noise(seed))
+            0, strategy, signal.draw_laplace(counts, [strategy], Fraction(1), 1, exact_noise(seed))
         )
         for name, release in (("auto", chosen), ("equal", plain)):
             errors[name] += float(np.square(np.cumsum(signal.nonnegative_cells(release) - counts)).mean())

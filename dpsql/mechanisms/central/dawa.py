@@ -29,7 +29,7 @@ import numpy.typing as npt
 from dpsql.budget import cap_units, scaled_denominator
 from dpsql.errors import InterfaceError
 from dpsql.mechanisms.central.strategy import Strategy
-from dpsql.mechanisms.central.view import NoisyView, draw_view, leaf_estimates
+from dpsql.mechanisms.central.view import NoisyView, draw_laplace, leaf_estimates
 from dpsql.noise import Noise
 
 IntArray = npt.NDArray[np.int64]
@@ -176,7 +176,7 @@ def draw_dawa(
     edges = partition(counts, first, sensitivity, noise)
     sums = np.add.reduceat(counts, edges[:-1])
     strategy = strategy_for(len(sums))
-    return DawaRelease(edges, draw_view(sums, [strategy], epsilon - first, sensitivity, noise), strategy)
+    return DawaRelease(edges, draw_laplace(sums, [strategy], epsilon - first, sensitivity, noise), strategy)
 
 
 def bucket_estimates(release: DawaRelease) -> FloatArray:

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
@@ -23,7 +24,7 @@ from dpsql.budget import cap_units, scaled_denominator
 from dpsql.mechanisms.central.lue_dptree import identity_strategy, tree_strategy
 from dpsql.mechanisms.central.nonnegative import nonnegative
 from dpsql.mechanisms.central.strategy import Strategy
-from dpsql.mechanisms.central.view import NoisyView, draw_view, leaf_estimates
+from dpsql.mechanisms.central.view import NoisyView, draw_laplace, leaf_estimates
 from dpsql.noise import Noise
 from dpsql.tree import Tree, kary_tree
 
@@ -87,6 +88,7 @@ def taper(strength: float) -> float:
     return next((ratio for below, ratio in TAPERS if strength < below), 1.0)
 
 
+@lru_cache(maxsize=64)
 def signal_tree(n: int) -> Tree:
     """The k-ary tree over n cells with the least height for which k stays within WIDEST.
 
@@ -100,6 +102,7 @@ def signal_tree(n: int) -> Tree:
     return kary_tree(n, max(k, 2))
 
 
+@lru_cache(maxsize=64)
 def tapered_strategy(tree: Tree, ratio: float) -> Strategy:
     """Budgets that fall by `ratio` from one level to the next; the root is not measured.
 
@@ -137,7 +140,9 @@ def draw_by_signal(counts: IntArray, epsilon: Fraction, sensitivity: int, noise:
     rows = noisy_rows(counts, first, sensitivity, noise)
     ratio = taper(signal(rows, epsilon, len(counts), sensitivity))
     strategy = tapered_strategy(signal_tree(len(counts)), ratio)
-    return SignalRelease(rows, strategy, draw_view(counts, [strategy], epsilon - first, sensitivity, noise))
+    return SignalRelease(
+        rows, strategy, draw_laplace(counts, [strategy], epsilon - first, sensitivity, noise)
+    )
 
 
 def nonnegative_cells(release: SignalRelease) -> FloatArray:

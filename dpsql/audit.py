@@ -1,0 +1,210 @@
+"""A black-box auditor: how private a mechanism can be at most, judged by what it puts out.
+
+It runs a mechanism many times on two neighbouring inputs and looks for an event that is likely on one and
+unlikely on the other. An epsilon-DP mechanism keeps the ratio of the two below e^epsilon, so a ratio proven
+larger, at a stated confidence, proves a bug. A ratio that is not larger proves nothing: proofs are in
+docs/privacy.md, this finds slips in code (a halved scale, a node without noise, noise drawn twice).
+
+Part of the samples choose the event, the rest judge it, so the bound is honest whatever the search did.
+
+    score      sum over outputs of a learned log ratio: near the log likelihood ratio if outputs are independent
+    event      score >= threshold (or <= threshold), the threshold of the best bound on the learning part
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+from typing import NamedTuple, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from dpsql.errors import InterfaceError
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+Sampler: TypeAlias = Callable[[IntArray, int], npt.NDArray[np.generic]]
+
+LEARN = 0.3  # share of the samples that choose the event
+THRESHOLDS = 200
+
+
+class Finding(NamedTuple):
+    """What an audit found.
+
+    Args:
+        claimed: the epsilon that the mechanism promises.
+        lower: with probability `confidence`, its true epsilon is at least this.
+        confidence: of the lower bound.
+        samples: runs on both inputs together.
+    """
+
+    claimed: float
+    lower: float
+    confidence: float
+    samples: int
+
+    @property
+    def violated(self) -> bool:
+        """True if the promise is broken (at this confidence)."""
+        return self.lower > self.claimed
+
+
+def audit(
+    sample: Sampler,
+    first: IntArray,
+    second: IntArray,
+    claimed: float,
+    samples: int,
+    confidence: float = 0.9999,
+) -> Finding:
+    """Run a mechanism on two neighbours and bound its epsilon from below.
+
+    Args:
+        sample: (input, m) -> outputs of m independent runs, shape (m, outputs).
+        first: one input.
+        second: its neighbour.
+        claimed: the epsilon that is promised for this pair.
+        samples: runs on both inputs together.
+        confidence: of the bound.
+
+    Returns:
+        The finding.
+
+    Raises:
+        InterfaceError: for fewer than 100 samples, or a confidence outside (0, 1).
+    """
+    if samples < 100 or not 0 < confidence < 1:
+        raise InterfaceError("an audit needs 100 samples or more and a confidence between 0 and 1")
+    a, b = (np.asarray(sample(data, samples // 2), np.float64) for data in (first, second))
+    return Finding(claimed, lower_bound(a, b, confidence), confidence, 2 * (samples // 2))
+
+
+def lower_bound(first: FloatArray, second: FloatArray, confidence: float) -> float:
+    """A lower confidence bound on epsilon from outputs on two neighbours.
+
+    Args:
+        first: outputs on one input, shape (m, outputs).
+        second: outputs on the other, shape (m, outputs).
+        confidence: of the bound.
+
+    Returns:
+        The bound, at least 0.
+    """
+    cut = int(LEARN * len(first)), int(LEARN * len(second))
+    score = _learn(first[: cut[0]], second[: cut[1]])
+    learned = score(first[: cut[0]]), score(second[: cut[1]])
+    judged = score(first[cut[0] :]), score(second[cut[1] :])
+    threshold, upwards = _best_event(*learned, confidence)
+    hits = [int(_inside(part, threshold, upwards).sum()) for part in judged]
+    return max(0.0, _ratio(hits[0], len(judged[0]), hits[1], len(judged[1]), confidence, upwards))
+
+
+def _learn(first: FloatArray, second: FloatArray) -> Callable[[FloatArray], FloatArray]:
+    """The score: per output one cut and the log ratio on either side of it, added up.
+
+    One cut is all that a shifted Laplace has to tell: its log ratio is a step. An output whose two samples
+    differ less than chance would has no say.
+    """
+    cuts, weights = [], []
+    for a, b in zip(first.T, second.T, strict=True):
+        values = np.unique(np.concatenate([a, b]))
+        below_a = np.searchsorted(np.sort(a), values, side="right") / len(a)
+        below_b = np.searchsorted(np.sort(b), values, side="right") / len(b)
+        best = int(np.argmax(np.abs(below_a - below_b)))
+        p, q = (np.array([below[best], 1 - below[best]]) for below in (below_a, below_b))
+        ratio = np.log(p * len(a) + 1) - np.log(q * len(b) + 1)
+        heard = abs(below_a[best] - below_b[best]) > 2.0 / np.sqrt(len(a))
+        cuts.append(values[best])
+        weights.append(ratio * heard)
+    cut, weight = np.array(cuts), np.array(weights)
+
+    def score(outputs: FloatArray) -> FloatArray:
+        above = outputs > cut
+        return np.asarray((np.where(above, weight[:, 1], weight[:, 0])).sum(axis=1))
+
+    return score
+
+
+def _inside(score: FloatArray, threshold: float, upwards: bool) -> npt.NDArray[np.bool_]:
+    return score >= threshold if upwards else score <= threshold
+
+
+def _best_event(first: FloatArray, second: FloatArray, confidence: float) -> tuple[float, bool]:
+    """The threshold and direction with the best bound on the learning part."""
+    values = np.unique(np.concatenate([first, second]))
+    if len(values) > THRESHOLDS:
+        values = values[np.linspace(0, len(values) - 1, THRESHOLDS).astype(np.int64)]
+    best = (-np.inf, float(values[0]), True)
+    for upwards in (True, False):
+        for value in values:
+            hits = [int(_inside(part, value, upwards).sum()) for part in (first, second)]
+            bound = _ratio(hits[0], len(first), hits[1], len(second), confidence, upwards, rough=True)
+            best = max(best, (bound, float(value), upwards))
+    return best[1], best[2]
+
+
+def _ratio(
+    hits_a: int, size_a: int, hits_b: int, size_b: int, confidence: float, upwards: bool, rough: bool = False
+) -> float:
+    """Log of the least likely-side over the most unlikely-side probability; the risk is shared by both."""
+    if not upwards:
+        hits_a, size_a, hits_b, size_b = hits_b, size_b, hits_a, size_a
+    risk = (1 - confidence) / 2
+    bounds = rough_bounds if rough else exact_bounds
+    low, high = bounds(hits_a, size_a, risk)[0], bounds(hits_b, size_b, risk)[1]
+    return float(np.log(low / high)) if low > 0 else -np.inf
+
+
+def rough_bounds(hits: int, size: int, risk: float) -> tuple[float, float]:
+    """Wilson-like bounds, for choosing an event only: fast, and never part of a claim."""
+    z = float(np.sqrt(-2 * np.log(risk)))
+    centre, spread = hits + z * z / 2, z * np.sqrt(hits * (size - hits) / size + z * z / 4)
+    return float((centre - spread) / (size + z * z)), float((centre + spread) / (size + z * z))
+
+
+def exact_bounds(hits: int, size: int, risk: float) -> tuple[float, float]:
+    """Clopper-Pearson bounds of a probability, each wrong with at most the given risk.
+
+    Args:
+        hits: how often the event was seen.
+        size: how often it could have been.
+        risk: of each bound.
+
+    Returns:
+        (lower, upper), rounded outwards by the last step of a bisection.
+
+    **Source** Clopper and Pearson (1934).
+
+    >>> [round(p, 6) for p in exact_bounds(0, 10, 0.025)]
+    [0.0, 0.308497]
+    """
+    low = 0.0 if hits == 0 else _solve(lambda p: _at_least(hits, size, p) <= risk)[0]
+    high = 1.0 if hits == size else _solve(lambda p: 1 - _at_least(hits + 1, size, p) > risk)[1]
+    return low, high
+
+
+def _solve(holds: Callable[[float], bool]) -> tuple[float, float]:
+    """The border of a property of probabilities that holds below it and fails above it."""
+    low, high = 0.0, 1.0
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (middle, high) if holds(middle) else (low, middle)
+    return low, high
+
+
+def _at_least(hits: int, size: int, p: float) -> float:
+    """P(Binomial(size, p) >= hits), summed from its logarithms."""
+    if p <= 0 or p >= 1:
+        return float(p >= 1 or hits == 0)
+    log_factorial = _log_factorials(size)
+    count = np.arange(hits, size + 1)
+    log_p = log_factorial[size] - log_factorial[count] - log_factorial[size - count]
+    log_p = log_p + count * np.log(p) + (size - count) * np.log1p(-p)
+    return float(np.exp(log_p).sum())
+
+
+@lru_cache(maxsize=8)
+def _log_factorials(size: int) -> FloatArray:
+    return np.concatenate([[0.0], np.cumsum(np.log(np.arange(1, size + 1)))])
