@@ -1,0 +1,73 @@
+"""PEP 249 over releases: `dpsql.connect(path)` gives a connection that any DB-API client can use.
+
+Statements are read-only, so commit and rollback do nothing. `?` and `:name` placeholders both work;
+`paramstyle` names the first.
+"""
+
+from __future__ import annotations
+
+import os
+
+from dpsql.dbapi.connection import Connection
+from dpsql.dbapi.cursor import Cursor
+from dpsql.dbapi.types import (
+    BINARY,
+    DATETIME,
+    NUMBER,
+    ROWID,
+    STRING,
+    Binary,
+    Date,
+    DateFromTicks,
+    Time,
+    TimeFromTicks,
+    Timestamp,
+    TimestampFromTicks,
+)
+from dpsql.errors import (
+    DatabaseError,
+    DataError,
+    Error,
+    IntegrityError,
+    InterfaceError,
+    InternalError,
+    NotSupportedError,
+    OperationalError,
+    ProgrammingError,
+    Warning,
+)
+from dpsql.session import open_session
+
+__all__ = [
+    "BINARY", "DATETIME", "NUMBER", "ROWID", "STRING", "Binary", "Connection", "Cursor", "DataError",
+    "DatabaseError", "Date", "DateFromTicks", "Error", "IntegrityError", "InterfaceError", "InternalError",
+    "NotSupportedError", "OperationalError", "ProgrammingError", "Time", "TimeFromTicks", "Timestamp",
+    "TimestampFromTicks", "Warning", "apilevel", "connect", "paramstyle", "threadsafety",
+]  # fmt: skip
+
+apilevel = "2.0"
+threadsafety = 2
+paramstyle = "qmark"
+
+
+def connect(
+    *paths: str | os.PathLike[str], insecure: bool = False, on_partial_bin: str | None = None
+) -> Connection:
+    """Open releases together.
+
+    Args:
+        paths: release files; with several of one population, each statement goes to the one with the
+            smallest predicted error.
+        insecure: also open releases that were drawn with test entropy.
+        on_partial_bin: what to do where a predicate cuts a bin; by default as each catalog says.
+
+    Returns:
+        A read-only connection.
+
+    Raises:
+        InterfaceError: no path.
+        ReleaseError: a file is not a release.
+
+    **Privacy**: post-processing of releases; costs nothing.
+    """
+    return Connection(open_session(paths, insecure=insecure, on_partial_bin=on_partial_bin))

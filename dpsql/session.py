@@ -1,0 +1,130 @@
+"""Several releases opened together: what DB-API, the shell and the wire server hold.
+
+One release answers everything. With several, a table name says which ones may answer: releases whose
+catalogs name the same population are alternatives and the smallest predicted error wins; a schema name
+(`retail.sales`) picks one release by its catalog's name.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dpsql.errors import InterfaceError, NotSupportedError, UnknownName
+
+if TYPE_CHECKING:
+    from dpsql.answer import Answerer, Result
+    from dpsql.release import Release
+
+
+@dataclass(frozen=True)
+class OpenReleases:
+    """Open releases and their answerers, in the order they were named.
+
+    Args:
+        releases: the open files.
+        answerers: one for each.
+    """
+
+    releases: tuple[Release, ...]
+    answerers: tuple[Answerer, ...]
+
+    def query(self, sql: str, *, dialect: str = "duckdb") -> Result:
+        """The answer with the smallest mean predicted error.
+
+        Args:
+            sql: one statement.
+            dialect: the SQL dialect it is written in.
+
+        Raises:
+            ProgrammingError, NotSupportedError: no release can answer; the first one says why.
+
+        **Privacy**: post-processing; the choice depends on published variances alone.
+        """
+        return self._best(sql, dialect)[1]
+
+    def explain(self, sql: str, *, dialect: str = "duckdb") -> str:
+        """How a statement would be answered, by the release that `query` would take."""
+        answerer = self.answerers[0] if len(self.answerers) == 1 else self._best(sql, dialect)[0]
+        return answerer.explain(sql, dialect=dialect)
+
+    def _best(self, sql: str, dialect: str) -> tuple[Answerer, Result]:
+        if len(self.answerers) == 1:
+            return self.answerers[0], self.answerers[0].query(sql, dialect=dialect)
+        found: list[tuple[Release, Answerer, Result]] = []
+        refusals: list[NotSupportedError | UnknownName] = []
+        for release, answerer in zip(self.releases, self.answerers, strict=True):
+            try:
+                found.append((release, answerer, answerer.query(sql, dialect=dialect)))
+            except (NotSupportedError, UnknownName) as error:
+                refusals.append(error)
+        if not found:
+            raise refusals[0]
+        _check_alternatives([release for release, _, _ in found])
+        _, answerer, result = min(found, key=lambda each: mean_error(each[2]))
+        return answerer, result
+
+    def close(self) -> None:
+        """Close every release."""
+        for release in self.releases:
+            release.close()
+
+    def interrupt(self) -> None:
+        """Stop what is running, from another thread or a signal."""
+        for release in self.releases:
+            release.connection.interrupt()
+
+
+def open_session(
+    paths: Sequence[str | os.PathLike[str]], *, insecure: bool = False, on_partial_bin: str | None = None
+) -> OpenReleases:
+    """Open releases together.
+
+    Args:
+        paths: release files, at least one.
+        insecure: also open releases that were drawn with test entropy.
+        on_partial_bin: `interpolate` or `refuse` where a predicate cuts a bin; by default as each catalog says.
+
+    Raises:
+        InterfaceError: no path, or an unknown word.
+        ReleaseError: one cannot be opened; none is left open.
+    """
+    from dpsql.release import open_release
+
+    if not paths:
+        raise InterfaceError("no release is named", hint="pass the path of at least one release")
+    opened: list[Release] = []
+    try:
+        for path in paths:
+            opened.append(open_release(Path(path), insecure=insecure))
+        return OpenReleases(tuple(opened), tuple(_answerer(release, on_partial_bin) for release in opened))
+    except BaseException:
+        for release in opened:
+            release.close()
+        raise
+
+
+def _answerer(release: Release, on_partial_bin: str | None) -> Answerer:
+    from dpsql.answer import Answerer
+
+    return Answerer(release) if on_partial_bin is None else Answerer(release, on_partial_bin=on_partial_bin)
+
+
+def mean_error(result: Result) -> float:
+    """Mean standard error of an answer's noisy values; 0 for an answer without any."""
+    errors = [error for row in result.stderr_rows for error in row if error is not None]
+    return sum(errors) / len(errors) if errors else 0.0
+
+
+def _check_alternatives(releases: Sequence[Release]) -> None:
+    """Releases may answer for each other only if they are about the same people."""
+    populations = {str(release.meta["catalog"].get("population") or release.path) for release in releases}
+    if len(populations) > 1:
+        names = ", ".join(release.name for release in releases)
+        raise UnknownName(
+            f"the tables stand in several releases ({names}) about different people",
+            hint=f"qualify them, for instance {releases[0].name}.table",
+        )
