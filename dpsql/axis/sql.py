@@ -43,32 +43,34 @@ def _search(unit: str, starts: Sequence[int], low: int, high: int) -> str:
     )
 
 
-def _units_sql(rule: OrderedRule, value: str) -> str:
-    """The value in whole units as HUGEINT: numbers are rounded to the scale, times are floored to the grain.
+def _counted_sql(rule: OrderedRule, value: str) -> tuple[str, int]:
+    """The value as a wide integer and how many of its steps make one unit of the column.
 
-    NULL where the value is not finite or not of the type. Wide types everywhere, so nothing overflows.
+    Numbers are rounded to the scale and counted in units; times are counted in microseconds, so that
+    comparing with the first microsecond of a leaf floors them to the grain. The integer is NULL where the
+    value is not finite or not of the type. Wide types everywhere, so nothing overflows.
     """
     if rule.type in ("int", "decimal"):
         exact = f"CAST(TRY_CAST({value} AS DECIMAL(18,{rule.scale})) AS DECIMAL(38,{rule.scale}))"
-        return f"CAST({exact} * {10**rule.scale} AS HUGEINT)"
-    grain = _DAY if rule.type == "date" else GRAIN_MICROSECONDS[rule.grain]
-    micros = f"CAST(epoch_us(TRY_CAST({value} AS TIMESTAMP)) AS HUGEINT)"
-    # SQL's // goes towards zero; times before 1970 need the floor.
-    return f"(({micros} - (({micros} % {grain}) + {grain}) % {grain}) // {grain})"
+        return f"CAST({exact} * {10**rule.scale} AS HUGEINT)", 1
+    steps = _DAY if rule.type == "date" else GRAIN_MICROSECONDS[rule.grain]
+    return f"CAST(epoch_us(TRY_CAST({value} AS TIMESTAMP)) AS HUGEINT)", steps
 
 
 def _ordered_sql(axis: Axis, rule: OrderedRule, value: str) -> str:
-    unit, other = _units_sql(rule, f"({value})"), _leaf(axis.other_leaf)
-    starts = [int(start) for start in rule.starts]
-    steps = {after - before for before, after in pairwise(starts)}
-    if len(steps) <= 1:
-        width = steps.pop() if steps else 1
-        inner = f"least(({unit} - ({starts[0]})) // {width}, {len(starts) - 1})"
+    counted, steps = _counted_sql(rule, f"({value})")
+    other = _leaf(axis.other_leaf)
+    starts = [int(start) * steps for start in rule.starts]
+    end = (rule.upper + 1) * steps
+    widths = {after - before for before, after in pairwise(starts)}
+    if len(widths) <= 1:
+        width = widths.pop() if widths else end - starts[0]
+        inner = f"least(({counted} - ({starts[0]})) // {width}, {len(starts) - 1})"
     else:
-        inner = _search(unit, starts, 0, len(starts))
+        inner = _search(counted, starts, 0, len(starts))
     return (
-        f"CASE WHEN ({value}) IS NULL THEN {_absent(axis)} WHEN {unit} IS NULL THEN {other} "
-        f"WHEN {unit} < {starts[0]} OR {unit} > {rule.upper} THEN {other} ELSE {inner} END"
+        f"CASE WHEN ({value}) IS NULL THEN {_absent(axis)} WHEN {counted} IS NULL THEN {other} "
+        f"WHEN {counted} < {starts[0]} OR {counted} >= {end} THEN {other} ELSE {inner} END"
     )
 
 
