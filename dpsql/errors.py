@@ -10,7 +10,7 @@
             |   |-- ReleaseError       2   not a release file, a damaged one, or another format
             |   |-- SourceError        2   the raw side does not hold what the catalog says
             |   |-- QueryTimeout       1   the statement was stopped
-        |   `-- BatchOrderError    2   a batch of a stream came before the ones it follows, or past the horizon
+            |   `-- BatchOrderError    2   a batch of a stream that is not the next one, or past the horizon
             |-- IntegrityError         3   release and ledger disagree; spending has stopped
             |-- InternalError          2   a promise inside dpsql was broken; nothing was published
             |-- ProgrammingError       1   the statement is wrong
@@ -24,7 +24,7 @@
                 |-- BudgetExceeded     3   the lineage's cap does not hold this spend
                 |-- LineageError       3   unknown or contradicting budget identity
                 |-- ReleaseExists      3   the label was already used for another specification
-            `-- BatchConflict      3   a batch of a stream was already published with other rows
+                `-- BatchConflict      3   a batch of a stream was already published with other rows
 
 A message is one line: what happened, where, and what to do. It is built from the statement and the
 catalog alone and never holds a value from the data.

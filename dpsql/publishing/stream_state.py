@@ -1,19 +1,19 @@
-"""The private side of a stream release: one file, readable by its owner only, that decides what a batch published.
+"""The private side of a stream release: one file, readable by its owner only, that decides what is published.
 
 It holds exact running sums of nodes that are still open, noise that later batches read again, how many batches each
 person has been in, keyed digests of the batches, and the outbox: noised values that may not have reached the public
 directory yet. SQLite rather than DuckDB, because one small transaction a batch is all there is, its journal is synced
 before the commit returns, and a second opener in the same process sees the file as it is.
 
-| table       | one row per                       | holds                                                     |
+| table       | one row per                       | holds                                                    |
 |-------------|-----------------------------------|-----------------------------------------------------------|
-| setting     | key                               | format, release id, strategy, statistics, HMAC secret     |
-| batch       | batch                             | keyed digest; hash of its segment once that is public     |
-| prefix_sum  | position still needed, statistic  | exact sums of the batches before it                       |
-| noise       | node still to be read, statistic  | its draw                                                  |
-| outbox      | emission of an unpublished batch  | noised values                                             |
-| contributor | person (keyed)                    | batches so far                                            |
-| left_out    | batch, rule                       | rows that the rule left out, for the curator              |
+| setting     | key                               | format, release id, strategy, statistics, HMAC secret    |
+| batch       | batch                             | keyed digest; hash of its segment once that is public    |
+| prefix_sum  | position still needed, statistic  | exact sums of the batches before it                      |
+| noise       | node still to be read, statistic  | its draw                                                 |
+| outbox      | emission of an unpublished batch  | noised values                                            |
+| contributor | person (keyed)                    | batches so far                                           |
+| left_out    | batch, rule                       | rows that the rule left out, for the curator             |
 
 **Privacy**: raw sums live here. Never copy this file into a release, and never restore an old copy: appending refuses
 when the public side is ahead of it, because drawing a batch's noise twice would show the exact difference.
@@ -23,7 +23,6 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-import os
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -33,25 +32,11 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dpsql.errors import BatchConflict, BatchOrderError, IntegrityError, OperationalError, PrivacyError
-from dpsql.ledger.files import PRIVATE_DIRECTORY, PRIVATE_FILE, sync
+from dpsql.errors import BatchConflict, BatchOrderError, IntegrityError, PrivacyError
 from dpsql.publishing.stream_segments import NoisyNode
 
-FORMAT = "1"
 IntArray = NDArray[np.int64]
 BoolArray = NDArray[np.bool_]
-
-TABLES = """
-CREATE TABLE setting (key TEXT PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID;
-CREATE TABLE batch (number INTEGER PRIMARY KEY, digest BLOB NOT NULL, segment TEXT);
-CREATE TABLE prefix_sum (position INTEGER, statistic INTEGER, sums BLOB NOT NULL, PRIMARY KEY (position, statistic));
-CREATE TABLE noise (node INTEGER, statistic INTEGER, until INTEGER NOT NULL, draw BLOB NOT NULL,
-                    PRIMARY KEY (node, statistic));
-CREATE TABLE outbox (id INTEGER PRIMARY KEY, batch INTEGER NOT NULL, statistic INTEGER NOT NULL,
-                     level INTEGER NOT NULL, lo INTEGER NOT NULL, hi INTEGER NOT NULL, noised BLOB NOT NULL);
-CREATE TABLE contributor (person BLOB PRIMARY KEY, batches INTEGER NOT NULL) WITHOUT ROWID;
-CREATE TABLE left_out (batch INTEGER, rule TEXT, rows INTEGER NOT NULL, PRIMARY KEY (batch, rule));
-"""
 
 
 class Recorded(NamedTuple):
@@ -63,7 +48,7 @@ class Recorded(NamedTuple):
 
 
 class StreamState:
-    """An open private state. Make one with `create_state` or `open_state`; close it when done."""
+    """An open private state. Get one from `stream_state_file`; close it when done."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -260,61 +245,3 @@ class StreamState:
     def _batches_of(self, key: bytes) -> int:
         row = self._database.execute("SELECT batches FROM contributor WHERE person = ?", [key]).fetchone()
         return 0 if row is None else int(row[0])
-
-
-def create_state(path: Path, settings: dict[str, str], secret: bytes) -> StreamState:
-    """Make the private state of a new stream release, mode 0600 in a directory of mode 0700.
-
-    Args:
-        path: must not exist.
-        settings: texts that never change, for instance release_id and strategy.
-        secret: 32 random bytes for digests and counters.
-
-    Raises:
-        OperationalError: the file exists already or cannot be made.
-    """
-    try:
-        path.parent.mkdir(mode=PRIVATE_DIRECTORY, parents=True, exist_ok=True)
-        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, PRIVATE_FILE))
-    except OSError as error:
-        raise OperationalError(f"the private state {path} cannot be made ({error.strerror})") from error
-    state = StreamState(path)
-    with state.transaction():
-        for statement in filter(str.strip, TABLES.split(";")):
-            state._database.execute(statement)
-        fixed = {
-            **{key: text.encode() for key, text in settings.items()},
-            "format": FORMAT.encode(),
-            "secret": secret,
-        }
-        state._database.executemany("INSERT INTO setting VALUES (?, ?)", sorted(fixed.items()))
-    sync(path.parent)
-    return state
-
-
-def open_state(path: Path) -> StreamState:
-    """Open the private state; an unfinished transaction is rolled back by SQLite.
-
-    Raises:
-        OperationalError: there is none, it is not private, or it is no stream state.
-    """
-    if not path.is_file():
-        raise OperationalError(f"there is no private state {path}", hint="name the one made with the release")
-    if path.stat().st_mode & 0o077:
-        raise OperationalError(
-            f"the private state {path} is open to others", hint="chmod 600 it and find out why"
-        )
-    state = StreamState(path)
-    try:
-        version = state.setting("format").decode()
-    except (sqlite3.DatabaseError, IntegrityError) as error:
-        state.close()
-        raise OperationalError(
-            f"{path} is no stream state", hint="name the one made with the release"
-        ) from error
-    if version != FORMAT:
-        state.close()
-        raise OperationalError(
-            f"{path} has state format {version}", hint=f"this version reads format {FORMAT}"
-        )
-    return state

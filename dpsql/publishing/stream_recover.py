@@ -1,0 +1,95 @@
+"""Send decided batches to the public side, and finish what a crash left behind; refuse sides that do not fit.
+
+Recovery re-sends stored values and never draws again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TypeAlias
+
+import numpy as np
+
+from dpsql.errors import IntegrityError
+from dpsql.publishing.stream_segments import (
+    Manifest,
+    NoisyNode,
+    Segment,
+    check_segment,
+    read_manifest,
+    read_segments,
+    write_manifest,
+    write_segment,
+)
+from dpsql.publishing.stream_state import StreamState
+
+KillPoint: TypeAlias = Callable[[str], None]
+
+
+def no_kill(step: str) -> None:
+    """Go on."""
+
+
+def send(
+    directory: Path, state: StreamState, manifest: Manifest, batch: int, kill_point: KillPoint
+) -> Manifest:
+    """Send a decided batch out of the outbox, name it in the manifest, mark it."""
+    segment = write_segment(directory, batch, state.outbox(batch))
+    kill_point("segment")
+    grown = replace(manifest, segments=(*manifest.segments, segment))
+    write_manifest(directory, grown)
+    kill_point("manifest")
+    state.mark(batch, segment.sha256)
+    kill_point("marked")
+    return grown
+
+
+def settle(directory: Path, state: StreamState, kill_point: KillPoint) -> Manifest:
+    """Compare the two sides, finish what a crash left behind from stored values, refuse anything else.
+
+    Raises:
+        IntegrityError: the public side is ahead of the private one, behind it, or holds other segments.
+    """
+    manifest = read_manifest(directory)
+    if manifest.release_id.encode() != state.setting("release_id"):
+        raise IntegrityError("the private state belongs to another release", hint="name the one made with it")
+    decided = state.batches()
+    public = manifest.segments
+    if len(public) > len(decided):
+        raise IntegrityError(
+            f"{len(public)} batches are public but the private state knows {len(decided)}",
+            hint="an old copy was restored: bring back the newest one; nothing was drawn",
+        )
+    marked = [entry.segment for entry in decided if entry.segment is not None]
+    if marked != [segment.sha256 for segment in public[: len(marked)]]:
+        raise IntegrityError(
+            "published batches are missing or are not the ones that were decided",
+            hint="restore the release directory from a backup; nothing was drawn",
+        )
+    if public:
+        check_segment(directory, public[-1])
+    for entry in decided[len(marked) :]:
+        if entry.number < len(public):
+            _check_sent(directory, manifest, public[entry.number], state.outbox(entry.number))
+            state.mark(entry.number, public[entry.number].sha256)
+        else:
+            manifest = send(directory, state, manifest, entry.number, kill_point)
+    return manifest
+
+
+def _check_sent(directory: Path, manifest: Manifest, segment: Segment, stored: Sequence[NoisyNode]) -> None:
+    """Refuse to mark a public segment whose values are not the stored ones: the state is a copy that went
+    its own way.
+
+    Raises:
+        IntegrityError: they differ.
+    """
+    found = read_segments(directory, replace(manifest, segments=(segment,)))["value"]
+    wanted = np.concatenate([node.values for node in stored])
+    if not np.array_equal(found, wanted):
+        raise IntegrityError(
+            f"batch {segment.batch} is public with other values than the private state decided",
+            hint="bring back the state that published it; nothing was drawn",
+        )
