@@ -176,7 +176,8 @@ def _read_parquet(state: duckdb.DuckDBPyConnection, path: Path) -> Spool:
         token = "CAST(token AS VARCHAR)" if "token" in types else "NULL"
         epoch = "coalesce(TRY_CAST(epoch AS INTEGER), 0)" if "epoch" in types else "0"
         columns = "report" if token == "NULL" else f"report, {token} AS token, {epoch} AS epoch"
-        data = state.execute(f"SELECT {columns} FROM read_parquet(?)", [str(path)]).fetchnumpy()
+        fetched = state.execute(f"SELECT {columns} FROM read_parquet(?)", [str(path)]).fetchnumpy()
+        data: dict[str, Any] = dict(fetched)
     except duckdb.Error:
         return Spool([], None, None, Counter({"unreadable file": 1}))
     absent = np.ma.getmaskarray(data["report"])

@@ -89,7 +89,8 @@ def log_smooth(equations: System, penalty: Penalty, smooth: int, start: FloatArr
     """
     size = start.size
     rough = difference(size, penalty.order, smooth)
-    logs, damping = start - start.mean(), 1e-3
+    logs: FloatArray = start - start.mean()
+    damping = 1e-3
     value, slope, curve = _objective(equations, penalty, rough, logs)
     scale = 1e-7 * max(float(np.abs(slope).max()), 1.0)
     for _ in range(80):
@@ -103,7 +104,8 @@ def log_smooth(equations: System, penalty: Penalty, smooth: int, start: FloatArr
         fresh = _objective(equations, penalty, rough, tried)
         if fresh[0] <= value:
             done = value - fresh[0] < 1e-9 * (1 + abs(value))
-            logs, damping = tried - tried.mean(), max(damping / 5, 1e-9)
+            logs = np.asarray(tried - tried.mean())
+            damping = max(damping / 5, 1e-9)
             value, slope, curve = fresh
             if done:
                 break

@@ -1,0 +1,232 @@
+"""Every local randomizer by full enumeration in fractions: no two inputs' probabilities differ by more than W / S.
+
+The client's own code runs with every possible answer of `below`, one after another. Weights are shrunk (S = 1,
+W = 3) so that all draws can be listed; the code does not know the difference.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import json
+import sys
+from collections import defaultdict
+from collections.abc import Callable, Hashable
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dpsql.client import Row, device, perturb
+from dpsql.client.plan import Plan, read_plan
+from dpsql.mechanisms.local.lprr import level_combinations, level_edges, path_shares
+from dpsql.mechanisms.local.oracles import Oracle
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
+from local_published import printed_bias, printed_distribution, printed_tau
+
+VECTORS = json.loads((Path(__file__).parent.parent / "vectors" / "local.json").read_text())
+OWN = 3
+Distribution = dict[Hashable, Fraction]
+
+
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], Hashable]], Distribution]:
+    """A function that lists the exact output distribution of a procedure that draws with `below`."""
+    script: list[int] = []
+    bounds: list[int] = []
+    at = [0]
+
+    def below(bound: int, entropy: object) -> int:
+        if at[0] == len(script):
+            script.append(0)
+            bounds.append(bound)
+        at[0] += 1
+        return script[at[0] - 1]
+
+    def distribution(procedure: Callable[[], Hashable]) -> Distribution:
+        found: Distribution = defaultdict(Fraction)
+        script.clear()
+        bounds.clear()
+        while True:
+            at[0] = 0
+            answer = procedure()
+            chance = Fraction(1)
+            for bound in bounds:
+                chance /= bound
+            found[answer] += chance
+            while script and script[-1] == bounds[-1] - 1:
+                script.pop()
+                bounds.pop()
+            if not script:
+                return dict(found)
+            script[-1] += 1
+
+    monkeypatch.setattr(perturb, "below", below)
+    monkeypatch.setattr(device, "below", below)
+    monkeypatch.setattr(perturb, "OTHER", 1)
+    monkeypatch.setattr(perturb, "SEED_POOL", 5)
+    return distribution
+
+
+def worst_ratio(distributions: list[Distribution]) -> Fraction | None:
+    """The largest ratio of one output's probabilities; None if an output is possible for some inputs only."""
+    outputs = set().union(*distributions)
+    worst = Fraction(1)
+    for output in outputs:
+        chances = [d.get(output, Fraction(0)) for d in distributions]
+        if min(chances) == 0:
+            return None
+        worst = max(worst, max(chances) / min(chances))
+    assert all(sum(d.values()) == 1 for d in distributions)
+    return worst
+
+
+def no_entropy(size: int) -> bytes:
+    raise AssertionError("draws are scripted")
+
+
+@pytest.mark.parametrize("domain", [2, 3, 5, 17, 64])
+def test_grr(small: Callable[..., Distribution], domain: int) -> None:
+    assert (
+        worst_ratio([small(lambda i=i: perturb.grr(i, domain, OWN, no_entropy)) for i in range(domain)])
+        == OWN
+    )
+
+
+@pytest.mark.parametrize("domain", [2, 3, 5])
+def test_oue(small: Callable[..., Distribution], domain: int) -> None:
+    assert (
+        worst_ratio([small(lambda i=i: perturb.oue(i, domain, OWN, no_entropy)) for i in range(domain)])
+        == OWN
+    )
+
+
+def test_oue_bits_of_a_large_domain_are_independent_and_bounded(small: Callable[..., Distribution]) -> None:
+    own = small(lambda: perturb.oue(0, 1, OWN, no_entropy)[0] >> 7)
+    other = small(lambda: (perturb.oue(0, 2, OWN, no_entropy)[0] >> 6) & 1)
+    assert own == {0: Fraction(1, 2), 1: Fraction(1, 2)}
+    assert other == {0: Fraction(3, 4), 1: Fraction(1, 4)}
+    # two inputs change two bits' laws, whatever the domain
+    assert max(own[a] / other[a] for a in (0, 1)) * max(other[b] / own[b] for b in (0, 1)) == OWN
+
+
+@pytest.mark.parametrize(("domain", "buckets"), [(5, 2), (64, 4)])
+def test_olh(small: Callable[..., Distribution], domain: int, buckets: int) -> None:
+    reports = [small(lambda i=i: perturb.olh(i, buckets, OWN, no_entropy)) for i in range(domain)]
+    assert worst_ratio(reports) == OWN
+
+
+@pytest.mark.parametrize(("domain", "reach"), [(2, 0), (5, 1), (16, 3), (64, 12)])
+def test_square_wave_with_and_without_a_row(
+    small: Callable[..., Distribution], domain: int, reach: int
+) -> None:
+    items: list[int | None] = [None, *range(domain)]
+    reports = [small(lambda i=i: perturb.wave(i, domain, reach, OWN, no_entropy)) for i in items]
+    assert worst_ratio(reports) == OWN
+
+
+def plan_of(views: list[dict[str, Any]], sizes: list[int], tau: int = 1) -> Plan:
+    common = {
+        "boxes": [],
+        "edges": [],
+        "measure": None,
+        "empty": False,
+        "extra": 0,
+        "share": 1,
+        "oracle": "GRR",
+    }
+    body = {
+        "dpsql_plan": 1, "collection": "exact", "epsilon": "2", "own": 3 << 20, "other": 1 << 20, "tau": tau,
+        "rows_floor": 0, "rows_cap": 3, "round": 0, "rounds": 1,
+        "axes": [{"name": f"a{i}", "leaves": size} for i, size in enumerate(sizes)],
+        "measures": [{"name": "m", "lower": 0, "upper": 2, "scale": 0}],
+        "views": [{**common, **view} for view in views],
+    }  # fmt: skip
+    return dataclasses.replace(read_plan(json.dumps(body).encode()), own=OWN)
+
+
+def test_level_plan_over_all_combinations(small: Callable[..., Distribution]) -> None:
+    edges = [[0, 4], [0, 2, 4], [0, 1, 2, 3, 4]]
+    views = []
+    for first, second in level_combinations([2, 2]):
+        cells = (len(edges[first]) - 1) * (len(edges[second]) - 1)
+        views.append(
+            {"kind": "grid", "axes": [0, 1], "edges": [edges[first], edges[second]], "domain": cells}
+        )
+    plan = plan_of(views, [4, 4])
+    people = [[Row((a, b))] for a, b in itertools.product(range(4), repeat=2)]
+    reports = [small(lambda rows=rows: device.respond(plan, rows, no_entropy)) for rows in people]
+    assert worst_ratio(reports) == OWN
+
+
+@pytest.mark.parametrize("tau", [1, 2, 3])
+def test_slot_empty_item_and_measure_bit(small: Callable[..., Distribution], tau: int) -> None:
+    view = {"kind": "grid", "axes": [0], "edges": [[0, 1, 2]], "domain": 5, "measure": 0, "empty": True}
+    rows_view = {"kind": "rows", "axes": [], "domain": 4}
+    bit_view = {"kind": "rows_bit", "axes": [], "domain": 2}
+    plan = plan_of([view, rows_view, bit_view], [2], tau)
+    own = [Row((leaf,), (amount,)) for leaf in (0, 1) for amount in (0, 1, 2)]
+    people = [[], *([r] for r in own), *(list(p) for p in itertools.combinations(own, 2)), own[:4]]
+    reports = [small(lambda rows=rows: device.respond(plan, rows, no_entropy)) for rows in people]
+    assert worst_ratio(reports) == OWN
+
+
+@pytest.mark.parametrize("oracle", ["GRR", "OUE"])
+def test_a_round_of_an_adaptive_quadtree(small: Callable[..., Distribution], oracle: str) -> None:
+    boxes = [[0, 2, 0, 4], [2, 4, 0, 2], [2, 3, 2, 4], [3, 4, 2, 4]]
+    plan = plan_of([{"kind": "boxes", "axes": [0, 1], "boxes": boxes, "domain": 4, "oracle": oracle}], [4, 4])
+    people = [[Row((a, b))] for a, b in itertools.product(range(4), repeat=2)]
+    reports = [small(lambda rows=rows: device.respond(plan, rows, no_entropy)) for rows in people]
+    assert worst_ratio(reports) == OWN
+
+
+def test_two_services_that_split_the_budget(small: Callable[..., Distribution]) -> None:
+    pairs = list(itertools.product(range(8), range(4)))
+
+    def both(first: int, second: int) -> tuple[int, int]:
+        return perturb.grr(first, 8, OWN, no_entropy), perturb.grr(second, 4, OWN, no_entropy)
+
+    assert worst_ratio([small(lambda p=p: both(*p)) for p in pairs]) == OWN**2
+
+
+def test_the_printed_mechanism_has_infinite_ratio() -> None:
+    people = list(itertools.product(range(4), repeat=2))
+    assert worst_ratio([printed_distribution(p, 4, 2, Fraction(3)) for p in people]) is None
+    assert VECTORS["published_lprr"]["max_log_ratio"] == "inf"
+
+
+def test_the_printed_estimator_is_biased() -> None:
+    assert printed_bias(1000, 1.0, 0) == pytest.approx(VECTORS["published_lprr"]["bias_1000_users_eps1"])
+
+
+def test_the_printed_tau() -> None:
+    given = VECTORS["thm11_tau_as_printed"]
+    tau = printed_tau(given["d"], given["h"], given["n"], given["gamma"], given["K"])
+    assert tau == pytest.approx(given["tau"])
+
+
+def test_level_shares_of_one_report_over_all_nodes() -> None:
+    counts = [e.size - 1 for e in level_edges(4, 2)]
+    combos = level_combinations([2, 2])
+    nodes = [([1, *counts][a]) * ([1, *counts][b]) for a, b in combos]
+    shares = dict(zip(combos, path_shares(nodes, 1.0), strict=True))
+    for key, share in VECTORS["corrected_lprr"]["level_share_w1"].items():
+        first, second = map(int, key.split(","))
+        assert shares[(first, second)] == pytest.approx(share, abs=5e-5)
+
+
+@pytest.mark.parametrize("row", VECTORS["e_eps_3"]["GRR"])
+def test_grr_probabilities_as_fractions(row: dict[str, Any]) -> None:
+    p, q = Oracle("GRR", row["D"], 3 << 20).exact
+    assert (p, q) == (Fraction(row["p"]), Fraction(row["q"]))
+    assert q * (1 - q) / (p - q) ** 2 == Fraction(row["var0"])
+
+
+@pytest.mark.parametrize(("name", "extra"), [("OUE", 0), ("OLH", 4)])
+def test_unary_and_hashing_probabilities_as_fractions(name: str, extra: int) -> None:
+    given = VECTORS["e_eps_3"][name]
+    p, q = Oracle(name, 9, 3 << 20, extra).exact
+    assert (p, q) == (Fraction(given["p"]), Fraction(given["q"]))
+    assert q * (1 - q) / (p - q) ** 2 == Fraction(given["var0"])
