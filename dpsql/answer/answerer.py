@@ -48,6 +48,7 @@ class Answerer:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def __post_init__(self) -> None:
+        """Read the star once."""
         self.schema = read_schema(self.release)
 
     def query(self, text: str, *, dialect: str = "") -> Result:

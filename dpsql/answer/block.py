@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Union
+from typing import TypeAlias
 
 INNER, LEFT = "inner", "left"
 
@@ -23,6 +23,7 @@ class ColumnRef:
     column: str
 
     def __str__(self) -> str:
+        """Path and name, as plans and refusals say it."""
         return f"{'.'.join((*self.path, ''))}{self.table}.{self.column}"
 
 
@@ -70,7 +71,7 @@ class Some:
     parts: tuple[Condition, ...]
 
 
-Condition = Union[Predicate, Always, Every, Some]
+Condition: TypeAlias = "Predicate | Always | Every | Some"
 TRUE, FALSE = Always(True), Always(False)
 
 
@@ -144,7 +145,7 @@ class Ratio:
     mean: bool = False
 
 
-Form = Union[Linear, Ratio]
+Form: TypeAlias = Linear | Ratio
 """How a value depends on the noisy terms; what standard errors are computed from."""
 
 
@@ -178,7 +179,7 @@ class ErrorOf:
     level: float = 0.95
 
 
-Value = Union[Linear, Ratio, Known, ErrorOf]
+Value: TypeAlias = Linear | Ratio | Known | ErrorOf
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from statistics import NormalDist
 
 import numpy as np
 
-from dpsql.answer.block import Form, Linear, Ratio, Term
+from dpsql.answer.block import Form, Linear, Term
 from dpsql.answer.boxes import Box
 from dpsql.answer.leafsets import FloatArray
 from dpsql.answer.plan import Plan, presence
@@ -161,7 +161,8 @@ class Errors:
             ratio = above / below
             spread = (self.variance(form.above) - 2 * ratio * self.covariance(form.above, form.below)
                       + ratio**2 * self.variance(form.below))
-            return np.where(below == 0, np.nan, np.sqrt(np.maximum(spread, 0.0)) / np.abs(below))
+            found: FloatArray = np.where(below == 0, np.nan, np.sqrt(np.maximum(spread, 0.0)) / np.abs(below))
+            return found
 
     def interval(self, form: Form, above: FloatArray, below: FloatArray, z: float) -> tuple[FloatArray, FloatArray]:
         """Ends of the interval of z standard errors; NaN where it is unbounded."""

@@ -6,9 +6,8 @@ import re
 from collections.abc import Sequence
 
 from dpsql.answer.block import Block, Condition, Every, Expression, Linear, Predicate, Ratio, Some
-from dpsql.answer.leafsets import AxisCells
+from dpsql.answer.leafsets import AxisCells, masks
 from dpsql.answer.nodes import runs
-from dpsql.answer.leafsets import masks
 from dpsql.answer.relation import Answered, Relation, terms_of
 from dpsql.release import Release
 
@@ -61,7 +60,8 @@ def _plan_words(answered: Answered, block: Block, release: Release) -> list[str]
     view = plan.view
     if not view.statistics:
         return []
-    lines = [f"view {view.name}: {view.cells} cells over {', '.join(release.axes[i].name for i in view.axes) or 'no axis'}"]
+    axes = ", ".join(release.axes[i].name for i in view.axes) or "no axis"
+    lines = [f"view {view.name}: {view.cells} cells over {axes}"]
     for position, axis in enumerate(view.axes):
         lines.append(f"axis {release.axes[axis].name}: {cells_words(plan.cells[position])}")
     for lookup in answered.lookups:
@@ -70,7 +70,8 @@ def _plan_words(answered: Answered, block: Block, release: Release) -> list[str]
         lines.append(f"statistic {statistic.measure}: {nodes or '1'} nodes, sensitivity {statistic.sensitivity}, "
                      f"{statistic.currency} {statistic.budget}")
     for value in block.values:
-        if isinstance(value, (Linear, Ratio)) and terms_of(value) and all(t in answered.totals for t in terms_of(value)):
+        terms = terms_of(value)
+        if isinstance(value, (Linear, Ratio)) and terms and all(term in answered.totals for term in terms):
             above, below = answered.parts(value)
             found = answered.errors.stderr(value, above, below)
             if len(found):
@@ -83,7 +84,7 @@ def cells_words(cells: AxisCells, most: int = 6) -> str:
     """Leaf intervals of each group, the first few."""
     mask = masks(cells, None)
     row, start, stop = runs(mask > 0)
-    spans = [f"{f'{cells.keys[r]}: ' if cells.types else ''}[{a}, {b})" for r, a, b in zip(row, start, stop)]
+    spans = [f"{f'{cells.keys[r]}: ' if cells.types else ''}[{a}, {b})" for r, a, b in zip(row, start, stop, strict=True)]
     cut = " (some bins are cut)" if cells.cut else ""
     more = f" and {len(spans) - most} more" if len(spans) > most else ""
     return (", ".join(spans[:most]) or "no leaf") + more + f" of {cells.leaves} leaves{cut}"

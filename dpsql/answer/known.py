@@ -31,6 +31,9 @@ def catalog_plan(block: Block, release: Release, schema: Schema) -> Plan:
         NoViewError: a column that no axis holds.
     """
     placed = placements(block, schema)
+    for value in block.values:
+        if isinstance(value, Known) and any(c not in placed for c in value.expression.columns):
+            raise not_an_axis(value, block)
     missing = [str(ref) for i, ref in enumerate(block.columns) if i not in placed]
     if missing:
         raise no_view(block, [f"the catalog publishes no domain of {', '.join(missing)}"])
@@ -39,7 +42,7 @@ def catalog_plan(block: Block, release: Release, schema: Schema) -> Plan:
     questions = []
     for axis in axes:
         groups = tuple(g for g in block.groups if _axis(g, placed) == axis)
-        filters = tuple(own.get(axis, ())) + (_in_domain(block, release, axis),)
+        filters = (*own.get(axis, ()), _in_domain(block, release, axis))
         used = {c for e in [*groups, *(p.expression for p in filters)] for c in e.columns}
         columns = tuple((c, placed[c][1]) for c in sorted(used))
         questions.append(AxisQuestion(axis, columns, filters, groups))

@@ -117,7 +117,8 @@ def _fields(part: AxisNodes, whole: bool) -> tuple[str, list[Any]]:
     return f"{text}, unnest(?::DOUBLE[]) AS w", [*arrays, part.nodes.weight.tolist()]
 
 
-def recombine(plan: Plan, statistic: int, boxes: Sequence[Box], release: Release) -> tuple[Lookup, dict[Box, NumberArray]]:
+def recombine(plan: Plan, statistic: int, boxes: Sequence[Box],
+              release: Release) -> tuple[Lookup, dict[Box, NumberArray]]:
     """Answer boxes on one statistic.
 
     Args:

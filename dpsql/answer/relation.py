@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from dpsql.answer.block import Block, ErrorOf, Form, Known, Linear, Ratio, Term
+from dpsql.answer.block import TRUE, Block, ErrorOf, Form, Known, Linear, Ratio, Term
 from dpsql.answer.errorbars import LAPLACE_KURTOSIS, Errors, quantile
 from dpsql.answer.known import catalog_plan, known_values
 from dpsql.answer.leafsets import FloatArray
@@ -17,7 +17,7 @@ from dpsql.answer.plan import Plan, choose, presence
 from dpsql.answer.quantiles import axis_quantiles
 from dpsql.answer.recombine import Lookup, recombine
 from dpsql.answer.schema import Schema
-from dpsql.errors import NoViewError, NotSupportedError
+from dpsql.errors import NotSupportedError, NoViewError
 from dpsql.release import Release
 from dpsql.release.format import UNIT
 
@@ -188,17 +188,10 @@ def _group_index(block: Block, plan: Plan) -> tuple[np.ndarray, ...]:
     index = [np.zeros(0, np.int64)] * len(order)
     for place, axis in enumerate(order):
         index[axis] = grids[place]
-    if block.groups and plan.boxes_of(every_row()) != [(None,) * len(plan.cells)]:
+    if block.groups and plan.boxes_of(TRUE) != [(None,) * len(plan.cells)]:
         keep = _occupied(plan)[tuple(index)]
         index = [each[keep] for each in index]
     return tuple(index)
-
-
-def every_row() -> Any:
-    """The condition that adds nothing to WHERE."""
-    from dpsql.answer.block import TRUE
-
-    return TRUE
 
 
 def _slowest_first(block: Block, plan: Plan) -> list[int]:
@@ -212,7 +205,7 @@ def _slowest_first(block: Block, plan: Plan) -> list[int]:
 def _occupied(plan: Plan) -> np.ndarray:
     """Groups that meet WHERE at all, where it ties several axes together."""
     some = np.zeros(plan.shape, bool)
-    for box in plan.boxes_of(every_row()):
+    for box in plan.boxes_of(TRUE):
         whole = np.ones(plan.shape, bool)
         for axis, mask in enumerate(plan.box_masks(box)):
             along = [1] * len(plan.shape)
@@ -289,7 +282,8 @@ def central(form: Form, answered: Answered) -> FloatArray:
     known = below != 0
     if form.mean:
         known &= np.abs(below) > answered.z(NULL_LEVEL) * np.sqrt(answered.errors.variance(form.below))
-    return np.divide(above, below, out=np.full(len(above), np.nan), where=known)
+    found: FloatArray = np.divide(above, below, out=np.full(len(above), np.nan), where=known)
+    return found
 
 
 def error_values(what: str, form: Form, answered: Answered, level: float) -> FloatArray:

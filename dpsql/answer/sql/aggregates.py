@@ -10,6 +10,7 @@ from dpsql.answer.block import TRUE, Condition, Form, Known, Linear, Ratio, Term
 from dpsql.answer.forms import added, one, scaled
 from dpsql.answer.sql.binding import Binding, declared_measures, expression
 from dpsql.answer.sql.conditions import condition
+from dpsql.answer.sql.node import Node
 from dpsql.answer.sql.refuse import refusal
 from dpsql.errors import NotSupportedError
 
@@ -17,7 +18,7 @@ QUANTILES = (exp.Median, exp.Quantile, exp.PercentileCont, exp.PercentileDisc, e
 NUMERIC = ("INT", "DOUBLE", "FLOAT", "DECIMAL", "REAL")
 
 
-def aggregate(binding: Binding, node: exp.Expression) -> Value:
+def aggregate(binding: Binding, node: Node) -> Value:
     """The value that an aggregate call asks for.
 
     Args:
@@ -54,13 +55,13 @@ def aggregate(binding: Binding, node: exp.Expression) -> Value:
                   at=node, clause="SELECT", hint="COUNT, SUM and AVG are; MIN, MAX and MEDIAN of an axis too")
 
 
-def _no_distinct(node: exp.Expression) -> None:
+def _no_distinct(node: Node) -> None:
     if isinstance(node.this, exp.Distinct):
         raise refusal(NotSupportedError, f"{node.key.upper()}(DISTINCT ..) would need the rows", at=node,
                       clause="SELECT", hint="drop DISTINCT")
 
 
-def _under(value: Value, extra: Condition, node: exp.Expression) -> Value:
+def _under(value: Value, extra: Condition, node: Node) -> Value:
     """The same value over the rows that also meet a condition."""
 
     def narrowed(form: Linear) -> Linear:
@@ -89,7 +90,7 @@ def _count(binding: Binding, node: exp.Count) -> Value:
     return one(_presence(binding, inner, TRUE))
 
 
-def _presence(binding: Binding, node: exp.Expression, where: Condition) -> Term:
+def _presence(binding: Binding, node: Node, where: Condition) -> Term:
     """Rows where an expression is not NULL."""
     measure = measure_of(binding, node)
     if measure is not None:
@@ -118,7 +119,7 @@ class _Sums:
     below: Linear
 
 
-def _total(binding: Binding, node: exp.Expression, where: Condition, call: exp.Expression) -> tuple[Linear, Linear]:
+def _total(binding: Binding, node: Node, where: Condition, call: Node) -> tuple[Linear, Linear]:
     """(SUM, COUNT of non-NULL values) of an expression over the rows that meet a condition."""
     node = _bare(node)
     number = _number(node)
@@ -156,7 +157,7 @@ def _plus(left: Linear, right: Linear, sign: float = 1.0) -> Linear:
     return result
 
 
-def _combined(binding: Binding, node: exp.Binary, where: Condition, call: exp.Expression) -> tuple[Linear, Linear]:
+def _combined(binding: Binding, node: exp.Binary, where: Condition, call: Node) -> tuple[Linear, Linear]:
     """SUM(a + b) = SUM(a) + SUM(b) where both are present in the same rows."""
     left, some = _total(binding, node.left, where, call)
     right, others = _total(binding, node.right, where, call)
@@ -166,7 +167,7 @@ def _combined(binding: Binding, node: exp.Binary, where: Condition, call: exp.Ex
     return _plus(left, right, 1.0 if isinstance(node, exp.Add) else -1.0), some
 
 
-def _product(binding: Binding, node: exp.Binary, where: Condition, call: exp.Expression) -> tuple[Linear, Linear] | None:
+def _product(binding: Binding, node: exp.Binary, where: Condition, call: Node) -> tuple[Linear, Linear] | None:
     """A measure times or divided by a number."""
     left, right = _number(_bare(node.left)), _number(_bare(node.right))
     if right is not None and (isinstance(node, exp.Mul) or right):
@@ -178,7 +179,7 @@ def _product(binding: Binding, node: exp.Binary, where: Condition, call: exp.Exp
     return None
 
 
-def _cases(binding: Binding, node: exp.Expression, where: Condition, call: exp.Expression) -> tuple[Linear, Linear]:
+def _cases(binding: Binding, node: Node, where: Condition, call: Node) -> tuple[Linear, Linear]:
     """SUM(CASE WHEN p THEN x WHEN q THEN y ELSE z END): each branch over the rows that reach it."""
     branches = node.args["ifs"] if isinstance(node, exp.Case) else [node]
     otherwise = node.args.get("default") if isinstance(node, exp.Case) else node.args.get("false")
@@ -196,7 +197,7 @@ def _cases(binding: Binding, node: exp.Expression, where: Condition, call: exp.E
     return above, below
 
 
-def _branch(binding: Binding, node: exp.Expression, where: Condition, call: exp.Expression) -> tuple[Linear, Linear]:
+def _branch(binding: Binding, node: Node, where: Condition, call: Node) -> tuple[Linear, Linear]:
     node = _bare(node)
     if isinstance(node, exp.Null):
         return Linear(()), Linear(())
@@ -206,7 +207,7 @@ def _branch(binding: Binding, node: exp.Expression, where: Condition, call: exp.
     return _total(binding, node, where, call)
 
 
-def _bare(node: exp.Expression) -> exp.Expression:
+def _bare(node: Node) -> Node:
     """Without brackets and numeric casts."""
     while isinstance(node, exp.Paren) or (isinstance(node, exp.Cast) and _numeric(node)):
         node = node.this
@@ -217,7 +218,7 @@ def _numeric(node: exp.Cast) -> bool:
     return any(kind in node.to.sql(dialect="duckdb").upper() for kind in NUMERIC)
 
 
-def _number(node: exp.Expression) -> float | None:
+def _number(node: Node) -> float | None:
     """The value of a numeric literal, casts and sign included."""
     node = _bare(node)
     if isinstance(node, exp.Neg):
@@ -228,7 +229,7 @@ def _number(node: exp.Expression) -> float | None:
     return None
 
 
-def measure_of(binding: Binding, node: exp.Expression) -> str | None:
+def measure_of(binding: Binding, node: Node) -> str | None:
     """The published measure that a resolved expression is, or None."""
     if isinstance(node, exp.Column):
         instance, name = binding.rows.of(node)
@@ -243,12 +244,13 @@ def measure_of(binding: Binding, node: exp.Expression) -> str | None:
     return None
 
 
-def _ordered(node: exp.Expression) -> exp.Expression:
+def _ordered(node: Node) -> Node:
     """A canonical form in which a * b equals b * a, without brackets."""
 
-    def turn(part: exp.Expression) -> exp.Expression:
+    def turn(part: Node) -> Node:
         if isinstance(part, exp.Paren):
-            return part.this
+            inner: Node = part.this
+            return inner
         if isinstance(part, (exp.Mul, exp.Add)) and part.left.sql() > part.right.sql():
             return type(part)(this=part.right.copy(), expression=part.left.copy())
         return part
@@ -256,14 +258,15 @@ def _ordered(node: exp.Expression) -> exp.Expression:
     return node.copy().transform(turn)
 
 
-def _no_measure(binding: Binding, node: exp.Expression, call: exp.Expression) -> NotSupportedError:
+def _no_measure(binding: Binding, node: Node, call: Node) -> NotSupportedError:
     known = sorted(m for m in binding.schema.measures if "." in m and "(" not in m)
     return refusal(NotSupportedError, f"{call.key.upper()} of {_said(binding, node)}: no release has it as a measure",
-                   at=call, clause="SELECT", hint=f"measures: {', '.join(known)}" if known else "only COUNT is published")
+                   at=call, clause="SELECT",
+                   hint=f"measures: {', '.join(known)}" if known else "only COUNT is published")
 
 
-def _said(binding: Binding, node: exp.Expression) -> str:
-    def name(part: exp.Expression) -> exp.Expression:
+def _said(binding: Binding, node: Node) -> str:
+    def name(part: Node) -> Node:
         if isinstance(part, exp.Column) and part.table:
             return exp.column(part.name)
         return part
@@ -279,11 +282,11 @@ def _within_group(binding: Binding, node: exp.WithinGroup) -> Known:
     return Known("quantile", expression(binding, ordered[0].this), at)
 
 
-def _quantile(binding: Binding, node: exp.Expression) -> Known:
+def _quantile(binding: Binding, node: Node) -> Known:
     if isinstance(node, exp.Median):
         return Known("quantile", expression(binding, node.this), 0.5)
     where = node.args.get("quantile") or node.args.get("expression")
-    at = _number(where) if isinstance(where, exp.Expression) else None
+    at = _number(where) if isinstance(where, Node) else None
     if at is None or not 0 <= at <= 1:
         raise refusal(NotSupportedError, "a quantile takes one number from 0 to 1", at=node, clause="SELECT")
     return Known("quantile", expression(binding, node.this), at)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import sqlglot
@@ -11,6 +12,7 @@ from dpsql.answer.block import ColumnRef, Expression
 from dpsql.answer.schema import Schema
 from dpsql.answer.sql.joins import Paths
 from dpsql.answer.sql.names import Rows, column_of, placed
+from dpsql.answer.sql.node import Node
 from dpsql.answer.sql.refuse import refusal, span
 from dpsql.errors import NotSupportedError
 
@@ -40,7 +42,7 @@ class Binding:
         return self.known[ref]
 
 
-def derived(binding: Binding, node: exp.Expression) -> exp.Expression:
+def derived(binding: Binding, node: Node) -> Node:
     """Replace declared derivations that have an axis by their column, and the others by their expression.
 
     Args:
@@ -60,12 +62,12 @@ def derived(binding: Binding, node: exp.Expression) -> exp.Expression:
     return node
 
 
-def _declared(binding: Binding, number: int, text: str) -> exp.Expression:
+def _declared(binding: Binding, number: int, text: str) -> Node:
     """A catalog expression over one table's columns, resolved to one instance of it."""
     body = sqlglot.parse_one(text, read=DIALECT)
     table = binding.rows.instances[number].table
 
-    def bind(part: exp.Expression) -> exp.Expression:
+    def bind(part: Node) -> Node:
         if isinstance(part, exp.Column):
             return column_of(number, table.column(part.name) or part.name)
         return part
@@ -73,9 +75,9 @@ def _declared(binding: Binding, number: int, text: str) -> exp.Expression:
     return body.transform(bind)
 
 
-def declared_measures(binding: Binding) -> dict[str, exp.Expression]:
+def declared_measures(binding: Binding) -> dict[str, Node]:
     """Declared product measures of the root and its dimensions: `table.name` -> resolved expression."""
-    found: dict[str, exp.Expression] = {}
+    found: dict[str, Node] = {}
     for instance in binding.rows.instances:
         for name, text in instance.table.measures.items():
             if text:
@@ -83,7 +85,7 @@ def declared_measures(binding: Binding) -> dict[str, exp.Expression]:
     return found
 
 
-def _swap(node: exp.Expression, old: exp.Expression, new: exp.Expression) -> exp.Expression:
+def _swap(node: Node, old: Node, new: Node) -> Node:
     if node == old:
         return placed(new, node)
     for part in list(node.walk()):
@@ -92,7 +94,7 @@ def _swap(node: exp.Expression, old: exp.Expression, new: exp.Expression) -> exp
     return node
 
 
-def expression(binding: Binding, node: exp.Expression) -> Expression:
+def expression(binding: Binding, node: Node) -> Expression:
     """A resolved scalar expression as placeholder text.
 
     Args:
@@ -112,7 +114,7 @@ def expression(binding: Binding, node: exp.Expression) -> Expression:
                       at=node, clause="WHERE", hint="use HAVING, or write its value as a literal")
     used: set[int] = set()
 
-    def bind(part: exp.Expression) -> exp.Expression:
+    def bind(part: Node) -> Node:
         if isinstance(part, exp.Is) and isinstance(part.expression, exp.Null):
             # an out-of-domain value is not NULL, though its columns are unknown here
             known = exp.NEQ(this=exp.column("dp_kind"), expression=exp.Literal.number(3))
@@ -128,11 +130,10 @@ def expression(binding: Binding, node: exp.Expression) -> Expression:
     return Expression(bound.sql(dialect=DIALECT), frozenset(used), place)
 
 
-def _bottom_up(node: exp.Expression, change: object) -> exp.Expression:
+def _bottom_up(node: Node, change: Callable[[Node], Node]) -> Node:
     """Children first, so that what `change` returns is not visited again."""
     for child in list(node.iter_expressions()):
         new = _bottom_up(child, change)
         if new is not child:
             child.replace(new)
-    result: exp.Expression = change(node.copy() if isinstance(node, exp.Is) else node)  # type: ignore[operator]
-    return result
+    return change(node.copy() if isinstance(node, exp.Is) else node)

@@ -10,9 +10,12 @@ from sqlglot import exp
 
 from dpsql.answer.block import FALSE, TRUE, Condition, Predicate, complement, every, some
 from dpsql.answer.sql.binding import Binding, expression
+from dpsql.answer.sql.node import Node
+from dpsql.answer.sql.refuse import refusal
+from dpsql.errors import ProgrammingError
 
 
-def condition(binding: Binding, node: exp.Expression, negated: bool = False) -> Condition:
+def condition(binding: Binding, node: Node, negated: bool = False) -> Condition:
     """Where a resolved boolean expression is true (or, negated, where its NOT is true).
 
     Args:
@@ -41,12 +44,14 @@ def condition(binding: Binding, node: exp.Expression, negated: bool = False) -> 
     return Predicate(expression(binding, leaf))
 
 
-def _tuples(node: exp.In) -> exp.Expression:
+def _tuples(node: exp.In) -> Node:
     """(a, b) IN ((1, 2), (3, 4)) as an OR of ANDs, so that a and b may lie on two axes."""
     names = node.this.expressions
-    rows = [
-        exp.and_(*(exp.EQ(this=name.copy(), expression=value.copy()) for name, value in zip(names, row.expressions)))
-        for row in node.expressions
-        if isinstance(row, exp.Tuple)
-    ]
+    rows = []
+    for row in node.expressions:
+        values = row.expressions if isinstance(row, exp.Tuple) else [row]
+        if len(values) != len(names):
+            raise refusal(ProgrammingError, "the tuples of an IN differ in length", at=node, clause="WHERE")
+        equal = [exp.EQ(this=a.copy(), expression=b.copy()) for a, b in zip(names, values, strict=True)]
+        rows.append(exp.and_(*equal))
     return exp.or_(*rows)

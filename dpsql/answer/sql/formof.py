@@ -8,6 +8,7 @@ from sqlglot import exp
 
 from dpsql.answer.block import Form
 from dpsql.answer.forms import added, constant, divided, is_constant, multiplied, scaled
+from dpsql.answer.sql.node import Node
 from dpsql.answer.sql.refuse import refusal
 from dpsql.errors import ProgrammingError
 
@@ -16,7 +17,7 @@ DEFAULT_LEVEL = 0.95
 NUMERIC = ("INT", "DOUBLE", "FLOAT", "DECIMAL", "REAL")
 
 
-def form_of(node: exp.Expression, forms: Mapping[str, Form]) -> Form | None:
+def form_of(node: Node, forms: Mapping[str, Form]) -> Form | None:
     """The form of an expression.
 
     Args:
@@ -59,7 +60,7 @@ def _binary(node: exp.Binary, left: Form | None, right: Form | None) -> Form | N
     return None
 
 
-def error_call(node: exp.Anonymous) -> tuple[str, exp.Expression, float]:
+def error_call(node: exp.Anonymous) -> tuple[str, Node, float]:
     """What a DP_ function asks: (what, of which expression, at which level).
 
     Raises:
@@ -72,11 +73,13 @@ def error_call(node: exp.Anonymous) -> tuple[str, exp.Expression, float]:
     arguments = node.expressions
     most = 1 if name == "dp_stderr" else 2
     if not 1 <= len(arguments) <= most:
-        raise refusal(ProgrammingError, f"{name.upper()} takes {'an aggregate' if most == 1 else 'an aggregate and a level'}",
-                      at=node, clause="SELECT", nearest=f"SELECT {name.upper()}(COUNT(*)) FROM ..")
+        takes = "an aggregate" if most == 1 else "an aggregate and a level"
+        raise refusal(ProgrammingError, f"{name.upper()} takes {takes}", at=node,
+                      clause="SELECT", nearest=f"SELECT {name.upper()}(COUNT(*)) FROM ..")
     level = DEFAULT_LEVEL
     if len(arguments) == 2:
-        level = float(arguments[1].this) if isinstance(arguments[1], exp.Literal) and not arguments[1].is_string else 0.0
+        given = arguments[1]
+        level = float(given.this) if isinstance(given, exp.Literal) and not given.is_string else 0.0
         if not 0 < level < 1:
             raise refusal(ProgrammingError, "an interval's level lies between 0 and 1", at=node, clause="SELECT",
                           hint="for instance 0.95")

@@ -9,6 +9,7 @@ from sqlglot import exp
 from dpsql.answer.schema import nearest
 from dpsql.answer.sql.joins import conjuncts
 from dpsql.answer.sql.names import Rows, Source, resolve, wide_source
+from dpsql.answer.sql.node import Node
 from dpsql.answer.sql.refuse import refusal
 from dpsql.answer.sql.statement import Common, Context, output_name, unaliased
 from dpsql.errors import NotSupportedError, UnknownName
@@ -17,14 +18,14 @@ Scope = Mapping[str, Common]
 SCHEMAS = frozenset({"", "main", "public", "dbo", "default"})
 
 
-def sources(select: exp.Select) -> list[exp.Expression]:
+def sources(select: exp.Select) -> list[Node]:
     """The relations in FROM and its joins, in order."""
     first = select.args.get("from_")
     joins = select.args.get("joins") or []
     return ([first.this] if first is not None else []) + [join.this for join in joins]
 
 
-def holds_rows(context: Context, node: exp.Expression, scope: Scope) -> bool:
+def holds_rows(context: Context, node: Node, scope: Scope) -> bool:
     """Whether a source is row-level: a base or wide table, or a query that only filters and renames one.
 
     Raises:
@@ -67,11 +68,11 @@ def is_row_level(context: Context, select: exp.Select, scope: Scope) -> bool:
     return all(holds_rows(context, source, scope) for source in sources(select))
 
 
-def aggregates(node: exp.Expression) -> list[exp.Expression]:
+def aggregates(node: Node) -> list[Node]:
     """Aggregate calls in an expression, outside of subqueries; those that a window evaluates are not counted."""
     if isinstance(node, (exp.Subquery, exp.Query)):
         return []
-    found: list[exp.Expression] = []
+    found: list[Node] = []
     window = isinstance(node, exp.Window)
     if isinstance(node, exp.AggFunc) or (isinstance(node, exp.Anonymous) and str(node.this).lower().startswith("dp_")):
         found.append(node)
@@ -109,7 +110,7 @@ def bind_from(context: Context, select: exp.Select, scope: Scope, into: Rows | N
     return rows
 
 
-def _source(context: Context, node: exp.Expression, scope: Scope, rows: Rows) -> Source:
+def _source(context: Context, node: Node, scope: Scope, rows: Rows) -> Source:
     """One row-level source, its instances added to the relation."""
     if isinstance(node, exp.Table):
         common = scope.get(node.name.lower()) if not node.db else None
@@ -127,11 +128,11 @@ def _source(context: Context, node: exp.Expression, scope: Scope, rows: Rows) ->
     return _unwrapped(context, inner, node.alias, scope, rows)
 
 
-def _unwrapped(context: Context, node: exp.Expression, alias: str, scope: Scope, rows: Rows) -> Source:
+def _unwrapped(context: Context, node: Node, alias: str, scope: Scope, rows: Rows) -> Source:
     """A derived table that renames and filters: its names, over the same instances."""
     assert isinstance(node, exp.Select)
     inner = bind_from(context, node, scope, rows)
-    columns: dict[str, exp.Expression] = {}
+    columns: dict[str, Node] = {}
     names: dict[str, str] = {}
     for item in node.expressions:
         if isinstance(item, exp.Star) or (isinstance(item, exp.Column) and isinstance(item.this, exp.Star)):
@@ -174,7 +175,7 @@ def _join(context: Context, rows: Rows, join: exp.Join, scope: Scope) -> None:
         _using(rows, source, name)
 
 
-def _using(rows: Rows, source: Source, name: exp.Expression) -> None:
+def _using(rows: Rows, source: Source, name: Node) -> None:
     key = name.name.lower()
     left = next((s.columns[key] for s in rows.sources[:-1] if key in s.columns), None)
     right = source.columns.get(key)

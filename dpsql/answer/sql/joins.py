@@ -13,6 +13,7 @@ from sqlglot import exp
 from dpsql.answer.block import INNER, LEFT
 from dpsql.answer.schema import Schema
 from dpsql.answer.sql.names import Edge, Instance, Rows
+from dpsql.answer.sql.node import Node
 from dpsql.answer.sql.refuse import refusal
 from dpsql.errors import NotSupportedError
 
@@ -26,7 +27,7 @@ class Paths:
     joins: tuple[tuple[tuple[str, ...], str], ...]
 
 
-def conjuncts(node: exp.Expression | None) -> list[exp.Expression]:
+def conjuncts(node: Node | None) -> list[Node]:
     """The parts of an AND, brackets removed."""
     if node is None:
         return []
@@ -37,7 +38,7 @@ def conjuncts(node: exp.Expression | None) -> list[exp.Expression]:
     return [node]
 
 
-def edge_of(rows: Rows, node: exp.Expression, schema: Schema) -> Edge | None:
+def edge_of(rows: Rows, node: Node, schema: Schema) -> Edge | None:
     """The declared join that an equality states, or None if it compares columns of one table."""
     if not (isinstance(node, exp.EQ) and isinstance(node.left, exp.Column) and isinstance(node.right, exp.Column)):
         return None
@@ -51,7 +52,7 @@ def edge_of(rows: Rows, node: exp.Expression, schema: Schema) -> Edge | None:
     raise off_key(left, right, node, schema)
 
 
-def off_key(left: Instance, right: Instance, node: exp.Expression, schema: Schema) -> NotSupportedError:
+def off_key(left: Instance, right: Instance, node: Node, schema: Schema) -> NotSupportedError:
     """The refusal of a join that is not along a declared key."""
     if left.table.name == right.table.name:
         return refusal(NotSupportedError, f"a self-join of {left.table.name} would compare rows with each other",
@@ -93,7 +94,7 @@ def find_paths(rows: Rows, schema: Schema) -> Paths:
         raise refusal(NotSupportedError, f"a LEFT JOIN from a dimension to {roots[0].table.name} would list people "
                       "without rows", clause="JOIN", hint=f"start FROM {roots[0].table.name}")
     rows.edges = edges
-    return Paths(roots[0].table.name, path, _joins(rows, path, parents))
+    return Paths(roots[0].table.name, path, _joins(rows, path))
 
 
 def _path(instance: Instance, parents: dict[int, Edge], rows: Rows) -> tuple[str, ...]:
@@ -107,7 +108,7 @@ def _path(instance: Instance, parents: dict[int, Edge], rows: Rows) -> tuple[str
     return tuple(reversed(steps))
 
 
-def _joins(rows: Rows, path: dict[int, tuple[str, ...]], parents: dict[int, Edge]) -> tuple[tuple[tuple[str, ...], str], ...]:
+def _joins(rows: Rows, path: dict[int, tuple[str, ...]]) -> tuple[tuple[tuple[str, ...], str], ...]:
     """Each joined path's kind; an inner join below a left one makes both inner (its ON needs the row)."""
     kinds: dict[tuple[str, ...], str] = {}
     for instance in rows.instances:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from sqlglot import exp
 
 from dpsql.answer.schema import Schema, Table, nearest
+from dpsql.answer.sql.node import Node
 from dpsql.answer.sql.refuse import refusal
 from dpsql.errors import UnknownName
 
@@ -39,7 +40,7 @@ class Source:
     """What one name in FROM offers: output name -> expression over instances, in order."""
 
     alias: str
-    columns: dict[str, exp.Expression]
+    columns: dict[str, Node]
     names: dict[str, str] = field(default_factory=dict)
 
 
@@ -49,7 +50,7 @@ class Rows:
 
     instances: list[Instance] = field(default_factory=list)
     edges: list[Edge] = field(default_factory=list)
-    conditions: list[exp.Expression] = field(default_factory=list)
+    conditions: list[Node] = field(default_factory=list)
     sources: list[Source] = field(default_factory=list)
     shared: set[str] = field(default_factory=set)
 
@@ -57,7 +58,7 @@ class Rows:
         """Put one more base table into the relation."""
         instance = Instance(len(self.instances), table)
         self.instances.append(instance)
-        columns = {low: column_of(instance.number, name) for low, name in table.columns.items()}
+        columns: dict[str, Node] = {low: column_of(instance.number, name) for low, name in table.columns.items()}
         return Source(alias, columns, dict(table.columns))
 
     def of(self, node: exp.Column) -> tuple[Instance, str]:
@@ -66,7 +67,7 @@ class Rows:
         return instance, node.name
 
 
-def column_of(number: int, name: str, like: exp.Expression | None = None) -> exp.Column:
+def column_of(number: int, name: str, like: Node | None = None) -> exp.Column:
     """The resolved column `i<number>.name`, with the place of the node it came from."""
     identifier = exp.Identifier(this=name, quoted=True)
     if like is not None:
@@ -76,7 +77,7 @@ def column_of(number: int, name: str, like: exp.Expression | None = None) -> exp
     return column
 
 
-def lookup(rows: Rows, node: exp.Column, schema: Schema) -> exp.Expression:
+def lookup(rows: Rows, node: exp.Column, schema: Schema) -> Node:
     """The expression that a column name stands for.
 
     Args:
@@ -111,7 +112,7 @@ def lookup(rows: Rows, node: exp.Column, schema: Schema) -> exp.Expression:
     return placed(found[0], node)
 
 
-def placed(expression: exp.Expression, like: exp.Expression) -> exp.Expression:
+def placed(expression: Node, like: Node) -> Node:
     """A copy of an expression whose parts all point at the characters of another node."""
     copy = expression.copy()
     marks = next((part.meta for part in like.walk() if "start" in part.meta), {})
@@ -120,7 +121,7 @@ def placed(expression: exp.Expression, like: exp.Expression) -> exp.Expression:
     return copy
 
 
-def resolve(rows: Rows, node: exp.Expression, schema: Schema) -> exp.Expression:
+def resolve(rows: Rows, node: Node, schema: Schema) -> Node:
     """A copy of an expression with every column resolved; subqueries are left alone.
 
     >>> import sqlglot
@@ -137,7 +138,7 @@ def resolve(rows: Rows, node: exp.Expression, schema: Schema) -> exp.Expression:
     return copy
 
 
-def _resolve_inside(rows: Rows, node: exp.Expression, schema: Schema) -> None:
+def _resolve_inside(rows: Rows, node: Node, schema: Schema) -> None:
     for child in list(node.iter_expressions()):
         if isinstance(child, (exp.Subquery, exp.Query)):
             continue
@@ -149,7 +150,7 @@ def _resolve_inside(rows: Rows, node: exp.Expression, schema: Schema) -> None:
             _resolve_inside(rows, child, schema)
 
 
-def _bracketed(expression: exp.Expression, parent: exp.Expression) -> exp.Expression:
+def _bracketed(expression: Node, parent: Node) -> Node:
     """Operators that take an operator's place keep their brackets."""
     needs = isinstance(expression, (exp.Binary, exp.Unary, exp.Case, exp.Between, exp.In))
     return exp.Paren(this=expression) if needs and not isinstance(parent, exp.Paren) else expression

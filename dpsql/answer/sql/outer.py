@@ -10,12 +10,13 @@ from dpsql.answer.block import ErrorOf, Form
 from dpsql.answer.schema import nearest
 from dpsql.answer.sql.formof import error_call, form_of
 from dpsql.answer.sql.fromclause import aggregates, sources
+from dpsql.answer.sql.node import Node
 from dpsql.answer.sql.refuse import refusal
 from dpsql.answer.sql.statement import Common, Context, Shape, named, output_name, quoted_column, unaliased
 from dpsql.errors import NotSupportedError, UnknownName
 
 Scope = dict[str, Common]
-Rewrite = Callable[[Context, exp.Expression, Scope, bool], Shape]
+Rewrite = Callable[[Context, Node, Scope, bool], Shape]
 
 INFORMATION = {
     "tables": ["table_catalog", "table_schema", "table_name", "table_type"],
@@ -61,10 +62,8 @@ def outer_select(context: Context, select: exp.Select, scope: Scope, track: bool
 
 def _aggregating(select: exp.Select) -> bool:
     having = select.args.get("having")
-    plain = [item for item in select.expressions]
-    return any(
-        not (isinstance(call, exp.Anonymous)) for part in [*plain, *([having] if having else [])] for call in aggregates(part)
-    )
+    calls = [call for part in [*select.expressions, *([having] if having else [])] for call in aggregates(part)]
+    return any(not isinstance(call, exp.Anonymous) for call in calls)
 
 
 def _subqueries(select: exp.Select) -> list[exp.Subquery]:
@@ -80,7 +79,7 @@ def _subqueries(select: exp.Select) -> list[exp.Subquery]:
     return found
 
 
-def _inside(node: exp.Expression, other: exp.Expression) -> bool:
+def _inside(node: Node, other: Node) -> bool:
     above = node.parent
     while above is not None:
         if above is other:
@@ -89,7 +88,7 @@ def _inside(node: exp.Expression, other: exp.Expression) -> bool:
     return False
 
 
-def _child(context: Context, node: exp.Expression, scope: Scope, rewrite: Rewrite, track: bool) -> tuple[str, Shape]:
+def _child(context: Context, node: Node, scope: Scope, rewrite: Rewrite, track: bool) -> tuple[str, Shape]:
     """One source of answers."""
     if isinstance(node, exp.Subquery):
         inner = rewrite(context, node.this, scope, track)
@@ -103,7 +102,8 @@ def _child(context: Context, node: exp.Expression, scope: Scope, rewrite: Rewrit
         return _information(context, node)
     common = scope.get(node.name.lower()) if isinstance(node, exp.Table) else None
     if common is None or common.shape is None:
-        raise refusal(NotSupportedError, f"{node.key.upper()} in FROM", at=node, clause="FROM", hint="use a table's name")
+        raise refusal(NotSupportedError, f"{node.key.upper()} in FROM", at=node, clause="FROM",
+                      hint="use a table's name")
     shape = common.shape
     alias = node.alias_or_name
     return alias, Shape(shape.node, shape.names, shape.forms, shape.carriers, None, [("", shape)])
@@ -123,9 +123,9 @@ def _information(context: Context, node: exp.Table) -> tuple[str, Shape]:
     return alias, Shape(node, names, [{} for _ in names])
 
 
-def _items(select: exp.Select, children: list[tuple[str, Shape]]) -> tuple[list[exp.Expression], list[str]]:
+def _items(select: exp.Select, children: list[tuple[str, Shape]]) -> tuple[list[Node], list[str]]:
     """Select items with their names; stars are spelled out, so that hidden columns stay hidden."""
-    items: list[exp.Expression] = []
+    items: list[Node] = []
     names: list[str] = []
     for item in select.expressions:
         star = isinstance(item, exp.Star) or (isinstance(item, exp.Column) and isinstance(item.this, exp.Star))
@@ -152,7 +152,7 @@ def _check_columns(select: exp.Select, children: list[tuple[str, Shape]], names:
                               hint=nearest(column.name, known) or "check the inner SELECT")
 
 
-def _above(node: exp.Expression, stop: exp.Expression) -> list[exp.Expression]:
+def _above(node: Node, stop: Node) -> list[Node]:
     found = []
     above = node.parent
     while above is not None and above is not stop:
@@ -161,7 +161,7 @@ def _above(node: exp.Expression, stop: exp.Expression) -> list[exp.Expression]:
     return found
 
 
-def _forms(node: exp.Expression, children: list[tuple[str, Shape]]) -> dict[int, Form]:
+def _forms(node: Node, children: list[tuple[str, Shape]]) -> dict[int, Form]:
     """The form of a select item for each block that it may come from."""
     by_block: dict[int, dict[str, Form]] = {}
     for alias, child in children:
@@ -174,7 +174,7 @@ def _forms(node: exp.Expression, children: list[tuple[str, Shape]]) -> dict[int,
     return {block: form for block, form in found.items() if form is not None}
 
 
-def _error_calls(context: Context, item: exp.Expression, children: list[tuple[str, Shape]]) -> None:
+def _error_calls(context: Context, item: Node, children: list[tuple[str, Shape]]) -> None:
     """DP_ functions of inner columns: their block computes them, and every level hands them out."""
     for call in list(item.find_all(exp.Anonymous)):
         if not str(call.this).lower().startswith("dp_"):

@@ -9,13 +9,14 @@ from sqlglot import exp
 from sqlglot.errors import ParseError, SqlglotError
 
 from dpsql.answer.sql.guard import check_text
+from dpsql.answer.sql.node import Node
 from dpsql.answer.sql.refuse import refusal
 from dpsql.errors import InterfaceError, SqlSyntaxError
 
 DEFAULT_DIALECT = "duckdb"
 
 
-def parse(text: str, dialect: str = "") -> exp.Expression:
+def parse(text: str, dialect: str = "") -> Node:
     """Guard the text and parse its one statement.
 
     Args:
@@ -58,7 +59,8 @@ def known_dialect(dialect: str) -> str:
     try:
         sqlglot.Dialect.get_or_raise(name)
     except (ValueError, SqlglotError) as error:
-        raise InterfaceError(f"there is no SQL dialect {dialect!r}", hint="for instance duckdb, postgres, tsql") from error
+        hint = "for instance duckdb, postgres, tsql"
+        raise InterfaceError(f"there is no SQL dialect {dialect!r}", hint=hint) from error
     return name
 
 

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from typing import TypeVar
 
-from sqlglot import exp
-
+from dpsql.answer.sql.node import Node
 from dpsql.errors import Error
 
 E = TypeVar("E", bound=Error)
 Span = tuple[int, int]
 
 
-def span(node: exp.Expression | None) -> Span | None:
+def span(node: Node | None) -> Span | None:
     """First and last character of a node in the text it was parsed from, or None."""
     if node is None:
         return None
@@ -24,7 +23,7 @@ def span(node: exp.Expression | None) -> Span | None:
     return (min(starts), max(ends)) if starts else None
 
 
-def refusal(kind: type[E], reason: str, *, clause: str = "", at: exp.Expression | None = None,
+def refusal(kind: type[E], reason: str, *, clause: str = "", at: Node | None = None,
             where: Span | None = None, nearest: str = "", hint: str = "") -> E:
     """An error that knows its place; `pointed` adds the caret once the whole text is at hand.
 

@@ -11,6 +11,7 @@ from sqlglot import exp
 
 from dpsql.answer.schema import Schema
 from dpsql.answer.sql.fromclause import aggregates, bind_from, holds_rows, is_row_level, sources
+from dpsql.answer.sql.node import Node
 from dpsql.answer.sql.outer import outer_select
 from dpsql.answer.sql.refuse import refusal
 from dpsql.answer.sql.select import build
@@ -21,7 +22,7 @@ from dpsql.errors import NotSupportedError, ProgrammingError
 Scope = dict[str, Common]
 
 
-def take_apart(tree: exp.Expression, schema: Schema, text: str) -> Statement:
+def take_apart(tree: Node, schema: Schema, text: str) -> Statement:
     """Rewrite a whole statement.
 
     Args:
@@ -44,7 +45,7 @@ def take_apart(tree: exp.Expression, schema: Schema, text: str) -> Statement:
                      context.catalog_tables)
 
 
-def rewrite_query(context: Context, node: exp.Expression, scope: Scope, track: bool) -> Shape:
+def rewrite_query(context: Context, node: Node, scope: Scope, track: bool) -> Shape:
     """Rewrite one query, whatever it is.
 
     Args:
@@ -75,7 +76,7 @@ def rewrite_query(context: Context, node: exp.Expression, scope: Scope, track: b
     return outer_select(context, node, scope, track, rewrite_query)
 
 
-def _with(context: Context, node: exp.Expression, scope: Scope) -> Scope:
+def _with(context: Context, node: Node, scope: Scope) -> Scope:
     """Put the query's CTEs into scope; row-level ones leave the statement, they are unwrapped where used."""
     clause = node.args.get("with_")
     if clause is None:
@@ -84,7 +85,8 @@ def _with(context: Context, node: exp.Expression, scope: Scope) -> Scope:
     kept = []
     for common in clause.expressions:
         if common.args["alias"].args.get("columns"):
-            raise refusal(NotSupportedError, "a CTE with a column list", clause="WITH", hint="name the columns inside it")
+            raise refusal(NotSupportedError, "a CTE with a column list", clause="WITH",
+                          hint="name the columns inside it")
         query = common.this
         if isinstance(query, exp.Select) and is_row_level(context, query, scope):
             scope[common.alias.lower()] = Common(raw=query)

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from sqlglot import exp
 
-from dpsql.answer.block import Block, ErrorOf, Form, Linear, Ratio
+from dpsql.answer.block import Block, ErrorOf, Form, Linear, Ratio, every
 from dpsql.answer.sql.aggregates import aggregate
 from dpsql.answer.sql.binding import Binding, derived, expression
 from dpsql.answer.sql.conditions import condition
 from dpsql.answer.sql.formof import error_call, form_of
-from dpsql.answer.sql.fromclause import aggregates, bind_from
-from dpsql.answer.sql.joins import find_paths
-from dpsql.answer.sql.names import Rows, placed, resolve
+from dpsql.answer.sql.fromclause import Scope, aggregates, bind_from
+from dpsql.answer.sql.joins import conjuncts, find_paths
+from dpsql.answer.sql.names import placed, resolve
+from dpsql.answer.sql.node import Node
 from dpsql.answer.sql.refuse import refusal, span
 from dpsql.answer.sql.statement import AT, Context, Draft, Shape, named, output_name, quoted_column, unaliased
-from dpsql.answer.block import every
 from dpsql.errors import NotSupportedError, ProgrammingError, RawRowsError
+
+RewriteSubquery = Callable[[exp.Subquery], None]
 
 
 @dataclass
@@ -28,10 +31,10 @@ class Builder:
     binding: Binding
     draft: Draft
     number: int
-    groups: list[exp.Expression] = field(default_factory=list)
-    aliases: dict[str, exp.Expression] = field(default_factory=dict)
+    groups: list[Node] = field(default_factory=list)
+    aliases: dict[str, Node] = field(default_factory=dict)
 
-    def resolved(self, node: exp.Expression) -> exp.Expression:
+    def resolved(self, node: Node) -> Node:
         """Columns resolved; names that only the select list knows replaced by what they stand for."""
         copy = node.copy()
         root = exp.Paren(this=copy)
@@ -40,7 +43,10 @@ class Builder:
             inside = any(name in source.columns for source in self.binding.rows.sources)
             if not column.table and not inside and name in self.aliases:
                 column.replace(exp.Paren(this=placed(self.aliases[name], column)))
-        return derived(self.binding, resolve(self.binding.rows, root, self.context.schema).this)
+        node = derived(self.binding, resolve(self.binding.rows, root, self.context.schema).this)
+        while isinstance(node, exp.Paren):
+            node = node.this
+        return node
 
     def forms(self) -> dict[str, Form]:
         """Form of each value column so far."""
@@ -48,7 +54,7 @@ class Builder:
         return {f"v{i}": v for i, v in enumerate(values) if isinstance(v, (Linear, Ratio))}
 
 
-def build(context: Context, select: exp.Select, scope: dict, track: bool, rewrite_subquery: object) -> Shape:
+def build(context: Context, select: exp.Select, scope: Scope, track: bool, rewrite_subquery: RewriteSubquery) -> Shape:
     """Turn an aggregating SELECT over rows into a block.
 
     Args:
@@ -82,7 +88,7 @@ def build(context: Context, select: exp.Select, scope: dict, track: bool, rewrit
 
 
 def _has_aggregates(select: exp.Select, with_order: bool = True) -> bool:
-    parts: list[exp.Expression] = [*select.expressions]
+    parts: list[Node] = [*select.expressions]
     for key in ("having", "qualify", *(("order",) if with_order else ())):
         if select.args.get(key) is not None:
             parts.append(select.args[key])
@@ -136,7 +142,7 @@ def _groups(builder: Builder, select: exp.Select) -> None:
             builder.groups.append(resolved)
 
 
-def _ordinal(item: exp.Expression, select: exp.Select) -> exp.Expression:
+def _ordinal(item: Node, select: exp.Select) -> Node:
     if isinstance(item, exp.Literal) and not item.is_string:
         number = int(item.this) if str(item.this).isdigit() else 0
         if not 1 <= number <= len(select.expressions):
@@ -146,10 +152,10 @@ def _ordinal(item: exp.Expression, select: exp.Select) -> exp.Expression:
     return item
 
 
-def _outer(builder: Builder, select: exp.Select, track: bool, rewrite_subquery: object) -> Shape:
+def _outer(builder: Builder, select: exp.Select, track: bool, rewrite_subquery: RewriteSubquery) -> Shape:
     """Rewrite every clause over the columns k<j> and v<j> of the block's relation."""
 
-    def over(node: exp.Expression) -> exp.Expression:
+    def over(node: Node) -> Node:
         return rewritten(builder, builder.resolved(node), rewrite_subquery)
 
     names, items, forms = [], [], []
@@ -160,7 +166,7 @@ def _outer(builder: Builder, select: exp.Select, track: bool, rewrite_subquery: 
         form = form_of(node, builder.forms())
         forms.append({builder.number: form} if form is not None else {})
     having, qualify, order = (select.args.get(key) for key in ("having", "qualify", "order"))
-    kept = [over(part) for part in _conjuncts(having) if not _always_true(part)]
+    kept = [over(part) for part in conjuncts(having.this if having is not None else None) if not _always_true(part)]
     select.set("where", exp.Where(this=exp.and_(*kept)) if kept else None)
     if qualify is not None:
         select.set("qualify", exp.Qualify(this=over(qualify.this)))
@@ -178,13 +184,7 @@ def _outer(builder: Builder, select: exp.Select, track: bool, rewrite_subquery: 
     return Shape(select, names, forms, carriers, builder.number)
 
 
-def _conjuncts(having: exp.Expression | None) -> list[exp.Expression]:
-    from dpsql.answer.sql.joins import conjuncts
-
-    return conjuncts(having.this if having is not None else None)
-
-
-def _always_true(node: exp.Expression) -> bool:
+def _always_true(node: Node) -> bool:
     """HAVING COUNT(1) > 0, which BI tools add: every group of the domain is shown."""
     return (
         isinstance(node, exp.GT) and isinstance(node.left, exp.Count) and isinstance(node.right, exp.Literal)
@@ -192,7 +192,7 @@ def _always_true(node: exp.Expression) -> bool:
     )
 
 
-def _order(order: exp.Order, names: list[str], over: object) -> None:
+def _order(order: exp.Order, names: list[str], over: Callable[[Node], Node]) -> None:
     known = {name.lower(): name for name in names}
     for item in order.expressions:
         node = item.this
@@ -201,10 +201,10 @@ def _order(order: exp.Order, names: list[str], over: object) -> None:
         if isinstance(node, exp.Column) and not node.table and node.name.lower() in known:
             item.set("this", quoted_column(known[node.name.lower()]))
         else:
-            item.set("this", over(node))  # type: ignore[operator]
+            item.set("this", over(node))
 
 
-def rewritten(builder: Builder, node: exp.Expression, rewrite_subquery: object) -> exp.Expression:
+def rewritten(builder: Builder, node: Node, rewrite_subquery: RewriteSubquery) -> Node:
     """A resolved expression over groups, as an expression over the block's relation."""
     for j, group in enumerate(builder.groups):
         if node == group:
@@ -214,11 +214,11 @@ def rewritten(builder: Builder, node: exp.Expression, rewrite_subquery: object) 
     if isinstance(node, (exp.AggFunc, exp.Filter, exp.WithinGroup)):
         return exp.column(builder.draft.value(aggregate(builder.binding, node)))
     if isinstance(node, exp.Subquery):
-        rewrite_subquery(node)  # type: ignore[operator]
+        rewrite_subquery(node)
         return node
     if isinstance(node, exp.Column):
         raise refusal(ProgrammingError, f"column {node.name!r} is neither grouped nor aggregated", at=node,
-                      clause="SELECT", hint=f"add it to GROUP BY")
+                      clause="SELECT", hint="add it to GROUP BY")
     skip = _window_function(node)
     for child in list(node.iter_expressions()):
         if child is skip:
@@ -229,12 +229,12 @@ def rewritten(builder: Builder, node: exp.Expression, rewrite_subquery: object) 
     return node
 
 
-def _window_function(node: exp.Expression) -> exp.Expression | None:
+def _window_function(node: Node) -> Node | None:
     """The call that a window evaluates over groups: it stays, its arguments are rewritten."""
     return node.this if isinstance(node, exp.Window) else None
 
 
-def _error_column(builder: Builder, node: exp.Anonymous, rewrite_subquery: object) -> exp.Expression:
+def _error_column(builder: Builder, node: exp.Anonymous, rewrite_subquery: RewriteSubquery) -> Node:
     """DP_STDERR(x), DP_INTERVAL_LOW(x[, level]), DP_INTERVAL_HIGH(x[, level])."""
     what, inner, level = error_call(node)
     form = form_of(rewritten(builder, inner.copy(), rewrite_subquery), builder.forms())

@@ -6,8 +6,9 @@ from dataclasses import dataclass, field
 
 from sqlglot import exp
 
-from dpsql.answer.block import Block, Form
+from dpsql.answer.block import Block, Form, Value
 from dpsql.answer.schema import Schema
+from dpsql.answer.sql.node import Node
 
 AT = "dp_at"
 """Row number of a block's relation; carried through the statement so that error bars find their row."""
@@ -39,9 +40,9 @@ class Draft:
     """A block while its statement is being rewritten: values are added as they are met."""
 
     block: Block
-    values: list[object] = field(default_factory=list)
+    values: list[Value] = field(default_factory=list)
 
-    def value(self, value: object) -> str:
+    def value(self, value: Value) -> str:
         """The column that will hold a value."""
         if value not in self.values:
             self.values.append(value)
@@ -61,7 +62,7 @@ class Shape:
         children: alias -> shape of each source in FROM, or branches of a set operation.
     """
 
-    node: exp.Expression
+    node: Node
     names: list[str]
     forms: list[dict[int, Form]]
     carriers: dict[str, int] = field(default_factory=dict)
@@ -89,11 +90,11 @@ class Context:
 class Common:
     """A CTE in scope: row-level text to be unwrapped, or an already rewritten relation."""
 
-    raw: exp.Expression | None = None
+    raw: Node | None = None
     shape: Shape | None = None
 
 
-def output_name(node: exp.Expression) -> str:
+def output_name(node: Node) -> str:
     """The name DuckDB would give a select item.
 
     >>> import sqlglot
@@ -108,12 +109,12 @@ def output_name(node: exp.Expression) -> str:
     return node.sql(dialect="duckdb", normalize_functions="lower")
 
 
-def named(node: exp.Expression, name: str) -> exp.Alias:
+def named(node: Node, name: str) -> exp.Alias:
     """The node as a select item of that name."""
     return exp.Alias(this=node, alias=exp.Identifier(this=name, quoted=True))
 
 
-def unaliased(node: exp.Expression) -> exp.Expression:
+def unaliased(node: Node) -> Node:
     """The expression under a select item's alias."""
     return node.this if isinstance(node, exp.Alias) else node
 

@@ -9,29 +9,35 @@ from __future__ import annotations
 
 from sqlglot import exp
 
+from dpsql.answer.sql.node import Node
 from dpsql.answer.sql.refuse import refusal
 from dpsql.errors import NotSupportedError
 
-SHAPES = frozenset("""
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+SHAPES = _words("""
     Select From Join Where Group Having Qualify Order Ordered Limit Offset Fetch Distinct With CTE Subquery
     Table TableAlias Alias Identifier Column Star Union Except Intersect Tuple Paren Values
     Literal Boolean Null Var Interval IntervalSpan DataType DataTypeParam DType WithinGroup
     Window WindowSpec Filter If Case In Between Dot National
-""".split())
+""")
 
-OPERATORS = frozenset("""
+OPERATORS = _words("""
     And Or Not Xor EQ NEQ NullSafeEQ NullSafeNEQ GT GTE LT LTE Is Like ILike SimilarTo RegexpLike RegexpILike Escape
     Add Sub Mul Div IntDiv Mod Pow Neg BitwiseAnd BitwiseOr BitwiseXor BitwiseNot
     BitwiseLeftShift BitwiseRightShift DPipe SafeDPipe Concat Cast TryCast Collate
-""".split())
+""")
 
-AGGREGATES = frozenset("""
+AGGREGATES = _words("""
     Count CountIf Sum Avg Min Max Median Quantile PercentileCont PercentileDisc ApproxQuantile
     ApproxDistinct Stddev StddevPop StddevSamp Variance VariancePop AnyValue First Last Mode
     LogicalAnd LogicalOr ArrayAgg GroupConcat Corr CovarPop CovarSamp Grouping
-""".split())
+""")
 
-FUNCTIONS = frozenset("""
+FUNCTIONS = _words("""
     Abs Ceil Floor Round Sign Sqrt Exp Ln Log Greatest Least Trunc Cbrt Pi Degrees Radians
     Sin Cos Tan Asin Acos Atan Atan2
     Coalesce Nullif IsNan IsInf
@@ -43,9 +49,9 @@ FUNCTIONS = frozenset("""
     TimestampDiff DatetimeAdd DatetimeSub DatetimeDiff DateFromParts TimestampFromParts LastDay MakeDate
     UnixToTime TimeToUnix Datetime Monthname Dayname DayName MonthName DateStrToDate TimeStrToTime
     RowNumber Rank DenseRank PercentRank CumeDist Ntile Lag Lead FirstValue LastValue NthValue
-""".split())
+""")
 
-NAMED = frozenset("""
+NAMED = _words("""
     dp_stderr dp_interval_low dp_interval_high
     isodow isoyear weekday dayname monthname epoch date_part datepart date_trunc make_date strftime
     position instr locate starts_with ends_with nullif ifnull isnull
@@ -54,7 +60,7 @@ NAMED = frozenset("""
     div mod truncate sign cbrt even log2 log10 ln round_even
     regexp_matches regexp_full_match left right lpad rpad ltrim rtrim strip_accents
     year month day quarter week hour minute second decade century yearweek last_day datediff date_diff
-""".split())
+""")
 
 ALLOWED = SHAPES | OPERATORS | AGGREGATES | FUNCTIONS
 
@@ -70,7 +76,7 @@ REASONS = {
 }
 
 
-def check(tree: exp.Expression) -> None:
+def check(tree: Node) -> None:
     """Refuse the statement if any part of it is not on the lists.
 
     Args:
