@@ -60,8 +60,7 @@ def create_stream(
         raise OperationalError(
             "the private state must not lie inside the release", hint="choose another path for it"
         )
-    state = create_state(private, {"release_id": release_id, "spec": spec.text()}, secret)
-    state.close()
+    create_state(private, {"release_id": release_id, "spec": spec.text()}, secret)
     create_directory(directory, release_id, base)
 
 
@@ -74,7 +73,7 @@ def opened_stream(
     Raises:
         IntegrityError: the two sides do not fit together, for instance after an old private file was
             restored.
-        OperationalError: a side is missing, or another append is running.
+        OperationalError: a side is missing, or the state is open to others.
     """
     with _locked(private):
         kill_point("locked")
@@ -197,7 +196,7 @@ def _locked(private: Path) -> Iterator[None]:
     """Hold the stream's lock file beside the private state; a crash lets go of it.
 
     Raises:
-        OperationalError: another append is running, or the file cannot be made.
+        OperationalError: the file cannot be made.
     """
     try:
         handle = os.open(private.with_name(private.name + ".lock"), os.O_RDWR | os.O_CREAT, PRIVATE_FILE)

@@ -50,11 +50,10 @@ class Recorded(NamedTuple):
 class StreamState:
     """An open private state. Get one from `stream_state_file`; close it when done."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, database: sqlite3.Connection) -> None:
+        """Take over a connection in autocommit mode that syncs every commit."""
         self.path = path
-        self._database = sqlite3.connect(path, isolation_level=None, timeout=0)
-        self._database.execute("PRAGMA journal_mode = DELETE")
-        self._database.execute("PRAGMA synchronous = EXTRA")
+        self._database = database
 
     def close(self) -> None:
         """Close the file."""

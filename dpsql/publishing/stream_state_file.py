@@ -26,7 +26,7 @@ CREATE TABLE left_out (batch INTEGER, rule TEXT, rows INTEGER NOT NULL, PRIMARY 
 """
 
 
-def create_state(path: Path, settings: dict[str, str], secret: bytes) -> StreamState:
+def create_state(path: Path, settings: dict[str, str], secret: bytes) -> None:
     """Make the private state of a new stream release, mode 0600 in a directory of mode 0700.
 
     Args:
@@ -48,7 +48,6 @@ def create_state(path: Path, settings: dict[str, str], secret: bytes) -> StreamS
         database.executemany("INSERT INTO setting VALUES (?, ?)", sorted(fixed.items()))
         database.commit()
     sync(path.parent)
-    return StreamState(path)
 
 
 def open_state(path: Path) -> StreamState:
@@ -63,17 +62,15 @@ def open_state(path: Path) -> StreamState:
         raise OperationalError(
             f"the private state {path} is open to others", hint="chmod 600 it and find out why"
         )
-    state = StreamState(path)
+    database = sqlite3.connect(path, isolation_level=None, timeout=0)
+    state = StreamState(path, database)
     try:
+        database.execute("PRAGMA synchronous = EXTRA")  # the directory too: a lost journal would undo a decision
         version = state.setting("format").decode()
     except (sqlite3.DatabaseError, IntegrityError) as error:
-        state.close()
-        raise OperationalError(
-            f"{path} is no stream state", hint="name the one made with the release"
-        ) from error
+        database.close()
+        raise OperationalError(f"{path} is no stream state", hint="name the one made with the release") from error
     if version != FORMAT:
-        state.close()
-        raise OperationalError(
-            f"{path} has state format {version}", hint=f"this version reads format {FORMAT}"
-        )
+        database.close()
+        raise OperationalError(f"{path} has state format {version}", hint=f"this version reads format {FORMAT}")
     return state
