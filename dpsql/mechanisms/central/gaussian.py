@@ -55,7 +55,7 @@ def svd_bound(n: int) -> float:
     return float((np.sqrt(n + 1) / (2 * half_angles(n))).sum() ** 2 / n / (n * (n + 1) / 2))
 
 
-def optimal_gram(gram: FloatArray, gap: float = 3e-4, steps: int = 40) -> FloatArray:
+def optimal_gram(gram: FloatArray, gap: float = 1e-4, steps: int = 40) -> FloatArray:
     """The X of unit diagonal that minimises tr(V X^-1), to a proven gap.
 
     With R = (v^1/2 V v^1/2)^1/2, X = v^-1/2 R v^-1/2 is the best X for column prices v; it costs
@@ -104,9 +104,12 @@ def dense_strategy(n: int, workload: Workload | None = None, scale: int = DENSE_
         raise InterfaceError(f"{n} leaves are too many for dense rows", hint="use sine_strategy")
     values, vectors = np.linalg.eigh(optimal_gram(workload_gram(n, workload)))
     rows = (vectors * np.sqrt(np.maximum(values, 0.0))) @ vectors.T
-    entry = np.rint(scale * rows).astype(np.int64)
-    squares = int((entry * entry).sum(axis=0).max())
-    total = _ceil_sqrt(squares)
+    for slack in (0.0, 1e-7, 1e-6, 1e-5, 1e-4):  # a hair less than 1 keeps the rounded columns within scale
+        entry = np.rint(scale * (1 - slack) * rows).astype(np.int64)
+        squares = int((entry * entry).sum(axis=0).max())
+        if squares <= scale**2:
+            break
+    total = max(scale, _ceil_sqrt(squares))
     return Strategy(
         kind="dense", n=n, start=np.zeros(n, np.int64), stop=np.full(n, n), offset=n * np.arange(n + 1),
         entry=entry.ravel(), budget=np.ones(n, np.int64), total=total, norm=2,

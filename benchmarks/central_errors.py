@@ -1,0 +1,69 @@
+"""Expected errors of what `auto` ships, against the bounds that the project promises.
+
+Run `python benchmarks/central_errors.py`; the last lines are one figure each, and the exit code is 1 if any
+is short. All values are exact expectations at epsilon 1 (Laplace) or ratios to a lower bound (Gaussian);
+nothing is simulated. `--quick` leaves out axes beyond 65,536 leaves.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from dpsql.mechanisms.central.auto import auto_strategy, expected_error
+from dpsql.mechanisms.central.gaussian import dense_strategy, sine_strategy, svd_bound
+from dpsql.mechanisms.central.product_hats import best_product_hats
+
+ONE_AXIS = {256: 66, 1024: 125, 4096: 207, 16_384: 327, 65_536: 475, 262_144: 676, 1_048_576: 912}
+DENSE = (128, 256, 512, 1024)  # at 64 leaves the optimum itself is 1.022 times the bound
+SINE = (1025, 4096, 65_536, 1_048_576)
+LONG = 65_536
+RHO = 0.0243  # what (1, 1e-6) converts to, tightly
+
+
+class Figure(NamedTuple):
+    """A value and the most that it may be."""
+
+    name: str
+    value: float
+    bound: float
+
+
+def figures(longest: int) -> Iterator[Figure]:
+    """All figures, the quick ones first."""
+    for n in (32, 64):
+        bound = {32: 176, 64: 450}[n]
+        yield Figure(f"pure, {n} x {n} rectangles", best_product_hats(n, n)[1], bound)
+    yield Figure("pure, 256 x 256 rectangles", auto_strategy(256).expected_error ** 2 / 2, 2185)
+    gaussian = expected_error(dense_strategy(256)) ** 2
+    yield Figure("zCDP (1, 1e-6), 256 x 256 rectangles", gaussian / (2 * RHO), 1470)
+    for n in DENSE:
+        yield Figure(
+            f"zCDP over SVD bound, {n} leaves", expected_error(dense_strategy(n)) / svd_bound(n), 1.02
+        )
+    for n in SINE:
+        if n <= longest:
+            ratio = expected_error(sine_strategy(n)) / svd_bound(n)
+            yield Figure(f"zCDP over SVD bound, {n} leaves", ratio, 1.11)
+    for n, bound in ONE_AXIS.items():
+        if n <= longest:
+            yield Figure(f"pure, all ranges of {n} leaves", auto_strategy(n).expected_error, bound)
+
+
+def main() -> int:
+    """Print a table of runners-up and the figures."""
+    for n in (64, 256, 1024, 4096):
+        choice = auto_strategy(n)
+        others = "; ".join(f"{name} {error:.1f}" for name, error in choice.runners_up)
+        print(f"{n} leaves: {choice.name} {choice.expected_error:.1f}; {others}")
+    short = False
+    for name, value, bound in figures(LONG if "--quick" in sys.argv[1:] else 1 << 20):
+        good = value <= bound
+        short = short or not good
+        print(f"figure {name}: {value:.4g} ({bound}) {'ok' if good else 'short'}", flush=True)
+    return int(short)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,116 @@
+"""Variance after least squares on two axes measured by product hats and an identity.
+
+The rows are one kernel, moved over the plane, and every cell by itself. With q = 1 / leaf^2 the covariance
+is diag(q) - diag(q) B' M^-1 B diag(q), M = I + B diag(q) B': a diagonal and a low rank of at most a few
+hundred rows, which is kept dense.
+
+**Source** The matrix inversion lemma (Woodbury).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from dpsql.tree import FloatArray, IntArray
+
+
+def kernel_starts(n: int, length: int) -> IntArray:
+    """First leaves of the kernels of an odd length, half a length apart, centred on the axis."""
+    half = (length + 1) // 2
+    count = max(0, (n - length) // half + 1)
+    offset = (n - length - (count - 1) * half) // 2
+    return offset + half * np.arange(count)
+
+
+@dataclass(frozen=True, eq=False)
+class PlaneVariance:
+    """The variance model of product hats and an identity.
+
+    Args:
+        leaf: weight of each cell's own measurement, shape (n1, n2), positive.
+        kernel: weights of one product hat, shape (2 h1 - 1, 2 h2 - 1).
+    """
+
+    leaf: FloatArray
+    kernel: FloatArray
+    kind: ClassVar[str] = "plane"
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Leaves of the two axes."""
+        return self.leaf.shape[0], self.leaf.shape[1]
+
+    @cached_property
+    def rows(self) -> FloatArray:
+        """B, shape (hats, n1, n2)."""
+        first, second = (kernel_starts(n, m) for n, m in zip(self.leaf.shape, self.kernel.shape, strict=True))
+        rows = np.zeros((len(first) * len(second), *self.leaf.shape))
+        height, width = self.kernel.shape
+        for row, (a, b) in enumerate((a, b) for a in first for b in second):
+            rows[row, a : a + height, b : b + width] = self.kernel
+        return rows
+
+    @cached_property
+    def core(self) -> FloatArray:
+        """M^-1, shape (hats, hats)."""
+        flat = (self.rows / self.leaf).reshape(len(self.rows), -1)
+        return np.asarray(np.linalg.inv(np.eye(len(flat)) + flat @ flat.T), np.float64)
+
+    def quadratic(self, first: npt.ArrayLike, second: npt.ArrayLike) -> FloatArray:
+        """Variance of the products of masks.
+
+        Args:
+            first: masks on the first axis, shape (g, n1).
+            second: masks on the second axis, shape (g, n2).
+
+        Returns:
+            u' C u for u = first x second, shape (g,), for noise of unit strength.
+        """
+        u, v = np.asarray(first, np.float64), np.asarray(second, np.float64)
+        q = self.leaf**-2
+        alone: FloatArray = np.einsum("ga,ab,gb->g", u**2, q, v**2, optimize=True)
+        seen = np.einsum("ga,kab,gb->gk", u, self.rows * q, v, optimize=True)
+        explained: FloatArray = np.einsum("gk,kl,gl->g", seen, self.core, seen, optimize=True)
+        return alone - explained
+
+    def mean_variance(self, first: FloatArray, second: FloatArray) -> float:
+        """Mean variance of random rectangles, for noise of unit strength.
+
+        Args:
+            first: V of the ranges on the first axis, shape (n1, n1).
+            second: V of the ranges on the second axis, shape (n2, n2).
+        """
+        q = self.leaf**-2
+        weighted = self.rows * q
+        spread = np.matmul(np.matmul(first, weighted), second).reshape(len(weighted), -1)
+        gained = np.sum(self.core * (spread @ weighted.reshape(len(weighted), -1).T))
+        return float(np.diag(first) @ q @ np.diag(second) - gained)
+
+    def columns(self) -> dict[str, npt.NDArray[np.generic]]:
+        """One line per cell (part 0) and per kernel entry (part 1): (part, a, b, value)."""
+        tables = [self.leaf, self.kernel]
+        places = [np.indices(table.shape).reshape(2, -1) for table in tables]
+        return {
+            "part": np.repeat([0, 1], [table.size for table in tables]),
+            "a": np.concatenate([place[0] for place in places]),
+            "b": np.concatenate([place[1] for place in places]),
+            "value": np.concatenate([table.ravel() for table in tables]),
+        }
+
+
+def from_columns(columns: Mapping[str, npt.NDArray[np.generic]]) -> PlaneVariance:
+    """The model that `columns` were read from; lines may come in any order."""
+    part, a, b = (columns[name].astype(np.int64) for name in ("part", "a", "b"))
+    value, tables = columns["value"].astype(np.float64), []
+    for which in (0, 1):
+        mine = part == which
+        table = np.zeros((int(a[mine].max(initial=-1)) + 1, int(b[mine].max(initial=-1)) + 1))
+        table[a[mine], b[mine]] = value[mine]
+        tables.append(table)
+    return PlaneVariance(*tables)

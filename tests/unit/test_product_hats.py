@@ -1,0 +1,79 @@
+"""Product hats on planes against dense least squares."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from dpsql.errors import InterfaceError, InternalError
+from dpsql.mechanisms.central.gaussian import workload_gram
+from dpsql.mechanisms.central.product_hats import (
+    ProductHats,
+    best_product_hats,
+    estimate_plane,
+    measure_plane,
+    plane_variance,
+    product_hats,
+)
+from dpsql.variance.plane import from_columns
+
+STRATEGY = product_hats(11, 9, 3, 2, 0.4)
+
+
+def dense_rows(strategy):
+    model = plane_variance(strategy)
+    return np.vstack([np.diag(model.leaf.ravel()), model.rows.reshape(len(model.rows), -1)])
+
+
+def test_every_cell_spends_the_whole_exactly():
+    rows = dense_rows(STRATEGY) * STRATEGY.total
+    assert np.array_equal(np.rint(rows.sum(axis=0)), np.full(99, STRATEGY.total))
+    with pytest.raises(InternalError):
+        ProductHats(STRATEGY.leaf, STRATEGY.kernel, STRATEGY.total - 1)
+
+
+def test_measure_and_estimate():
+    x = np.random.default_rng(1).integers(0, 1000, (11, 9))
+    y = measure_plane(STRATEGY, x)
+    assert np.array_equal(y, np.rint(dense_rows(STRATEGY) * STRATEGY.total).astype(np.int64) @ x.ravel())
+    assert np.abs(estimate_plane(STRATEGY, y) - x).max() < 1e-9
+    noisy = y + np.random.default_rng(2).integers(-(10**5), 10**5, len(y))
+    rows = dense_rows(STRATEGY)
+    wanted = np.linalg.solve(rows.T @ rows, rows.T @ (noisy / STRATEGY.total))
+    assert np.abs(estimate_plane(STRATEGY, noisy).ravel() - wanted).max() < 1e-10
+    with pytest.raises(InternalError):
+        measure_plane(STRATEGY, np.full((11, 9), 1 << 50))
+
+
+def test_variance_equals_the_dense_formula_and_survives_the_file():
+    rows = dense_rows(STRATEGY)
+    c = np.linalg.inv(rows.T @ rows)
+    random = np.random.default_rng(3)
+    u, v = random.normal(size=(7, 11)), random.normal(size=(7, 9))
+    masks = np.einsum("ga,gb->gab", u, v).reshape(7, -1)
+    model = plane_variance(STRATEGY)
+    assert model.quadratic(u, v) == pytest.approx(np.einsum("gi,ij,gj->g", masks, c, masks), abs=1e-9)
+    columns = model.columns()
+    order = random.permutation(len(columns["value"]))
+    again = from_columns({name: column[order] for name, column in columns.items()})
+    assert again.shape == (11, 9)
+    assert again.quadratic(u, v) == pytest.approx(model.quadratic(u, v))
+    gram = np.kron(workload_gram(11), workload_gram(9))
+    mean = model.mean_variance(workload_gram(11), workload_gram(9))
+    assert mean == pytest.approx(np.trace(gram @ c))
+
+
+@pytest.mark.parametrize(("n", "bound"), [(16, 64.5), (32, 176)])
+def test_figures(n, bound):
+    strategy, error = best_product_hats(n, n)
+    assert error <= bound
+    assert strategy.leaf.shape == (n, n)
+
+
+def test_planes_of_unequal_axes_and_bad_ones():
+    assert best_product_hats(6, 40)[1] > 0
+    for n1, n2 in ((4, 40), (40, 200)):
+        with pytest.raises(InterfaceError):
+            best_product_hats(n1, n2)
+    with pytest.raises(InterfaceError):
+        product_hats(11, 9, 7, 2, 0.4)
