@@ -11,10 +11,16 @@ from functools import lru_cache
 
 from benchmarks.baselines.common import FloatArray, IntArray, Publish
 from dpsql.mechanisms.central import dawa as shipped_dawa
+from dpsql.mechanisms.central.auto import auto_strategy
 from dpsql.mechanisms.central.diffhr import cell_estimates, draw_diffhr
 from dpsql.mechanisms.central.lue_dptree import best_lue_dptree, identity_strategy
 from dpsql.mechanisms.central.nonnegative import nonnegative
-from dpsql.mechanisms.central.signal import draw_by_signal, nonnegative_cells
+from dpsql.mechanisms.central.signal import (
+    draw_by_signal,
+    nonnegative_cells,
+    signal_tree,
+    tapered_strategy,
+)
 from dpsql.mechanisms.central.strategy import Strategy
 from dpsql.mechanisms.central.struct_construct import best_struct_construct, equal_strategy
 from dpsql.mechanisms.central.tents import half_widths
@@ -52,6 +58,17 @@ def tents_strategy(n: int) -> Strategy:
     return tents_over(n, half_widths(n, levels, 1.25))
 
 
+@lru_cache(maxsize=256)
+def unbiased_strategy(n: int) -> Strategy:
+    """What `auto` measures where answers must be unbiased."""
+    return auto_strategy(n).strategy
+
+
+def equal_tree(n: int) -> Strategy:
+    """HB without its root, at the arity of the signal rule."""
+    return tapered_strategy(signal_tree(n), 1.0)
+
+
 def linear(strategy_for: Callable[[int], Strategy]) -> Publish:
     """A mechanism that measures a public strategy and returns its BLUE."""
 
@@ -72,9 +89,9 @@ def with_nonnegative(publish: Publish) -> Publish:
 
 
 def dawa(counts: IntArray, epsilon: Fraction, noise: Noise) -> FloatArray:
-    """Shipped DAWA with tents over the buckets and the non-negative step on bucket sums."""
-    release = shipped_dawa.draw_dawa(counts, epsilon, 1, noise, tents_strategy)
-    buckets = nonnegative(_tree(len(release.edges) - 1), shipped_dawa.bucket_estimates(release))
+    """Shipped DAWA with an equal tree over the buckets and the non-negative step on bucket sums."""
+    release = shipped_dawa.draw_dawa(counts, epsilon, 1, noise, equal_tree)
+    buckets = nonnegative(signal_tree(len(release.edges) - 1), shipped_dawa.bucket_estimates(release))
     return shipped_dawa.spread(release.edges, buckets)
 
 
@@ -83,6 +100,8 @@ def diffhr(counts: IntArray, epsilon: Fraction, noise: Noise) -> FloatArray:
     return cell_estimates(draw_diffhr(counts, epsilon, 1, noise))
 
 
+unbiased = linear(unbiased_strategy)
+hb = linear(equal_tree)
 lue_dptree = linear(lue_strategy)
 struct_construct = linear(sc_strategy)
 tents = linear(tents_strategy)

@@ -68,7 +68,7 @@ def brute_force(n: int, costs: list[np.ndarray]) -> int:
 def test_the_partition_is_the_cheapest(n: int, seed: int) -> None:
     rng = np.random.default_rng(seed)
     costs = [rng.integers(-20, 20, n >> level) for level in range(n.bit_length())]
-    edges = dawa._least(n, costs)
+    edges = dawa.least_partition(n, costs)
     assert edges[0] == 0 and edges[-1] == n and (np.diff(edges) > 0).all()
     level = np.log2(np.diff(edges)).astype(int)
     found = sum(int(costs[k][a >> k]) for k, a in zip(level, edges[:-1], strict=True))

@@ -112,7 +112,7 @@ def partition(counts: IntArray, epsilon: Fraction, sensitivity: int, noise: Nois
         return np.array([0, n], np.int64)
     limit = 1 << (61 - 2 * top)
     costs = deviations(np.clip(counts, -limit, limit), top)
-    return _least(n, _noisy(costs, epsilon, sensitivity, noise))
+    return least_partition(n, _noisy(costs, epsilon, sensitivity, noise))
 
 
 def _noisy(costs: list[IntArray], epsilon: Fraction, sensitivity: int, noise: Noise) -> list[IntArray]:
@@ -128,7 +128,7 @@ def _noisy(costs: list[IntArray], epsilon: Fraction, sensitivity: int, noise: No
     return noisy
 
 
-def _least(n: int, costs: list[IntArray]) -> IntArray:
+def least_partition(n: int, costs: list[IntArray]) -> IntArray:
     """Edges of the cheapest partition into aligned dyadic buckets; a short tail keeps its largest buckets."""
     best = costs[0]
     whole = [np.ones(n, bool)]

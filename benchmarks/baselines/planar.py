@@ -1,0 +1,69 @@
+"""Two-axis mechanisms: `publish(counts, epsilon, noise)` with counts of shape (n1, n2)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from fractions import Fraction
+from functools import lru_cache
+
+import numpy as np
+
+from benchmarks.baselines.common import FloatArray, IntArray, Publish, T, units
+from benchmarks.baselines.shipped import equal_tree, lue_strategy, tents_strategy
+from dpsql.mechanisms.central.lue_dptree import identity_strategy
+from dpsql.mechanisms.central.nonnegative import nonnegative, product_tree
+from dpsql.mechanisms.central.signal import (
+    SIGNAL_SHARE,
+    noisy_rows,
+    signal,
+    signal_tree,
+    taper,
+    tapered_strategy,
+)
+from dpsql.mechanisms.central.strategy import Strategy
+from dpsql.mechanisms.central.view import draw_laplace, leaf_estimates
+from dpsql.noise import Noise
+from dpsql.tree import Tree
+
+
+@lru_cache(maxsize=8)
+def _both(rows: int, columns: int) -> Tree:
+    return product_tree(signal_tree(rows), signal_tree(columns))
+
+
+def kronecker(strategy_for: Callable[[int], Strategy], project: bool = False) -> Publish:
+    """The product of one strategy per axis, optionally with the non-negative step."""
+
+    def publish(counts: IntArray, epsilon: Fraction, noise: Noise) -> FloatArray:
+        strategies = [strategy_for(n) for n in counts.shape]
+        cells = leaf_estimates(draw_laplace(counts, strategies, epsilon, 1, noise), strategies)
+        return nonnegative(_both(*counts.shape), cells.ravel()).reshape(counts.shape) if project else cells
+
+    return publish
+
+
+def flat(counts: IntArray, epsilon: Fraction, noise: Noise) -> FloatArray:
+    """The noisy total, spread evenly."""
+    total = int(counts.sum()) + int(noise.laplace(units(np.ones(1), epsilon), T)[0])
+    return np.full(counts.shape, total / counts.size)
+
+
+def auto(counts: IntArray, epsilon: Fraction, noise: Noise) -> FloatArray:
+    """The signal rule on both axes: one taper, product trees, the non-negative step."""
+    first = epsilon * SIGNAL_SHARE
+    strength = signal(noisy_rows(counts, first, 1, noise), epsilon, counts.size)
+    ratio = taper(strength)
+    tapered = kronecker(lambda n: tapered_strategy(signal_tree(n), ratio), project=True)
+    return tapered(counts, epsilon - first, noise)
+
+
+ALL: dict[str, Publish] = {
+    "auto": auto,
+    "Dwork": kronecker(identity_strategy),
+    "flat": flat,
+    "LUE-DPTree x LUE-DPTree": kronecker(lue_strategy),
+    "HB x HB": kronecker(equal_tree),
+    "HB x HB, non-negative": kronecker(equal_tree, project=True),
+    "tents x tents": kronecker(tents_strategy),
+    "tents x tents, non-negative": kronecker(tents_strategy, project=True),
+}

@@ -1,0 +1,5 @@
+"""stub"""
+
+
+def write(a, b):
+    return 0
