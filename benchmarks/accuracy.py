@@ -23,6 +23,7 @@ from benchmarks.baselines import linear, planar, registry, shipped
 from benchmarks.baselines.common import FloatArray, IntArray, SimulationNoise
 from benchmarks.exact_errors import exact_errors
 from benchmarks.measure import Row, all_ranges, measure, prefix_errors
+from dpsql.mechanisms.central.auto import expected_error
 
 BUILD = Path("build/accuracy")
 EPSILONS = (Fraction(1, 100), Fraction(1, 10), Fraction(1))
@@ -114,6 +115,9 @@ def exact() -> Iterator[Row]:
             draws = [all_ranges(prefix_errors(zeros, publish(zeros, Fraction(1), noise))) for noise in noises]
             spread = float(np.std(draws) / runs**0.5)
             yield Row("measured", "all ranges", n, 1.0, mechanism, 0, runs, float(np.mean(draws)), spread)
+    for n in (16_384, 262_144):
+        error = expected_error(shipped.unbiased_strategy(n))
+        yield Row("exact", "all ranges", n, 1.0, "auto (unbiased)", 0, 0, error, 0.0)
 
 
 SECTIONS = {"exact": exact, "grid": grid, "planar": planar_grid, "trees": trees, "groups": groups}

@@ -1,5 +1,189 @@
-"""stub"""
+"""Tables, plots and `figure` lines from the measured rows: docs/accuracy/central.md is written here, not by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import pandas as pd
+
+from benchmarks import plots
+from benchmarks.baselines import registry
+from benchmarks.datasets import DPBENCH_2D
+
+PROMISED = ("NETTRACE", "SEARCHLOGS", "HEPTH", "INCOME")
+EPSILONS = (0.01, 0.1, 1.0)
+BOUNDS = {256: 66, 1024: 125, 4096: 207, 16_384: 327, 65_536: 475, 262_144: 676}
+TEXT = Path(__file__).with_name("accuracy_text.md")
 
 
-def write(a, b):
-    return 0
+def write(build: Path, docs: Path) -> int:
+    """Write the page and its plots, print the figure lines.
+
+    Args:
+        build: folder of the parquet files.
+        docs: folder of the page; plots go to its `plots` folder.
+
+    Returns:
+        0 if every promise is kept, 1 if any is short.
+    """
+    rows = {path.stem: pd.read_parquet(path) for path in sorted(build.glob("*.parquet"))}
+    (docs / "plots").mkdir(parents=True, exist_ok=True)
+    promised, lines = promises(rows["grid"], rows["exact"])
+    parts = {
+        "exact": exact_table(rows["exact"]),
+        "promised": promised,
+        "grid": grid_table(rows["grid"], [(data, epsilon) for data in PROMISED for epsilon in EPSILONS]),
+        "others": grid_table(
+            rows["grid"], [(data, 0.1) for data in rows["grid"].data.unique() if data not in PROMISED]
+        ),
+        "point": point_table(rows["grid"]),
+        "planar": planar_table(rows["planar"]),
+        "uniform": uniform_table(rows["trees"]),
+        "groups": group_table(rows["groups"]),
+    }
+    draw(rows, docs / "plots")
+    page = TEXT.read_text()
+    for name, table in parts.items():
+        page = page.replace(f"<!-- {name} -->", table)
+    (docs / "central.md").write_text(page)
+    print("\n".join(line for line, _ in lines))
+    return 0 if all(kept for _, kept in lines) else 1
+
+
+def markdown(header: Iterable[str], body: Iterable[Iterable[str]]) -> str:
+    """A markdown table; numbers are aligned to the right."""
+    head = list(header)
+    lines = ["| " + " | ".join(head) + " |", "|---" + "|--:" * (len(head) - 1) + "|"]
+    return "\n".join(lines + ["| " + " | ".join(row) + " |" for row in body])
+
+
+def number(value: float) -> str:
+    """Three digits, thousands apart, powers of ten where a number is hopeless."""
+    if value >= 1e6:
+        return f"{value:.1e}"
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+
+def line(name: str, value: float, bound: float, at_least: bool = False, digits: int = 2) -> tuple[str, bool]:
+    """One `figure` line and whether its bound is kept."""
+    kept = value >= bound if at_least else value <= bound
+    sign = ">=" if at_least else "<="
+    return f"figure {name}: {value:.{digits}f} ({sign} {bound:g}) {'ok' if kept else 'short'}", kept
+
+
+def promises(grid: pd.DataFrame, exact: pd.DataFrame) -> tuple[str, list[tuple[str, bool]]]:
+    """`auto` against the best of what ships, on the four promised histograms."""
+    rivals = [name for name in registry.SHIPPED if name != "auto"]
+    whole = grid[grid.length == 0]
+    body, ratios = [], []
+    for data in PROMISED:
+        for epsilon in EPSILONS:
+            cell = whole[(whole.data == data) & (whole.epsilon == epsilon)].set_index("mechanism").error
+            best = str(cell[rivals].idxmin())
+            ratios.append(float(cell["auto"] / cell[best]))
+            body.append(
+                [f"{data}, {epsilon:g}", number(cell["auto"]), best, number(cell[best]), f"{ratios[-1]:.2f}"]
+            )
+    lines = [
+        line("DPBench cells with auto within 15% of the best", sum(r <= 1.15 for r in ratios), 10, True, 0),
+        line("DPBench worst ratio of auto to the best", max(ratios), 2.0),
+    ]
+    auto = exact[(exact.figure == "exact") & (exact.mechanism == "auto (unbiased)")].set_index("cells").error
+    lines += [line(f"all ranges, n = {n}, exact error", float(auto[n]), bound) for n, bound in BOUNDS.items()]
+    return markdown(["data, epsilon", "auto", "best other", "its error", "ratio"], body), lines
+
+
+def exact_table(rows: pd.DataFrame) -> str:
+    """Computed and measured errors side by side."""
+    sizes = (256, 1024, 4096, 65_536)
+    body = []
+    for mechanism in rows.mechanism.unique():
+        cells = [str(mechanism)]
+        for n in sizes:
+            here = rows[(rows.mechanism == mechanism) & (rows.cells == n)].set_index("figure")
+            measured = here.loc["measured"]
+            cells.append(f"{here.loc['exact'].error:,.1f} / {measured.error:,.1f} ± {measured.spread:.1f}")
+        body.append(cells)
+    return markdown(["mechanism", *(f"n = {n:,}" for n in sizes)], body)
+
+
+def grid_table(rows: pd.DataFrame, columns: list[tuple[str, float]]) -> str:
+    """Mechanisms by (data, epsilon), all ranges; the least of each column in bold."""
+    whole = rows[rows.length == 0].set_index(["data", "epsilon", "mechanism"]).error
+    private = [name for name in registry.ALL if name not in registry.NOT_PRIVATE]
+    least = {column: min(float(whole[(*column, name)]) for name in private) for column in columns}
+    body = []
+    for name in registry.ALL:
+        values = [float(whole[(*column, name)]) for column in columns]
+        shown = [
+            f"**{number(v)}**" if v == least[c] else number(v) for v, c in zip(values, columns, strict=True)
+        ]
+        body.append([name, *shown])
+    return markdown(["mechanism", *(f"{data} {epsilon:g}" for data, epsilon in columns)], body)
+
+
+def point_table(rows: pd.DataFrame) -> str:
+    """Ranges of one cell: where grouping and the non-negative step pay most."""
+    names = [
+        "identity",
+        "identity, non-negative",
+        "HB",
+        "HB, non-negative",
+        "auto",
+        "DAWA",
+        "DiffHR, private",
+        "AHP",
+        "GS",
+    ]
+    point = rows[rows.length == 1].set_index(["data", "epsilon", "mechanism"]).error
+    columns = [(data, epsilon) for data in PROMISED for epsilon in EPSILONS]
+    body = [[name, *(number(float(point[(*column, name)])) for column in columns)] for name in names]
+    return markdown(["mechanism", *(f"{data} {epsilon:g}" for data, epsilon in columns)], body)
+
+
+def planar_table(rows: pd.DataFrame) -> str:
+    """Two axes at epsilon 0.1."""
+    here = rows[rows.epsilon == 0.1].set_index(["data", "mechanism"]).error
+    names = rows.mechanism.unique()
+    body = [[str(name), *(number(float(here[(data, name)])) for data in DPBENCH_2D)] for name in names]
+    return markdown(["mechanism", *DPBENCH_2D], body)
+
+
+def uniform_table(rows: pd.DataFrame) -> str:
+    """Figures 3.16 and 3.17: all ranges, every epsilon."""
+    whole = rows[(rows.figure == "3.16-3.19") & (rows.length == 0)]
+    columns = [(data, epsilon) for data in whole.data.unique() for epsilon in EPSILONS]
+    values = whole.set_index(["data", "epsilon", "mechanism"]).error
+    names = whole.mechanism.unique()
+    body = [[str(name), *(number(float(values[(*column, name)])) for column in columns)] for name in names]
+    return markdown(["mechanism", *(f"{data} {epsilon:g}" for data, epsilon in columns)], body)
+
+
+def group_table(rows: pd.DataFrame) -> str:
+    """Figures 6-8 at two lengths."""
+    columns = [(data, length) for data in rows.data.unique() for length in (1, 1024)]
+    values = rows[rows.epsilon == 0.1].set_index(["data", "length", "mechanism"]).error
+    names = rows.mechanism.unique()
+    body = [[str(name), *(number(float(values[(*column, name)])) for column in columns)] for name in names]
+    return markdown(["mechanism", *(f"{data}, length {length}" for data, length in columns)], body)
+
+
+def draw(rows: dict[str, pd.DataFrame], folder: Path) -> None:
+    """All plots of the page."""
+    trees, groups, grid = rows["trees"], rows["groups"], rows["grid"]
+    short = trees[trees.figure == "3.11-3.12"]
+    panels = [(str(data), 1.0) for data in short.data.unique()]
+    plots.by_length(short, panels, folder / "sc.png", "LUE-DPTree's figures 3.11 and 3.12, measured again")
+    lue = trees[trees.figure == "3.16-3.19"]
+    panels = [(str(data), 1.0) for data in lue.data.unique()]
+    plots.by_length(lue, panels, folder / "lue.png", "LUE-DPTree's figures 3.18 and 3.19, measured again")
+    for index, data in enumerate(groups.data.unique(), start=6):
+        panels = [(str(data), epsilon) for epsilon in EPSILONS]
+        plots.by_length(
+            groups, panels, folder / f"diffhr_{index}.png", f"DiffHR's figure {index}, measured again"
+        )
+    names = ["auto", "auto, unbiased", "HB, non-negative", "DAWA", "DiffHR, private", "identity", "AHP"]
+    chosen = grid[grid.mechanism.isin(names)]
+    panels = [(data, 0.1) for data in PROMISED]
+    plots.by_length(chosen, panels, folder / "dpbench.png", "DPBench, by range length")

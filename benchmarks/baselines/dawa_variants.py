@@ -47,7 +47,7 @@ def dawa_copied(counts: IntArray, epsilon: Fraction, noise: Noise) -> FloatArray
     top = min(len(counts).bit_length() - 1, dawa.MAX_LEVEL)
     costs = []
     for level, exact in enumerate(dawa.deviations(counts, top)):
-        moved = dawa.change_bound(level, top)
+        moved = max(dawa.change_bound(level, top), 1)
         units = max(int(first * UNDER_NOISED * (1 << 30)), 1)
         drawn = noise.laplace(np.full(len(exact), units, np.int64), moved << 30)
         costs.append(exact + drawn + int((1 << top) / second))
