@@ -24,7 +24,7 @@ from dpsql.answer.sql.parse import parse
 from dpsql.answer.sql.refuse import pointed
 from dpsql.answer.sql.rewrite import take_apart
 from dpsql.answer.sql.statement import Statement
-from dpsql.errors import DataError, Error, InternalError, ProgrammingError, QueryTimeout
+from dpsql.errors import DataError, Error, InternalError, ProgrammingError, QueryTimeout, ReleaseError
 from dpsql.release import Release
 
 CACHED = 256
@@ -75,6 +75,10 @@ class Answerer:
             result = self._answer(text, dialect)
         except Error as error:
             raise pointed(error, text) if isinstance(text, str) else error from error.__cause__
+        except duckdb.Error as error:
+            raise ReleaseError(
+                f"{self.release.path} is damaged ({type(error).__name__})", hint="ask its curator for a fresh copy"
+            ) from error
         if len(result.rows) <= MAX_ROWS_CACHED:
             with self._lock:
                 self._results[key] = result
@@ -96,10 +100,12 @@ class Answerer:
         def grid(what: str, level: float) -> Grid:
             return error_grid(statement, relations, carried, what, level)
 
-        lines = [line for i, r in enumerate(relations) for line in explain_relation(i, r, self.release)]
-        lines.append(f"DuckDB: {statement.outer}")
+        def stages() -> tuple[str, ...]:
+            lines = [line for i, r in enumerate(relations) for line in explain_relation(i, r, self.release)]
+            return numbered([*lines, f"DuckDB: {statement.outer}"])
+
         notes = tuple(dict.fromkeys(note for relation in relations for note in relation.notes))
-        return Result(names, types, shown, numbered(lines), provenance(self.release, relations), notes, (), grid)
+        return Result(names, types, shown, provenance(self.release, relations), notes, (), grid, stages)
 
 
 def run_outer(release: Release, schema: Schema, statement: Statement,
@@ -126,6 +132,8 @@ def run_outer(release: Release, schema: Schema, statement: Statement,
         sources.append(f"{name} AS (SELECT {fields})")
         values += list(data)
     text = statement.outer
+    if len(relations) == 1 and statement.direct:
+        return _picked(statement, relations[0])
     if sources:
         rest = text.removeprefix("WITH ")
         text = f"WITH {', '.join(sources)}{', ' if rest != text else ' '}{rest}"
@@ -138,6 +146,14 @@ def run_outer(release: Release, schema: Schema, statement: Statement,
     except duckdb.Error as error:
         raise outer_error(error) from error
     return statement.names, tuple(str(column[1]) for column in described), rows
+
+
+def _picked(statement: Statement,
+            relation: Relation) -> tuple[tuple[str, ...], tuple[str, ...], list[tuple[Any, ...]]]:
+    """Columns of a block's relation as they are: what DuckDB would give back, without asking it."""
+    places = [relation.names.index(name) for name in statement.direct]
+    types = tuple(relation.types[place] for place in places[: len(statement.names)])
+    return statement.names, types, list(zip(*(relation.columns[place] for place in places), strict=True))
 
 
 def outer_error(error: duckdb.Error) -> Error:

@@ -84,7 +84,8 @@ def cells_words(cells: AxisCells, most: int = 6) -> str:
     """Leaf intervals of each group, the first few."""
     mask = masks(cells, None)
     row, start, stop = runs(mask > 0)
-    spans = [f"{f'{cells.keys[r]}: ' if cells.types else ''}[{a}, {b})" for r, a, b in zip(row, start, stop, strict=True)]
+    names = [f"{key}: " if cells.types else "" for key in cells.keys]
+    spans = [f"{names[r]}[{a}, {b})" for r, a, b in zip(row, start, stop, strict=True)]
     cut = " (some bins are cut)" if cells.cut else ""
     more = f" and {len(spans) - most} more" if len(spans) > most else ""
     return (", ".join(spans[:most]) or "no leaf") + more + f" of {cells.leaves} leaves{cut}"

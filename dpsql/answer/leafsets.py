@@ -22,8 +22,13 @@ from dpsql.release import AxisMeta, Release
 
 IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]
+KEPT = 512
+"""Axis questions whose answers are kept: the same filter comes back with every chart of a dashboard."""
 NEAR = 1e-9
 """Coverages this near to 0 or 1 are 0 or 1: weights are sums of floats."""
+
+
+_asked: dict[Any, AxisCells] = {}
 
 
 @dataclass(frozen=True)
@@ -127,6 +132,15 @@ def ask_axis(release: Release, question: AxisQuestion) -> AxisCells:
     leaves = release.axes[question.axis].leaves
     if question.whole:
         return whole_axis(leaves)
+    key = (str(release.path), release.meta["release_id"], question)
+    if key not in _asked:
+        while len(_asked) >= KEPT:
+            _asked.pop(next(iter(_asked)), None)
+        _asked[key] = _ask(release, question, leaves)
+    return _asked[key]
+
+
+def _ask(release: Release, question: AxisQuestion, leaves: int) -> AxisCells:
     try:
         cursor = release.connection.cursor()
         result = cursor.execute(axis_sql(question))

@@ -25,21 +25,26 @@ class Result:
         columns: names of the select list.
         types: their DuckDB types.
         rows: the values, noise included.
-        plan: how it was answered, for `explain` and people.
         provenance: release id, privacy unit, budgets, views used.
         notes: what a reader should know.
         model_bound: largest error that cutting a bin can add to each column, or None; noise not included.
         grid: computes standard errors and interval ends.
+        stages: computes `plan`.
     """
 
     columns: tuple[str, ...]
     types: tuple[str, ...]
     rows: tuple[tuple[Any, ...], ...]
-    plan: tuple[str, ...]
     provenance: Mapping[str, Any]
     notes: tuple[str, ...] = ()
     model_bound: Grid = ()
     grid: ErrorGrid = field(default=lambda what, level: (), repr=False, compare=False)
+    stages: Callable[[], tuple[str, ...]] = field(default=tuple, repr=False, compare=False)
+
+    @cached_property
+    def plan(self) -> tuple[str, ...]:
+        """How it was answered: numbered stages in words, the DuckDB statements last."""
+        return self.stages()
 
     @cached_property
     def stderr(self) -> pd.DataFrame:

@@ -42,7 +42,19 @@ def take_apart(tree: Node, schema: Schema, text: str) -> Statement:
     blocks = tuple(draft.block for draft in context.drafts)
     outer = shape.node.sql(dialect="duckdb")
     return Statement(blocks, outer, tuple(shape.names), tuple(shape.forms), tuple(shape.carriers.values()),
-                     context.catalog_tables)
+                     context.catalog_tables, picked_columns(shape))
+
+
+def picked_columns(shape: Shape) -> tuple[str, ...]:
+    """The columns of the block's relation, if the query does nothing but pick some of them."""
+    select = shape.node
+    plain = {key for key, value in select.args.items() if value} <= {"expressions", "from_", "kind"}
+    if shape.block is None or not isinstance(select, exp.Select) or not plain:
+        return ()
+    items = [item.this for item in select.expressions]
+    if not all(isinstance(item, exp.Column) and not item.table for item in items):
+        return ()
+    return tuple(item.name for item in items)
 
 
 def rewrite_query(context: Context, node: Node, scope: Scope, track: bool) -> Shape:

@@ -25,6 +25,7 @@ class Statement:
         forms: for each output column, block number -> form; empty where the error is not defined.
         carriers: hidden output columns behind the named ones: the block each one numbers rows of.
         catalog_tables: whether information_schema is read.
+        direct: the one relation's columns, hidden ones included, where the outer statement only picks them.
     """
 
     blocks: tuple[Block, ...]
@@ -33,6 +34,7 @@ class Statement:
     forms: tuple[dict[int, Form], ...]
     carriers: tuple[int, ...]
     catalog_tables: bool
+    direct: tuple[str, ...] = ()
 
 
 @dataclass
