@@ -27,8 +27,9 @@ import numpy as np
 from dpsql.errors import BatchOrderError, IntegrityError, InternalError, OperationalError
 from dpsql.ledger.files import PRIVATE_FILE
 from dpsql.mechanisms.stream.schedule import Emission, Read, emissions, open_starts
+from dpsql.publishing.stream_manifest import Manifest, create_directory
 from dpsql.publishing.stream_recover import KillPoint, no_kill, send, settle
-from dpsql.publishing.stream_segments import Manifest, NoisyNode, create_directory
+from dpsql.publishing.stream_segments import NoisyNode
 from dpsql.publishing.stream_spec import Batch, Draw, IntArray, StreamSpec
 from dpsql.publishing.stream_state import BoolArray, StreamState
 from dpsql.publishing.stream_state_file import create_state, open_state
@@ -92,7 +93,7 @@ def opened_stream(
 
 @dataclass
 class OpenStream:
-    """A stream whose lock is held. `manifest` is what is public now."""
+    """A stream whose lock is held. `manifest` is what is public now, as stored: pages are not read."""
 
     directory: Path
     state: StreamState

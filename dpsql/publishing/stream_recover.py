@@ -6,23 +6,14 @@ Recovery re-sends stored values and never draws again.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TypeAlias
 
 import numpy as np
 
 from dpsql.errors import IntegrityError
-from dpsql.publishing.stream_segments import (
-    Manifest,
-    NoisyNode,
-    Segment,
-    check_segment,
-    read_manifest,
-    read_segments,
-    write_manifest,
-    write_segment,
-)
+from dpsql.publishing.stream_manifest import Manifest, Segment, check_segment, grow, read_head, write_manifest
+from dpsql.publishing.stream_segments import NoisyNode, read_segments, write_segment
 from dpsql.publishing.stream_state import StreamState
 
 KillPoint: TypeAlias = Callable[[str], None]
@@ -38,7 +29,7 @@ def send(
     """Send a decided batch out of the outbox, name it in the manifest, mark it."""
     segment = write_segment(directory, batch, state.outbox(batch))
     kill_point("segment")
-    grown = replace(manifest, segments=(*manifest.segments, segment))
+    grown = grow(directory, manifest, segment)
     write_manifest(directory, grown)
     kill_point("manifest")
     state.mark(batch, segment.sha256)
@@ -52,16 +43,15 @@ def settle(directory: Path, state: StreamState, kill_point: KillPoint) -> Manife
     Raises:
         IntegrityError: the public side is ahead of the private one, behind it, or holds other segments.
     """
-    manifest = read_manifest(directory)
+    manifest = read_head(directory)
     if manifest.release_id.encode() != state.setting("release_id"):
         raise IntegrityError("the private state belongs to another release", hint="name the one made with it")
-    decided = state.batches()
-    public = manifest.segments
-    if len(public) > len(decided):
+    if manifest.batches > state.next_batch():
         raise IntegrityError(
-            f"{len(public)} batches are public but the private state knows {len(decided)}",
+            f"{manifest.batches} batches are public but the private state knows {state.next_batch()}",
             hint="an old copy was restored: bring back the newest one; nothing was drawn",
         )
+    decided, public = state.batches(manifest.first), manifest.segments
     marked = [entry.segment for entry in decided if entry.segment is not None]
     if marked != [segment.sha256 for segment in public[: len(marked)]]:
         raise IntegrityError(
@@ -70,23 +60,22 @@ def settle(directory: Path, state: StreamState, kill_point: KillPoint) -> Manife
         )
     if public:
         check_segment(directory, public[-1])
-    for entry in decided[len(marked) :]:
-        if entry.number < len(public):
-            _check_sent(directory, manifest, public[entry.number], state.outbox(entry.number))
-            state.mark(entry.number, public[entry.number].sha256)
+    for place, entry in enumerate(decided[len(marked) :], start=len(marked)):
+        if place < len(public):
+            _check_sent(directory, public[place], state.outbox(entry.number))
+            state.mark(entry.number, public[place].sha256)
         else:
             manifest = send(directory, state, manifest, entry.number, kill_point)
     return manifest
 
 
-def _check_sent(directory: Path, manifest: Manifest, segment: Segment, stored: Sequence[NoisyNode]) -> None:
-    """Refuse to mark a public segment whose values are not the stored ones: the state is a copy that went
-    its own way.
+def _check_sent(directory: Path, segment: Segment, stored: Sequence[NoisyNode]) -> None:
+    """Refuse to mark a public segment whose values are not the stored ones: the state is a copy that diverged.
 
     Raises:
         IntegrityError: they differ.
     """
-    found = read_segments(directory, replace(manifest, segments=(segment,)))["value"]
+    found = read_segments(directory, Manifest("", (segment,)))["value"]
     wanted = np.concatenate([node.values for node in stored])
     if not np.array_equal(found, wanted):
         raise IntegrityError(

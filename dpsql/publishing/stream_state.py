@@ -85,9 +85,10 @@ class StreamState:
         """HMAC of some bytes under this state's secret: small batches are guessable from a plain hash."""
         return hmac.digest(self.setting("secret"), content, hashlib.sha256)
 
-    def batches(self) -> tuple[Recorded, ...]:
-        """All decided batches, in order."""
-        rows = self._database.execute("SELECT number, digest, segment FROM batch ORDER BY number")
+    def batches(self, first: int = 0) -> tuple[Recorded, ...]:
+        """The decided batches from number `first` on, in order."""
+        query = "SELECT number, digest, segment FROM batch WHERE number >= ? ORDER BY number"
+        rows = self._database.execute(query, [first])
         return tuple(Recorded(int(number), bytes(digest), segment) for number, digest, segment in rows)
 
     def known(self, number: int, content: bytes) -> bool:

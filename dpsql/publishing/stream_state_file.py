@@ -42,7 +42,11 @@ def create_state(path: Path, settings: dict[str, str], secret: bytes) -> None:
         os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, PRIVATE_FILE))
     except OSError as error:
         raise OperationalError(f"the private state {path} cannot be made ({error.strerror})") from error
-    fixed = {**{key: text.encode() for key, text in settings.items()}, "format": FORMAT.encode(), "secret": secret}
+    fixed = {
+        **{key: text.encode() for key, text in settings.items()},
+        "format": FORMAT.encode(),
+        "secret": secret,
+    }
     with closing(sqlite3.connect(path)) as database:
         database.executescript(f"BEGIN; {TABLES}")
         database.executemany("INSERT INTO setting VALUES (?, ?)", sorted(fixed.items()))
@@ -65,12 +69,18 @@ def open_state(path: Path) -> StreamState:
     database = sqlite3.connect(path, isolation_level=None, timeout=0)
     state = StreamState(path, database)
     try:
-        database.execute("PRAGMA synchronous = EXTRA")  # the directory too: a lost journal would undo a decision
+        database.execute(
+            "PRAGMA synchronous = EXTRA"
+        )  # the directory too: a lost journal would undo a decision
         version = state.setting("format").decode()
     except (sqlite3.DatabaseError, IntegrityError) as error:
         database.close()
-        raise OperationalError(f"{path} is no stream state", hint="name the one made with the release") from error
+        raise OperationalError(
+            f"{path} is no stream state", hint="name the one made with the release"
+        ) from error
     if version != FORMAT:
         database.close()
-        raise OperationalError(f"{path} has state format {version}", hint=f"this version reads format {FORMAT}")
+        raise OperationalError(
+            f"{path} has state format {version}", hint=f"this version reads format {FORMAT}"
+        )
     return state

@@ -23,7 +23,8 @@ from dpsql.mechanisms.stream.schedule import Read, emissions
 from dpsql.mechanisms.stream.time_tree import TimePlan
 from dpsql.noise import ExactNoise, os_entropy
 from dpsql.publishing.stream_append import create_stream, opened_stream
-from dpsql.publishing.stream_segments import read_manifest, read_segments
+from dpsql.publishing.stream_manifest import read_manifest
+from dpsql.publishing.stream_segments import read_segments
 from dpsql.publishing.stream_spec import Batch, StreamSpec, StreamStatistic, noise_for
 
 CELLS = 4

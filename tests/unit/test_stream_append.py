@@ -28,8 +28,10 @@ from dpsql.mechanisms.stream.choose import StreamStrategy
 from dpsql.mechanisms.stream.schedule import Read, emissions
 from dpsql.mechanisms.stream.time_tree import TimePlan
 from dpsql.noise import ExactNoise, ZeroNoise, insecure_test_entropy
+from dpsql.publishing import stream_manifest
 from dpsql.publishing.stream_append import create_stream, opened_stream
-from dpsql.publishing.stream_segments import Manifest, read_manifest, read_segments, write_manifest
+from dpsql.publishing.stream_manifest import Manifest, read_manifest, write_manifest
+from dpsql.publishing.stream_segments import read_segments
 from dpsql.publishing.stream_spec import Batch, StreamSpec, StreamStatistic, contribution, noise_for
 from dpsql.publishing.stream_state_file import open_state
 
@@ -344,3 +346,22 @@ def test_gaussian_draws_scale_with_both_shares() -> None:
     draw = noise_for([statistic], ExactNoise(insecure_test_entropy(3)))
     rows = np.array([draw(0, Read(i, 1, 1, 4, 1)) for i in range(3000)])
     assert np.allclose(rows.var(axis=0), [400 * 4 * 4, 400 * 4], rtol=0.15)
+
+
+def test_long_streams_are_listed_in_pages(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stream_manifest, "PAGE", 4)
+    place = make()
+    snapshot = place.append(0, seed=0)
+    for number in range(1, 11):
+        head = place.append(number % 12, seed=number)
+    assert [page.batch for page in head.pages] == [0, 4] and [s.batch for s in head.segments] == [8, 9, 10]
+    full = read_manifest(place.directory)
+    assert full.pages == () and full.as_of_batch == head.as_of_batch == 10
+    assert full.up_to(0).segments == snapshot.segments
+    assert (read_segments(place.directory, head)["value"] == read_segments(place.directory, full)["value"]).all()
+    assert place.append(0, seed=99).as_of_batch == 10
+    page = place.directory / head.pages[0].file
+    page.chmod(0o644)
+    page.write_text(page.read_text() + " ")
+    with pytest.raises(IntegrityError, match="page"):
+        read_manifest(place.directory)

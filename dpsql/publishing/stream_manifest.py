@@ -1,0 +1,237 @@
+"""The public side of a stream release: a directory with a manifest and one immutable segment file per batch.
+
+    retail.dpsql/
+        manifest.json                   {format, release_id, base, pages, segments: [{file, sha256, batch}]}
+        base.duckdb                     catalog, axes, statistics: a release file without measurements (if given)
+        segments/000000000.parquet      the noisy numbers of batch 0, mode 0444
+        segments/page-000000000.json    the list of the first 1,024 segments, once there are more
+
+The manifest is replaced atomically and only ever grows; segments and pages never change once it names them. So a
+reader that has read the manifest keeps its snapshot while batches are appended, and `as of` a batch is a prefix of
+the list. A segment file that no manifest names is not part of the release. Pages keep an append's cost flat: it
+rewrites at most 1,024 entries however long the stream is.
+
+**Privacy**: everything here was noised before it came here; digests of raw batches and contribution counters
+stay in the private state.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from dpsql.errors import IntegrityError, OperationalError, ReleaseError
+from dpsql.ledger.files import file_hash, sync
+
+FORMAT = 1
+MANIFEST = "manifest.json"
+SEGMENTS = "segments"
+PUBLIC_FILE = 0o444
+PAGE = 1024
+"""Segments that one page lists."""
+
+
+@dataclass(frozen=True)
+class Segment:
+    """One published batch: the file's name in the release directory, its hash, and the batch number (0-based)."""
+
+    file: str
+    sha256: str
+    batch: int
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """What is published.
+
+    Attributes:
+        release_id: identity of the release, as in the ledger.
+        segments: the batches after those of the pages, in order.
+        base: name and hash of the file with catalog and axes, or None.
+        pages: files that list `PAGE` earlier segments each; `batch` is the first one's.
+    """
+
+    release_id: str
+    segments: tuple[Segment, ...] = ()
+    base: tuple[str, str] | None = None
+    pages: tuple[Segment, ...] = ()
+
+    @property
+    def first(self) -> int:
+        """Number of the first batch that `segments` lists."""
+        return len(self.pages) * PAGE
+
+    @property
+    def batches(self) -> int:
+        """How many batches are published."""
+        return self.first + len(self.segments)
+
+    @property
+    def as_of_batch(self) -> int:
+        """Number of the newest batch, -1 before the first."""
+        return self.batches - 1
+
+    def up_to(self, batch: int) -> Manifest:
+        """The release as it was once `batch` had been published; for manifests without pages (`expand` them).
+
+        Raises:
+            ReleaseError: when the batch is not published.
+        """
+        if not -1 <= batch <= self.as_of_batch or self.pages:
+            raise ReleaseError(
+                f"batch {batch} is not in this release", hint=f"the newest is {self.as_of_batch}"
+            )
+        return replace(self, segments=self.segments[: batch + 1])
+
+
+def read_manifest(directory: Path) -> Manifest:
+    """The manifest of a stream release with all its segments.
+
+    Raises:
+        ReleaseError: no manifest, another format, or batches that are not 0, 1, 2, ..
+        IntegrityError: a page is missing or is not the one that was published.
+    """
+    return expand(directory, read_head(directory))
+
+
+def read_head(directory: Path) -> Manifest:
+    """The manifest as stored: pages stay unread. What an appender needs.
+
+    Raises:
+        ReleaseError: no manifest, another format, or batches that do not follow each other.
+    """
+    entry = _json(directory / MANIFEST)
+    try:
+        segments, pages = _listed(entry["segments"]), _listed(entry.get("pages", []))
+        base = (str(entry["base"]["file"]), str(entry["base"]["sha256"])) if entry.get("base") else None
+        manifest, version = Manifest(str(entry["release_id"]), segments, base, pages), entry["format"]
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ReleaseError(f"{directory} holds no stream release that can be read") from error
+    if version != FORMAT:
+        raise ReleaseError(
+            f"{directory} has stream format {version}", hint=f"this version reads format {FORMAT}"
+        )
+    wanted = [*range(0, manifest.first, PAGE), *range(manifest.first, manifest.batches)]
+    if [part.batch for part in (*pages, *segments)] != wanted or (base and _outside(base[0])):
+        raise ReleaseError(f"the manifest of {directory} is damaged", hint="restore it from a backup")
+    return manifest
+
+
+def expand(directory: Path, manifest: Manifest) -> Manifest:
+    """The same manifest with the segments of its pages listed.
+
+    Raises:
+        ReleaseError: a page that does not list its batches.
+        IntegrityError: a page is missing or is not the one that was published.
+    """
+    listed: list[Segment] = []
+    for page in manifest.pages:
+        check_segment(directory, page)
+        try:
+            listed.extend(_listed(_json(directory / page.file)["segments"]))
+        except (ValueError, KeyError, TypeError) as error:
+            raise ReleaseError(
+                f"{page.file} is no list of segments", hint="restore it from a backup"
+            ) from error
+    if [segment.batch for segment in listed] != list(range(manifest.first)):
+        raise ReleaseError(f"the manifest of {directory} is damaged", hint="restore it from a backup")
+    return replace(manifest, segments=(*listed, *manifest.segments), pages=())
+
+
+def _json(path: Path) -> Any:
+    """A JSON file of the release.
+
+    Raises:
+        ReleaseError: it cannot be read.
+    """
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise ReleaseError(f"{path} cannot be read", hint="is this a stream release?") from error
+
+
+def _listed(entries: Any) -> tuple[Segment, ...]:
+    """Files named by a manifest or a page; none outside the release directory."""
+    found = tuple(Segment(str(e["file"]), str(e["sha256"]), int(e["batch"])) for e in entries)
+    if any(_outside(entry.file) for entry in found):
+        raise ValueError("a file outside the release")
+    return found
+
+
+def _outside(name: str) -> bool:
+    return Path(name).is_absolute() or ".." in Path(name).parts
+
+
+def create_directory(directory: Path, release_id: str, base: str | None = None) -> Manifest:
+    """Make an empty stream release.
+
+    Args:
+        directory: must not hold a release yet; made if it does not exist.
+        release_id: identity of the release.
+        base: name of a file already in the directory that holds catalog and axes, or None.
+
+    Raises:
+        OperationalError: the directory already holds a release, or cannot be written.
+    """
+    if (directory / MANIFEST).exists():
+        raise OperationalError(f"{directory} already holds a stream release", hint="choose another output")
+    try:
+        (directory / SEGMENTS).mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise OperationalError(f"{directory} cannot be made ({error.strerror})") from error
+    manifest = Manifest(release_id, (), (base, file_hash(directory / base)) if base else None)
+    write_manifest(directory, manifest)
+    return manifest
+
+
+def write_manifest(directory: Path, manifest: Manifest) -> None:
+    """Replace the manifest atomically: a reader sees the old list or the new one."""
+    base = {"file": manifest.base[0], "sha256": manifest.base[1]} if manifest.base else None
+    _write_json(
+        directory / MANIFEST,
+        {
+            "format": FORMAT,
+            "release_id": manifest.release_id,
+            "base": base,
+            "pages": [asdict(page) for page in manifest.pages],
+            "segments": [asdict(segment) for segment in manifest.segments],
+        },
+    )
+
+
+def grow(directory: Path, manifest: Manifest, segment: Segment) -> Manifest:
+    """The manifest with one more segment; a full list moves into a page, which is written here."""
+    segments, pages = (*manifest.segments, segment), manifest.pages
+    if len(segments) > PAGE:
+        name = f"{SEGMENTS}/page-{manifest.first:09d}.json"
+        _write_json(directory / name, {"segments": [asdict(entry) for entry in segments[:PAGE]]})
+        pages = (*pages, Segment(name, file_hash(directory / name), manifest.first))
+        segments = segments[PAGE:]
+    return replace(manifest, segments=segments, pages=pages)
+
+
+def _write_json(path: Path, value: object) -> None:
+    """Fresh file, fsync, mode 0444, rename, fsync of the directory."""
+    fresh = path.with_name(path.name + ".new")
+    fresh.unlink(missing_ok=True)
+    fresh.write_text(json.dumps(value, sort_keys=True) + "\n", encoding="utf-8")
+    fresh.chmod(PUBLIC_FILE)
+    sync(fresh)
+    fresh.replace(path)
+    sync(path.parent)
+
+
+def check_segment(directory: Path, segment: Segment) -> None:
+    """Refuse a segment whose content is not what the manifest names.
+
+    Raises:
+        IntegrityError: the file is missing or differs.
+    """
+    path = directory / segment.file
+    if not path.is_file() or file_hash(path) != segment.sha256:
+        raise IntegrityError(
+            f"segment {segment.file} is not the one that was published",
+            hint="restore the release directory from a backup",
+        )
