@@ -46,15 +46,19 @@ def expand(text: str, environment: Mapping[str, str] | None = None) -> str:
 
 
 class Source(Model):
-    """The raw side. A table is a file name below `root`, or a SELECT over other tables of the source."""
+    """The raw side. A table is a file name below `root`, or a SELECT over files below `root`."""
 
     kind: Literal["parquet", "csv", "duckdb"] = "parquet"
     root: str = Field(".", description="folder of the files, or the DuckDB file; ${NAME} expands")
     tables: dict[str, str] = Field(description="table: file name (duckdb: table name), or a SELECT statement")
 
-    def is_statement(self, table: str) -> bool:
-        """Whether a table is made by a SELECT (or WITH ... SELECT) rather than read from a file."""
-        return re.match(r"\s*(select|with)\b", self.tables[table], re.IGNORECASE) is not None
+    def expanded(self) -> dict[str, str]:
+        """The tables with environment variables put in, for whoever opens them.
+
+        Raises:
+            CatalogError: a variable is not set.
+        """
+        return {table: expand(place) for table, place in self.tables.items()}
 
     def folder(self, catalog_file: Path | None) -> Path:
         """The place of the raw files.

@@ -169,12 +169,13 @@ def test_environment_variables_and_roots(tmp_path: Path, monkeypatch: pytest.Mon
         expand("${NOT_SET_HERE}", {})
     (tmp_path / "catalog").mkdir()
     (tmp_path / "data").mkdir()
-    source = Source(root="data", tables={"a": "a.parquet", "b": " select 1 as x", "c": "selected.parquet"})
+    source = Source(root="data", tables={"a": "a.parquet", "b": "SELECT * FROM '${B}.parquet'"})
     monkeypatch.chdir(tmp_path)
     assert source.folder(tmp_path / "catalog" / "shop.yaml") == tmp_path / "data"
     (tmp_path / "catalog" / "data").mkdir()
     assert source.folder(tmp_path / "catalog" / "shop.yaml") == tmp_path / "catalog" / "data"
-    assert [source.is_statement(table) for table in "abc"] == [False, True, False]
+    monkeypatch.setenv("B", "day")
+    assert source.expanded() == {"a": "a.parquet", "b": "SELECT * FROM 'day.parquet'"}
     with pytest.raises(CatalogError, match="neither beside"):
         Source(root="nowhere", tables={}).folder(None)
 
