@@ -1,0 +1,148 @@
+"""Quantiles of a per-person amount from one noisy histogram with bins that double.
+
+Each person falls into exactly one bin, so adding or removing a person changes one count by one, however
+many rows are hers. The bins are public: they follow from a unit amount and a number of bins, and the last one
+catches everything above. What is read off is post-processing, so one draw serves any number of quantiles.
+
+| here | there | unit |
+|---|---|---|
+| `edges[i]` | upper end of bin i, inclusive: u, 2u, 4u, ... | amount |
+| `QUIET` | bins under 2 noise SD are set to 0 | noise SD |
+| `quantile` | q.5(n), q.9(n), q.9(S), q.5(nu) | amount |
+
+Quantiles far out (.99) fall among bins that are mostly noise and are not offered: the last bins hold few people.
+
+**Source**: userlevel.md, step 1.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+import numpy.typing as npt
+
+from dpsql.budget import cap_units, gaussian_sigma2
+from dpsql.errors import InternalError
+from dpsql.noise import Noise, laplace_variance
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+
+DENOMINATOR = 1 << 30
+QUIET = 2.0
+FARTHEST = 0.95
+"""Quantiles past this one are not asked of a histogram of a few thousand people."""
+
+
+@dataclass(frozen=True, eq=False)
+class NoisyHistogram:
+    """How many people have which amount, noise included.
+
+    Args:
+        edges: upper ends of the bins, increasing integers; one overflow bin follows them, shape (k,).
+        value: noisy counts as drawn, shape (k + 1,).
+        sd: standard deviation of the noise of one count.
+    """
+
+    edges: tuple[int, ...]
+    value: IntArray
+    sd: float
+
+
+def doubling_edges(unit: int, bins: int) -> tuple[int, ...]:
+    """Upper ends u, 2u, 4u, ... of the bins.
+
+    Args:
+        unit: the first upper end, at least 1.
+        bins: how many.
+
+    >>> doubling_edges(1, 5)
+    (1, 2, 4, 8, 16)
+    """
+    if unit < 1 or bins < 1:
+        raise InternalError("a histogram of amounts needs a positive unit and a bin")
+    return tuple(unit << i for i in range(bins))
+
+
+def bin_of(amount: npt.ArrayLike, edges: tuple[int, ...]) -> IntArray:
+    """The bin of each amount; the twin in numpy of the CASE that the engine runs.
+
+    >>> bin_of([0, 1, 2, 3, 4, 5, 99], (1, 2, 4)).tolist()
+    [0, 0, 1, 2, 2, 3, 3]
+    """
+    return np.searchsorted(np.asarray(edges), np.asarray(amount), side="left").astype(np.int64)
+
+
+def draw_histogram(
+    people: IntArray, edges: tuple[int, ...], amount: Fraction, norm: int, noise: Noise
+) -> NoisyHistogram:
+    """Add noise to a histogram of people.
+
+    Args:
+        people: exact counts, shape (k + 1,).
+        edges: its public upper ends, shape (k,).
+        amount: what may be spent: epsilon (norm 1) or rho (norm 2).
+        norm: 1 for Laplace, 2 for Gaussian noise.
+        noise: where noise comes from.
+
+    Returns:
+        The noisy histogram.
+
+    **Privacy**: a person is in one bin and adds 1 to it, so the counts have sensitivity 1 in L1 and in L2.
+    """
+    counts = np.asarray(people, dtype=np.int64)
+    if counts.shape != (len(edges) + 1,):
+        raise InternalError("a histogram of amounts does not fit its edges")
+    if norm == 2:
+        sigma2 = gaussian_sigma2(amount, 1)
+        return NoisyHistogram(edges, counts + noise.gaussian(sigma2, counts.size), float(sigma2) ** 0.5)
+    units = cap_units(amount, DENOMINATOR)
+    drawn = noise.laplace(np.full(counts.size, units, dtype=np.int64), DENOMINATOR)
+    return NoisyHistogram(edges, counts + drawn, float(laplace_variance(units, DENOMINATOR)) ** 0.5)
+
+
+def cleaned(histogram: NoisyHistogram) -> FloatArray:
+    """The counts with bins that are mostly noise set to 0, shape (k + 1,)."""
+    value = histogram.value.astype(np.float64)
+    return np.where(value < QUIET * histogram.sd, 0.0, np.maximum(value, 0.0))
+
+
+def quantile(histogram: NoisyHistogram, share: float) -> float:
+    """The amount that a share of the people do not pass, by log-linear interpolation inside a bin.
+
+    Args:
+        histogram: the noisy histogram.
+        share: in (0, 0.95].
+
+    Returns:
+        An amount between the first edge and the last; the first edge if nobody seems to be there.
+
+    Raises:
+        InternalError: for a quantile farther out than noise allows.
+
+    >>> quantile(NoisyHistogram((1, 2, 4, 8), np.array([0, 0, 50, 50, 0]), 0.1), 0.5)
+    4.0
+    """
+    if not 0 < share <= FARTHEST:
+        raise InternalError("that quantile would be read off noise", hint="ask for 0.95 or less")
+    people = cleaned(histogram)
+    edges = np.asarray(histogram.edges, dtype=np.float64)
+    running = np.cumsum(people)
+    if running[-1] <= 0:
+        return float(edges[0])
+    wanted = share * running[-1]
+    place = int(np.searchsorted(running, wanted, side="left"))
+    if place >= len(edges):
+        return float(edges[-1])
+    if place == 0:
+        return float(edges[0])
+    inside = (wanted - running[place - 1]) / people[place]
+    low, high = edges[place - 1], edges[place]
+    return float(low * (high / low) ** inside)
+
+
+def rounded(amount: float) -> int:
+    """An integer bound from a released quantile, at least 1."""
+    return max(1, round(amount))

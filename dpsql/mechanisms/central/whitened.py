@@ -1,0 +1,204 @@
+"""One weight per person from the joint whitened norm of all that she adds to all views.
+
+Bounding each view on its own pays for a worst case in every view at once, which nobody is. Here a person's rows
+are measured through every view's own rows, each divided by the noise that the view will get, and the one joint
+norm is clipped: w = min(1, K / nu). Everything is an exact integer: w counts 2^-20, so w c and w y do too.
+
+| here | there | unit |
+|---|---|---|
+| `Part.share` | b_v cf, b_v (1 - cf): adds up to at most 1 | part of rho_shape |
+| `Part.typical` | t_v^2, (t_v mid)^2: what a typical person adds, squared | stored units squared |
+| `coefficient` | ceil(2^p b / t^2) | per squared row |
+| `norm` | 2^p nu_u^2 | - |
+| `clip` | 2^p K^2 | - |
+| `UNIT` | one weight of 1 | 2^-20 |
+
+**Privacy**: docs/privacy/user_level.md. With N = sum_s c_s Q_s and W^2 N <= UNIT^2 K2, noise of variance
+UNIT^2 K2 / (2 rho c_s) on the rows of statistic s spends sum_s W^2 Q_s / (2 sigma_s^2) <= rho, whatever the
+coefficients are. A person's norm and weight depend on her rows and on released values alone.
+**Source**: userlevel.md, step 4.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from math import ceil, isqrt, prod
+
+import numpy as np
+import numpy.typing as npt
+
+from dpsql.errors import InternalError
+from dpsql.mechanisms.central.strategy import Strategy, dense
+
+IntArray = npt.NDArray[np.int64]
+
+UNIT = 1 << 20
+"""A weight of 1 in the units that are stored."""
+
+LARGEST_NORM = 1 << 86
+"""Norms from here on get weight 0, so that UNIT^2 times a norm stays inside 127 bits."""
+
+_FINEST = 12  # the smallest coefficient is about 2^12, so that rounding up costs at most 2^-12 of it
+_HIGHEST = 74  # 2^p at most: norms up to 2^12 times the typical one are told apart
+_ROW_BITS = 16  # bits kept of a squared row of a strategy with large entries
+
+
+@dataclass(frozen=True)
+class Part:
+    """One statistic as the norm sees it.
+
+    Args:
+        share: its part of the shape's budget.
+        typical: squared size of what a typical person adds, from released values and public facts.
+        total: product of its strategies' totals: rows are integers of 1/total.
+    """
+
+    share: Fraction
+    typical: Fraction
+    total: int = 1
+
+    @property
+    def shift(self) -> int:
+        """Squared rows are divided by 2^shift and rounded up, so that they stay small."""
+        return max(0, 2 * (self.total.bit_length() - 1) - _ROW_BITS)
+
+
+@dataclass(frozen=True)
+class Whitening:
+    """The coefficients of the joint norm.
+
+    Args:
+        parts: the statistics.
+        coefficient: one positive integer for each.
+        point: p; a typical person's norm is about 2^p.
+    """
+
+    parts: tuple[Part, ...]
+    coefficient: tuple[int, ...]
+    point: int
+
+    def largest_row(self, index: int) -> int:
+        """The row value of a statistic from which on a person is left out (weight 0)."""
+        return max(1, isqrt((LARGEST_NORM << self.parts[index].shift) // self.coefficient[index]))
+
+    def variance(self, index: int, clip: int, rho: Fraction) -> Fraction:
+        """sigma^2 of a row of budget 1 of one statistic, in squared stored units of 1 / UNIT.
+
+        Args:
+            index: the statistic.
+            clip: 2^p K^2.
+            rho: what all statistics may spend together.
+
+        **Privacy**: the statistics together are rho-zCDP at any coefficients; see the module.
+        """
+        scaled = (UNIT**2 * clip) << self.parts[index].shift
+        return Fraction(scaled) / (2 * rho * self.coefficient[index])
+
+
+def whiten(parts: Sequence[Part]) -> Whitening:
+    """Integer coefficients, rounded up, at one common binary point.
+
+    Args:
+        parts: the statistics; their shares add up to at most 1.
+
+    Returns:
+        The whitening.
+
+    Raises:
+        InternalError: shares above 1, or a part without share or size.
+    """
+    if sum((part.share for part in parts), Fraction(0)) > 1:
+        raise InternalError("the shares of a shape add up to more than 1")
+    if not parts or any(part.share <= 0 or part.typical <= 0 for part in parts):
+        raise InternalError("every statistic of a shape needs a share and a size")
+    exact = [part.share * (1 << part.shift) / (part.typical * part.total**2) for part in parts]
+    smallest = min(exact)
+    wanted = _FINEST + ceil(1 / smallest).bit_length()
+    point = max(0, min(_HIGHEST, wanted))
+    return Whitening(tuple(parts), tuple(ceil(each * (1 << point)) for each in exact), point)
+
+
+def typical_square(strategies: Sequence[Strategy], sticky: Sequence[bool], tau: int) -> Fraction:
+    """t_v^2: the squared norm of tau rows dealt evenly over a view's cells.
+
+    Args:
+        strategies: one for each axis.
+        sticky: axes on which all rows of a person share one leaf.
+        tau: rows of a typical person, released.
+
+    Returns:
+        tau + tau^2 prod of ||A_i 1/m_i||^2 over the axes that are not sticky; tau + tau^2 / m_v for leaves.
+
+    **Privacy**: released values and public facts only.
+    """
+    gathered = [
+        Fraction(1) if stuck else _even(strategy) for strategy, stuck in zip(strategies, sticky, strict=True)
+    ]
+    return tau + tau**2 * prod(gathered, start=Fraction(1))
+
+
+def _even(strategy: Strategy) -> Fraction:
+    """||A 1/m||^2 for rows of unit column norm."""
+    if strategy.kind == "identity":
+        return Fraction(1, strategy.n)
+    if strategy.kind == "sine":
+        raise InternalError("a sine strategy has no integer rows", hint="write `mechanism: identity`")
+    rows = dense(strategy).sum(axis=1) * strategy.budget
+    return Fraction(int((rows**2).sum()) + 1, (strategy.n * strategy.total) ** 2)
+
+
+def row_square(value: int, shift: int) -> int:
+    """A squared row value in units of 2^shift, rounded up.
+
+    >>> row_square(-3, 0), row_square(3, 2), row_square(0, 2)
+    (9, 3, 0)
+    """
+    return -(-(value * value) >> shift)
+
+
+def weight_of(norm: int, clip: int) -> int:
+    """The largest weight W <= UNIT with W^2 norm <= UNIT^2 clip.
+
+    Args:
+        norm: 2^p nu^2 of one person.
+        clip: 2^p K^2.
+
+    >>> weight_of(4, 1) == UNIT // 2, weight_of(1, 2) == UNIT, weight_of(0, 1) == UNIT
+    (True, True, True)
+    """
+    if norm >= LARGEST_NORM:
+        return 0
+    return UNIT if norm <= 0 else min(UNIT, isqrt(UNIT**2 * clip // norm))
+
+
+def pure_weight(rows: int, reach: Sequence[int], tau: int, bounds: Sequence[int]) -> int:
+    """The pure twin: the largest W <= UNIT with W n <= UNIT tau and W sum |y| <= UNIT T for each measure.
+
+    Args:
+        rows: n_u.
+        reach: sum |y| of each measure.
+        tau: most weighted rows.
+        bounds: T of each measure.
+
+    >>> pure_weight(4, [100], 2, [25]) == UNIT // 4
+    True
+    """
+    limits = [UNIT * tau // rows] if rows > 0 else []
+    limits += [UNIT * bound // total for total, bound in zip(reach, bounds, strict=True) if total > 0]
+    return min([UNIT, *limits])
+
+
+def pure_bound(tau: int, reach: int, spread: int) -> int:
+    """T: the most that a person's weighted centred values may add up to.
+
+    Args:
+        tau: most weighted rows.
+        reach: the most that one centred value can be.
+        spread: how far a typical value is from the centre.
+
+    Returns:
+        min(tau reach, spread max(tau, 4 sqrt tau)), at least 1.
+    """
+    return max(1, min(tau * reach, spread * max(tau, isqrt(16 * tau))))
