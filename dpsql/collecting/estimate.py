@@ -14,6 +14,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -86,41 +87,56 @@ def model_of(estimate: Estimate) -> FloatArray:
     return np.asarray(covariance + LIFT * float(np.trace(covariance)) / size * np.ones((size, size)) / size)
 
 
+Parts = Mapping[tuple[int, ...], "Part"]
+
+
+class Part(NamedTuple):
+    """An interaction: a table over its axes' leaves whose margins are taken away, and its strength."""
+
+    values: FloatArray
+    strength: float
+
+
 def table(
-    plan: Plan,
-    tallies: Tallies,
-    axes: Sequence[int],
-    known: Mapping[int, AxisTable],
-    measure: int | None = None,
+    axes: Sequence[int], known: Mapping[int, AxisTable], parts: Parts, measure: int | None = None
 ) -> Table:
-    """Unbiased estimate of a set of axes.
+    """Put a set of axes together from parts, so that tables which share axes agree on their margins.
 
     Args:
-        plan: the plan.
-        tallies: counts per view.
-        axes: the set, one axis or more.
-        known: each axis's table.
+        axes: the set, one axis or more, increasing.
+        known: every axis's table.
+        parts: interactions by plan axes, from `interactions`.
         measure: None for counts, else the measure's position.
 
     Returns:
         Values and the strength of every part.
     """
-    single = [known[a].counts if measure is None else known[a].signed[measure] for a in axes]
+    every = {a: t.counts if measure is None else t.signed[measure] for a, t in known.items()}
+    single = [every[a] for a in axes]
     sizes = [e.shares.size for e in single]
-    total = float(np.mean([e.shares.sum() for e in single]))
+    total = float(np.mean([e.shares.sum() for e in every.values()]))
     values = np.full(sizes, total / np.prod(sizes))
-    models = [model_of(known[a].counts) for a in axes]
-    strengths = _axis_strengths(single, models)
+    strengths = _axis_strengths(single, [model_of(known[a].counts) for a in axes])
     for position, estimate in enumerate(single):
-        values = values + _expand(_centred(estimate.shares, (0,)), (position,), sizes)
+        values = values + _expand(centred(estimate.shares), (position,), sizes)
     for width in range(2, len(axes) + 1):
-        for part in itertools.combinations(range(len(axes)), width):
-            seen = interaction(plan, tallies, [axes[i] for i in part], measure)
-            strengths[part] = 0.0
-            if seen is not None:
-                values = values + _expand(_centred(seen[0], tuple(range(width))), part, sizes)
-                strengths[part] = _interaction_strength(seen[1], part, models)
+        for places in itertools.combinations(range(len(axes)), width):
+            part = parts.get(tuple(axes[i] for i in places))
+            strengths[places] = 0.0 if part is None else part.strength
+            if part is not None:
+                values = values + _expand(part.values, places, sizes)
     return Table(tuple(axes), values, strengths)
+
+
+def grid_part(
+    plan: Plan, tallies: Tallies, axes: tuple[int, ...], known: Mapping[int, AxisTable], measure: int | None
+) -> Part | None:
+    """The unbiased interaction of a set from the views that hold all of it; None if there is none."""
+    seen = interaction(plan, tallies, axes, measure)
+    if seen is None:
+        return None
+    models = [model_of(known[a].counts) for a in axes]
+    return Part(centred(seen[0]), _interaction_strength(seen[1], models))
 
 
 def _axis_strengths(single: Sequence[Estimate], models: Sequence[FloatArray]) -> dict[tuple[int, ...], float]:
@@ -128,12 +144,12 @@ def _axis_strengths(single: Sequence[Estimate], models: Sequence[FloatArray]) ->
     pooled = float(np.mean([e.covariance.sum() for e in single]))
     strengths: dict[tuple[int, ...], float] = {(): max(pooled, 0.0)}
     for position, (estimate, model) in enumerate(zip(single, models, strict=True)):
-        own = _rest(estimate.covariance)
-        strengths[(position,)] = float(np.trace(own) / max(float(np.trace(_rest(model))), 1e-300))
+        own = rest(estimate.covariance)
+        strengths[(position,)] = float(np.trace(own) / max(float(np.trace(rest(model))), 1e-300))
     return strengths
 
 
-def _rest(covariance: FloatArray) -> FloatArray:
+def rest(covariance: FloatArray) -> FloatArray:
     """Covariance of what remains when the total, spread as the model spreads it, is taken away."""
     total = float(covariance.sum())
     if total <= 0:
@@ -192,19 +208,19 @@ def _spread(cells: FloatArray, spreads: Sequence[FloatArray]) -> FloatArray:
 
 
 def _interaction_strength(
-    views: Sequence[tuple[float, list[FloatArray]]], part: Sequence[int], models: Sequence[FloatArray]
+    views: Sequence[tuple[float, list[FloatArray]]], models: Sequence[FloatArray]
 ) -> float:
     """Mean variance of the interaction over leaf combinations, in units of the axes' models."""
-    unit = np.prod([np.trace(_rest(models[i])) for i in part])
+    unit = np.prod([np.trace(rest(m)) for m in models])
     mean = 0.0
     for noise, spreads in views:
-        mean += noise * float(np.prod([np.trace(_rest(s @ s.T)) for s in spreads]))
+        mean += noise * float(np.prod([np.trace(rest(s @ s.T)) for s in spreads]))
     return float(mean / max(float(unit), 1e-300))
 
 
-def _centred(values: FloatArray, axes: Sequence[int]) -> FloatArray:
+def centred(values: FloatArray) -> FloatArray:
     """Take away the mean along each axis: the part that no smaller subset explains, for an even spread."""
-    for axis in axes:
+    for axis in range(values.ndim):
         values = values - values.mean(axis=axis, keepdims=True)
     return values
 
