@@ -159,8 +159,13 @@ def make_rows(seed: int = 5, sales: int = 900) -> dict[str, list[Row]]:
     return {"sales": found, "customer": customers, "product": products}
 
 
-def raw_star(rows: dict[str, list[Row]]) -> duckdb.DuckDBPyConnection:
-    """The star as plain tables: the oracle."""
+def raw_star(rows: dict[str, list[Row]], known_only: bool = False) -> duckdb.DuckDBPyConnection:
+    """The star as plain tables: the oracle.
+
+    Args:
+        rows: from `make_rows`.
+        known_only: ages out of the domain become NULL, since a release cannot compare them.
+    """
     con = duckdb.connect()
     con.execute("CREATE TABLE sales (sale_id INT, customer_id INT, product_id INT, sold_on DATE,"
                 " amount DECIMAL(9, 2), qty INT)")
@@ -169,7 +174,8 @@ def raw_star(rows: dict[str, list[Row]]) -> duckdb.DuckDBPyConnection:
                      for r in rows["sales"]])  # fmt: skip
     con.execute("CREATE TABLE customer (customer_id INT, age INT, region VARCHAR)")
     con.executemany("INSERT INTO customer VALUES (?, ?, ?)",
-                    [[r["customer_id"], r["age"], r["region"]] for r in rows["customer"]])
+                    [[r["customer_id"], r["age"] if r["age"] in AGES or not known_only else None, r["region"]]
+                     for r in rows["customer"]])
     con.execute("CREATE TABLE product (product_id INT, price INT, category_id INT)")
     con.executemany("INSERT INTO product VALUES (?, ?, ?)",
                     [[r["product_id"], r["price"], r["category_id"]] for r in rows["product"]])

@@ -19,12 +19,13 @@ from dpsql.answer.block import Form
 from dpsql.answer.explain import explain_relation, numbered
 from dpsql.answer.relation import Relation, error_values, nullable, relate
 from dpsql.answer.result import Grid, Result
+from dpsql.answer.run import LIMIT, run
 from dpsql.answer.schema import Schema, read_schema
 from dpsql.answer.sql.parse import parse
 from dpsql.answer.sql.refuse import pointed
 from dpsql.answer.sql.rewrite import take_apart
 from dpsql.answer.sql.statement import Statement
-from dpsql.errors import DataError, Error, InternalError, ProgrammingError, QueryTimeout, ReleaseError
+from dpsql.errors import DataError, Error, InternalError, ProgrammingError, ReleaseError
 from dpsql.release import Release
 
 CACHED = 256
@@ -37,11 +38,12 @@ class Answerer:
 
     Args:
         release: an open release.
-        timeout: seconds until a statement is stopped, or None.
+        timeout: seconds until a statement is stopped.
+        on_partial_bin: `interpolate` or `refuse`, for bins that a predicate cuts.
     """
 
     release: Release
-    timeout: float | None = 30.0
+    timeout: float = LIMIT
     on_partial_bin: str = "interpolate"
     schema: Schema = field(init=False)
     _results: OrderedDict[tuple[str, str], Result] = field(default_factory=OrderedDict)
@@ -93,7 +95,7 @@ class Answerer:
     def _answer(self, text: str, dialect: str) -> Result:
         statement = take_apart(parse(text, dialect), self.schema, text)
         relations = [relate(block, self.release, self.schema) for block in statement.blocks]
-        names, types, rows = run_outer(self.release, self.schema, statement, relations)
+        names, types, rows = run_outer(self.release, self.schema, statement, relations, self.timeout)
         shown = tuple(row[: len(statement.names)] for row in rows)
         carried = [row[len(statement.names) :] for row in rows]
 
@@ -109,7 +111,8 @@ class Answerer:
 
 
 def run_outer(release: Release, schema: Schema, statement: Statement,
-              relations: Sequence[Relation]) -> tuple[tuple[str, ...], tuple[str, ...], list[tuple[Any, ...]]]:
+              relations: Sequence[Relation],
+              limit: float) -> tuple[tuple[str, ...], tuple[str, ...], list[tuple[Any, ...]]]:
     """Run the outer statement over the relations of groups.
 
     Args:
@@ -117,6 +120,7 @@ def run_outer(release: Release, schema: Schema, statement: Statement,
         schema: for information_schema.
         statement: the statement.
         relations: one for each block.
+        limit: seconds until it is stopped.
 
     Returns:
         (names, types, rows); hidden columns follow the named ones in each row.
@@ -138,14 +142,10 @@ def run_outer(release: Release, schema: Schema, statement: Statement,
         rest = text.removeprefix("WITH ")
         text = f"WITH {', '.join(sources)}{', ' if rest != text else ' '}{rest}"
     try:
-        result = release.connection.cursor().execute(text, values)
-        described = result.description[: len(statement.names)]
-        rows = result.fetchall()
-    except duckdb.InterruptException as error:
-        raise QueryTimeout("the statement was stopped", hint="ask for less") from error
+        answer = run(release, text, values, limit=limit)
     except duckdb.Error as error:
         raise outer_error(error) from error
-    return statement.names, tuple(str(column[1]) for column in described), rows
+    return statement.names, answer.types[: len(statement.names)], answer.rows
 
 
 def _picked(statement: Statement,

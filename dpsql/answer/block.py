@@ -34,11 +34,13 @@ class Expression:
     Args:
         sql: DuckDB text that names columns `dp_c<i>`.
         columns: the i that occur.
+        monotone: built of comparisons and monotone functions alone: what an axis without single values takes.
         span: first and last character of it in the statement, or None.
     """
 
     sql: str
     columns: frozenset[int]
+    monotone: bool = field(default=True, compare=False)
     span: tuple[int, int] | None = field(default=None, compare=False)
 
 

@@ -177,7 +177,8 @@ class Errors:
 
 
 def _divided(above: FloatArray, below: FloatArray) -> FloatArray:
-    return np.divide(above, below, out=np.full(len(above), np.nan), where=below != 0)
+    found: FloatArray = np.divide(above, below, out=np.full(len(above), np.nan), where=below != 0)
+    return found
 
 
 def fieller(above: FloatArray, below: FloatArray, va: FloatArray, cab: FloatArray, vb: FloatArray,

@@ -7,8 +7,9 @@ from typing import Any
 import duckdb
 
 from dpsql.answer.block import Block, Condition, Every, Expression, Known, Predicate, every, predicates
-from dpsql.answer.leafsets import AxisQuestion, ask_axis, bad_expression, truth_sql
+from dpsql.answer.leafsets import AxisQuestion, ask_axis, axis_source, bad_expression, quoted, truth_sql
 from dpsql.answer.plan import Plan, View, no_view
+from dpsql.answer.run import run
 from dpsql.answer.schema import Schema
 from dpsql.errors import NotSupportedError
 from dpsql.release import Release
@@ -107,18 +108,17 @@ def known_values(known: Known, block: Block, plan: Plan, release: Release, schem
     position, question = _question(known, block, plan, schema)
     keys = [f"({group.sql}) AS k{j}" for j, group in enumerate(question.groups)]
     call = FUNCTIONS[known.function].format(f"({known.expression.sql})")
-    names = [f'"{name.replace(chr(34), chr(34) * 2)}" AS dp_c{i}' for i, name in question.columns]
-    source = f"(SELECT {', '.join(['kind AS dp_kind', *names])} FROM axis_{question.axis})"
+    names = [f"{quoted(name)} AS dp_c{i}" for i, name in question.columns]
+    table = axis_source(question, release.axes[question.axis])
+    source = f"(SELECT {', '.join(['kind AS dp_kind', *names])} FROM {table})"
     where = " AND ".join([*(truth_sql(p) for p in question.filters), "dp_kind = 0"])
     by = f" GROUP BY {', '.join(str(j + 1) for j in range(len(keys)))}" if keys else ""
     sql = f"SELECT {', '.join([*keys, f'{call} AS v'])} FROM {source} WHERE {where}{by}"
     try:
-        result = release.connection.cursor().execute(sql)
-        kind = str(result.description[-1][1])
-        found = {row[:-1]: row[-1] for row in result.fetchall()}
+        answer = run(release, sql)
     except duckdb.Error as error:
         raise bad_expression(error) from error
-    return kind, _spread(found, plan, position)
+    return answer.types[-1], _spread({row[:-1]: row[-1] for row in answer.rows}, plan, position)
 
 
 def _question(known: Known, block: Block, plan: Plan, schema: Schema) -> tuple[int | None, AxisQuestion]:

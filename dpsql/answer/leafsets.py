@@ -17,11 +17,14 @@ import numpy as np
 import numpy.typing as npt
 
 from dpsql.answer.block import Expression, Predicate
-from dpsql.errors import DataError
-from dpsql.release import AxisMeta, Release
+from dpsql.answer.run import run
+from dpsql.errors import DataError, NotSupportedError
+from dpsql.release import AxisMeta, ColumnMeta, Release
 
 IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]
+MAX_POINTS = 2**19
+"""Values looked at on an axis whose atoms are whole leaves."""
 KEPT = 512
 """Axis questions whose answers are kept: the same filter comes back with every chart of a dashboard."""
 NEAR = 1e-9
@@ -101,19 +104,71 @@ def truth_sql(predicate: Predicate) -> str:
     return f"NOT {text}" if predicate.negated else text
 
 
-def axis_sql(question: AxisQuestion) -> str:
+def axis_sql(question: AxisQuestion, meta: AxisMeta) -> str:
     """The DuckDB statement that evaluates an axis question."""
     inner = ["atom", "leaf", "weight", "kind AS dp_kind"]
-    inner += [f'"{name.replace(chr(34), chr(34) * 2)}" AS dp_c{i}' for i, name in question.columns]
+    inner += [f"{quoted(name)} AS dp_c{i}" for i, name in question.columns]
     keys = [f"({group.sql}) AS k{j}" for j, group in enumerate(question.groups)]
     truths = [f"{truth_sql(each)} AS p{j}" for j, each in enumerate(question.classes)]
     wanted = [truth_sql(each) for each in question.filters] + (["dp_kind <> 2"] if question.inner else [])
     where = f" WHERE {' AND '.join(wanted)}" if wanted else ""
-    source = f"(SELECT {', '.join(inner)} FROM axis_{question.axis})"
+    source = f"(SELECT {', '.join(inner)} FROM {axis_source(question, meta)})"
     names = [f"k{j}" for j in range(len(keys))] + [f"p{j}" for j in range(len(truths))]
     rows = f"SELECT {', '.join([*keys, *truths, 'leaf', 'weight', 'atom'])} FROM {source}{where}"
     by = ", ".join([*names, "leaf"])
     return f"SELECT {by}, SUM(weight) AS coverage, MIN(atom) AS first FROM ({rows}) GROUP BY {by} ORDER BY first"
+
+
+def axis_source(question: AxisQuestion, meta: AxisMeta) -> str:
+    """The axis table; where its atoms are whole leaves, with evenly spaced values of each leaf in their place.
+
+    Raises:
+        NotSupportedError: such an axis is asked something that is no comparison or monotone function.
+    """
+    table = f"axis_{question.axis}"
+    if meta.atomic:
+        return table
+    asked = [*(p.expression for p in (*question.filters, *question.classes)), *question.groups]
+    odd = next((e for e in asked if not e.monotone), None)
+    if odd is not None:
+        error = NotSupportedError(
+            f"the axis {meta.name} has more values than are kept one by one, and takes comparisons only",
+            hint="compare the column with constants, or truncate it with DATE_TRUNC or FLOOR",
+        )
+        error.clause, error.position = "WHERE", odd.span
+        raise error
+    points = max(2, min(64, MAX_POINTS // meta.leaves))
+    fields = [f"atom * {points} + dp_i AS atom", "leaf", "kind", f"weight / {points} AS weight"]
+    for _, name in question.columns:
+        low, high = bounds_of(meta, name)
+        fields.append(f"{between(low, high, points)} AS {quoted(name)}")
+    return f"(SELECT {', '.join(fields)} FROM {table}, (SELECT unnest(range({points})) AS dp_i))"
+
+
+def bounds_of(meta: AxisMeta, name: str) -> tuple[ColumnMeta, ColumnMeta]:
+    """The columns that hold a leaf's least and largest value."""
+    low = next(column for column in meta.columns if column.name == name)
+    same = [c for c in meta.columns if (c.path, c.table, c.column) == (low.path, low.table, low.column)]
+    return same[0], same[-1]
+
+
+def between(low: ColumnMeta, high: ColumnMeta, points: int) -> str:
+    """The dp_i-th of evenly spaced values from one column to another.
+
+    >>> x = ColumnMeta((), "t", "x", "x", "INTEGER")
+    >>> between(x, x, 4)
+    '"x" + CAST(("x" - "x") * dp_i / 3 AS INTEGER)'
+    """
+    a, b = quoted(low.name), quoted(high.name)
+    if low.type.startswith("TIMESTAMP"):
+        return f"{a} + to_microseconds(CAST((epoch_us({b}) - epoch_us({a})) * dp_i // {points - 1} AS BIGINT))"
+    step = f"({b} - {a}) * dp_i / {points - 1}"
+    return f"{a} + CAST({step} AS {'INTEGER' if low.type == 'DATE' else low.type})"
+
+
+def quoted(name: str) -> str:
+    """A quoted identifier."""
+    return '"' + name.replace('"', '""') + '"'
 
 
 def ask_axis(release: Release, question: AxisQuestion) -> AxisCells:
@@ -142,13 +197,8 @@ def ask_axis(release: Release, question: AxisQuestion) -> AxisCells:
 
 def _ask(release: Release, question: AxisQuestion, leaves: int) -> AxisCells:
     try:
-        cursor = release.connection.cursor()
-        result = cursor.execute(axis_sql(question))
-        if not question.groups and not question.classes:
-            arrays = result.fetchnumpy()
-            return _ungrouped(leaves, arrays["leaf"], arrays["coverage"])
-        types = tuple(str(column[1]) for column in result.description[: len(question.groups)])
-        return _grouped(leaves, question, types, result.fetchall())
+        found = run(release, axis_sql(question, release.axes[question.axis]))
+        return _grouped(leaves, question, found.types[: len(question.groups)], found.rows)
     except duckdb.Error as error:
         raise bad_expression(error) from error
 
@@ -160,11 +210,6 @@ def bad_expression(error: duckdb.Error) -> DataError:
         if private in reason:
             reason = "an expression does not fit the types of its columns"
     return DataError(reason[:300], hint="check its types and casts")
-
-
-def _ungrouped(leaves: int, leaf: Any, coverage: Any) -> AxisCells:
-    zeros = np.zeros(len(leaf), np.int64)
-    return AxisCells(leaves, ((),), (), zeros, zeros, np.asarray(leaf, np.int64), _rounded(coverage), ((),))
 
 
 def _grouped(leaves: int, question: AxisQuestion, types: tuple[str, ...], rows: Sequence[tuple[Any, ...]]) -> AxisCells:

@@ -17,6 +17,7 @@ import numpy.typing as npt
 from dpsql.answer.boxes import Box
 from dpsql.answer.nodes import NodeList, node_list
 from dpsql.answer.plan import Plan
+from dpsql.answer.run import run
 from dpsql.errors import DataError
 from dpsql.release import Release
 
@@ -135,7 +136,7 @@ def recombine(plan: Plan, statistic: int, boxes: Sequence[Box],
         DataError: the sum leaves the range of int64.
     """
     asked = lookup(plan, statistic, boxes, release)
-    rows = release.connection.cursor().execute(asked.sql, list(asked.values)).fetchall()
+    rows = run(release, asked.sql, asked.values).rows
     out = np.zeros((len(boxes), *plan.shape), np.int64 if asked.whole else np.float64)
     try:
         for row in rows:

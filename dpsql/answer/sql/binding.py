@@ -18,6 +18,14 @@ from dpsql.errors import NotSupportedError
 
 DIALECT = "duckdb"
 
+MONOTONE = (
+    exp.Column, exp.Identifier, exp.Literal, exp.Var, exp.Null, exp.Boolean, exp.Paren, exp.Cast, exp.DataType,
+    exp.DataTypeParam, exp.Interval, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.EQ, exp.NEQ, exp.Between, exp.Is, exp.In,
+    exp.Not, exp.And, exp.Or, exp.Neg, exp.Add, exp.Sub, exp.Mul, exp.Div, exp.Floor, exp.Ceil, exp.Round,
+    exp.DateTrunc, exp.TimestampTrunc, exp.Year, exp.Case, exp.If,
+)
+"""Nodes under which a value between two others has a result between theirs."""
+
 
 @dataclass
 class Binding:
@@ -127,7 +135,8 @@ def expression(binding: Binding, node: Node) -> Expression:
 
     place = span(node)
     bound = _bottom_up(node.copy(), bind)
-    return Expression(bound.sql(dialect=DIALECT), frozenset(used), place)
+    monotone = all(isinstance(part, MONOTONE) for part in node.walk())
+    return Expression(bound.sql(dialect=DIALECT), frozenset(used), monotone, place)
 
 
 def _bottom_up(node: Node, change: Callable[[Node], Node]) -> Node:

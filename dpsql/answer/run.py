@@ -1,0 +1,99 @@
+"""Run one statement on a release's connection, and stop it when it takes too long.
+
+Interrupting a connection does not stop its cursors, so the watchdog holds the very cursor that runs.
+"""
+
+from __future__ import annotations
+
+import atexit
+import threading
+import time
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import duckdb
+
+from dpsql.errors import QueryTimeout
+from dpsql.release import Release
+
+LIMIT = 30.0
+"""Seconds that a single DuckDB statement may take."""
+TICK = 0.1
+
+_running: dict[int, tuple[float, duckdb.DuckDBPyConnection]] = {}
+_guard = threading.Condition()
+_stop = threading.Event()
+_threads: list[threading.Thread] = []
+
+
+class Answer(NamedTuple):
+    """Names, DuckDB types and rows of a statement."""
+
+    names: tuple[str, ...]
+    types: tuple[str, ...]
+    rows: list[tuple[Any, ...]]
+
+
+def run(release: Release, sql: str, values: Sequence[Any] = (), *, limit: float = LIMIT) -> Answer:
+    """Run a statement of our own making and fetch all of it.
+
+    Args:
+        release: an open release.
+        sql: DuckDB text.
+        values: for its placeholders.
+        limit: seconds until it is stopped.
+
+    Returns:
+        What it gave.
+
+    Raises:
+        QueryTimeout: it was stopped.
+        duckdb.Error: anything else; callers know what it means to them.
+    """
+    cursor = release.connection.cursor()
+    key = id(cursor)
+    with _guard:
+        _running[key] = (time.monotonic() + limit, cursor)
+        if not _threads:
+            _threads.append(threading.Thread(target=_watch, name="dpsql-watchdog", daemon=True))
+            _threads[0].start()
+        elif len(_running) == 1:
+            _guard.notify()
+    try:
+        result = cursor.execute(sql, list(values))
+        described = result.description or []
+        rows = result.fetchall()
+    except duckdb.InterruptException as error:
+        raise QueryTimeout(f"the statement was stopped after {limit:g} s", hint="ask for less") from error
+    finally:
+        with _guard:
+            _running.pop(key, None)
+    return Answer(tuple(str(c[0]) for c in described), tuple(str(c[1]) for c in described), rows)
+
+
+def _watch() -> None:
+    """Interrupt what has run past its time; sleep while nothing runs."""
+    while not _stop.is_set():
+        with _guard:
+            while not _running and not _stop.is_set():
+                _guard.wait()
+            _interrupt_late(time.monotonic())
+        _stop.wait(TICK)
+
+
+def _interrupt_late(now: float) -> None:
+    for deadline, cursor in _running.values():
+        if now > deadline:
+            cursor.interrupt()
+
+
+def _end() -> None:
+    """Let the watchdog go before the interpreter takes DuckDB's module apart."""
+    _stop.set()
+    with _guard:
+        _guard.notify_all()
+    for thread in _threads:
+        thread.join(1.0)
+
+
+atexit.register(_end)
