@@ -122,9 +122,9 @@ def publish_release(
         def build(path: Path) -> None:
             set_key(with_raw.connection, key)
             prepare_tables(catalog, with_raw, plan)
-            histograms = _histograms(catalog, with_raw, plan, progress)
+            histograms = count_cells(catalog, with_raw, plan, progress)
             progress("drawing noise, once")
-            views = [_draw(plan, s, h, noise) for s, h in zip(plan.statistics, histograms, strict=True)]
+            views = [draw_statistic(plan, s, h, noise) for s, h in zip(plan.statistics, histograms, strict=True)]
             progress("estimating and writing")
             content = release_content(plan, views, with_raw.connection, release_id, insecure=noise.insecure)
             write_release(path, content)
@@ -157,8 +157,11 @@ def _source(catalog: Catalog) -> Source:
     return catalog.source
 
 
-def _histograms(catalog: Catalog, raw: RawSide, plan: ReleasePlan, progress: Progress) -> list[IntArray]:
-    """Exact integers of every statistic, in the plan's order."""
+def count_cells(catalog: Catalog, raw: RawSide, plan: ReleasePlan, progress: Progress) -> list[IntArray]:
+    """Exact integers of every statistic, in the plan's order; `prepare_tables` has run.
+
+    **Privacy**: raw; nothing of it leaves but through `draw_statistic`.
+    """
     found: dict[int, IntArray] = {}
     for of in dict.fromkeys(s.of for s in plan.statistics):
         progress(f"bounding and counting {of}")
@@ -182,7 +185,7 @@ def _value(statistic: PlannedStatistic, columns: dict[str, str]) -> str:
     return f"{column} - ({statistic.bounds.mid})"
 
 
-def _draw(plan: ReleasePlan, statistic: PlannedStatistic, cells: IntArray, noise: Noise) -> NoisyView:
+def draw_statistic(plan: ReleasePlan, statistic: PlannedStatistic, cells: IntArray, noise: Noise) -> NoisyView:
     """The one draw of a statistic."""
     draw = draw_laplace if statistic.norm == 1 else draw_gaussian
     return draw(cells, plan.strategies(statistic), statistic.spend, statistic.sensitivity, noise)
@@ -193,7 +196,7 @@ def _spend(catalog: Catalog, plan: ReleasePlan) -> Spend:
     privacy = catalog.privacy
     currency: Currency = "rho" if privacy.delta else "epsilon"
     lineage = Lineage(privacy.lineage, privacy.unit, privacy.neighbours, currency, privacy.cap)
-    lines = tuple(SpendLine(f"view {s.view}: {s.measure.name}", s.charge, currency) for s in plan.statistics)
+    lines = tuple(SpendLine(purpose, charge, currency) for purpose, charge in plan.lines)
     source = _source(catalog)
     root = source.folder(catalog.file)
     tables = tuple(

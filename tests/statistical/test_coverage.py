@@ -1,0 +1,105 @@
+"""95% intervals hold the answer on the bounded rows in 93-97% of independent releases, through the whole SQL path."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import duckdb
+import pytest
+
+from dpsql.answer.answerer import Answerer
+from dpsql.catalog import load_catalog
+from dpsql.noise import ExactNoise, ZeroNoise, insecure_test_entropy
+from dpsql.publishing.axes import axis_maker
+from dpsql.publishing.central import count_cells, draw_statistic
+from dpsql.publishing.content import release_content
+from dpsql.publishing.contributions import set_key
+from dpsql.publishing.plan import plan_release
+from dpsql.publishing.rows import prepare_tables
+from dpsql.release import open_release
+from dpsql.release.write import write_release
+from dpsql.sources import open_sources
+
+CATALOG = """
+dpsql: 1
+name: clinic
+source: {{kind: parquet, root: "{root}", tables: {{visit: visit.parquet, person: person.parquet}}}}
+privacy: {{lineage: clinic, cap: 10, unit: person.id, epsilon: 2.0, delta: {delta}}}
+tables:
+  person: {{role: dimension, key: id, private: true, columns: {{
+    age: {{type: int, lower: 0, upper: 99, cuts: {{width: 10}}}},
+    ward: {{type: string, categories: [a, b, c], nullable: true}}}}}}
+  visit: {{role: fact, foreign_keys: {{id: person}}, max_ids: 3, columns: {{
+    cost: {{type: int, lower: 0, upper: 40, measure: true}}, day: {{type: int, lower: 1, upper: 12}}}}}}
+views:
+  who: {{of: visit, axes: [person.age, person.ward], measures: {{count: 0.5, visit.cost: 0.5}}, share: 0.5}}
+  when: {{of: visit, axes: [visit.day, person.ward], measures: {{count: 0.5, visit.cost: 0.5}}, share: 0.5}}
+"""
+
+JOIN = "FROM visit JOIN person USING (id)"
+WHERE = [
+    "FROM visit", JOIN, f"{JOIN} WHERE age < 50", f"{JOIN} WHERE age BETWEEN 20 AND 69", f"{JOIN} WHERE ward = 'b'",
+    f"{JOIN} WHERE ward IN ('a', 'c') AND age >= 30", f"{JOIN} WHERE NOT age BETWEEN 40 AND 59",
+    "FROM visit WHERE day <= 6", "FROM visit WHERE day BETWEEN 4 AND 9", f"{JOIN} WHERE day > 2 AND ward = 'a'",
+    f"{JOIN} WHERE ward IS NULL OR ward = 'c'", "FROM visit WHERE day IN (1, 3, 5, 7, 9, 11)",
+]  # fmt: skip
+RELEASES = 200
+
+
+@pytest.fixture(scope="module", params=["0", "1e-6"])
+def clinic(request, tmp_path_factory):
+    """A plan and exact cells of a small star, and a way to turn draws into an Answerer."""
+    folder = tmp_path_factory.mktemp("clinic")
+    db = duckdb.connect()
+    db.execute("SELECT setseed(0.5)")
+    db.execute(
+        f"COPY (SELECT i AS id, (random() * 99)::INT AS age, "
+        f"CASE WHEN random() < .1 THEN NULL ELSE chr(97 + (random() * 2)::INT) END AS ward "
+        f"FROM range(6000) t(i)) TO '{folder}/person.parquet'"
+    )
+    db.execute(
+        f"COPY (SELECT (random() * 5999)::INT AS id, (random() * 40)::INT AS cost, (1 + random() * 11)::INT AS day "
+        f"FROM range(15000)) TO '{folder}/visit.parquet'"
+    )
+    file = folder / "clinic.yaml"
+    file.write_text(CATALOG.format(root=folder, delta=request.param))
+    catalog = load_catalog(file)
+    raw = open_sources("parquet", folder, catalog.source.tables)
+    plan = plan_release(catalog, axis_maker(catalog, raw))
+    set_key(raw.connection, b"k" * 32)
+    prepare_tables(catalog, raw, plan)
+    cells = count_cells(catalog, raw, plan, lambda step: None)
+
+    def release(noise, name):
+        views = [draw_statistic(plan, s, c, noise) for s, c in zip(plan.statistics, cells, strict=True)]
+        path = Path(folder / name)
+        write_release(path, release_content(plan, views, raw.connection, name, insecure=True))
+        return Answerer(open_release(path, insecure=True))
+
+    return release
+
+
+@pytest.mark.parametrize("aggregate", ["COUNT(*)", "SUM(cost)", "AVG(cost)"])
+def test_nothing_is_asserted_without_signal(clinic, aggregate):
+    """The questions below all have enough signal for an interval."""
+    answerer = clinic(ExactNoise(insecure_test_entropy(1)), f"signal {aggregate}.dpsql")
+    for where in WHERE:
+        low, high = answerer.query(f"SELECT {aggregate} {where}").interval(0.95)
+        assert low.iloc[0, 0] < high.iloc[0, 0]
+
+
+def test_intervals_cover(clinic):
+    sql = [f"SELECT COUNT(*), SUM(cost), AVG(cost) {where}" for where in WHERE]
+    exact_release = clinic(ZeroNoise(), "exact.dpsql")
+    exact = [[float(v) for v in exact_release.query(q).rows[0]] for q in sql]
+    held = [0, 0, 0]
+    noise = ExactNoise(insecure_test_entropy(20251121))
+    for i in range(RELEASES):
+        answerer = clinic(noise, f"r{i}.dpsql")
+        for q, truth in zip(sql, exact, strict=True):
+            low, high = answerer.query(q).interval(0.95)
+            for column in range(3):
+                held[column] += bool(low.iloc[0, column] <= truth[column] <= high.iloc[0, column])
+        answerer.release.close()
+    rates = [count / (RELEASES * len(sql)) for count in held]
+    assert all(0.93 <= rate <= 0.97 for rate in rates), rates
