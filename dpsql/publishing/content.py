@@ -84,8 +84,8 @@ def _estimates(
         measured = [
             Measured(
                 plan.statistics[i].axes,
-                leaf_estimates(views[i], plan.strategies(plan.statistics[i])),
-                views[i].unit_variance,
+                leaf_estimates(views[i], plan.strategies(plan.statistics[i])) * plan.statistics[i].factor,
+                views[i].unit_variance * plan.statistics[i].factor ** 2,
             )
             for i in members
         ]
@@ -103,7 +103,7 @@ def _estimates(
 def _promise(plan: ReleasePlan, release_id: str, insecure: bool) -> dict[str, Any]:
     """Who is promised what, and what it cost."""
     catalog, privacy = plan.catalog, plan.catalog.privacy
-    spends = [[f"view {s.view}: {s.measure.name}", str(s.charge)] for s in plan.statistics]
+    spends = [[purpose, str(charge)] for purpose, charge in plan.lines]
     return {
         "format": FORMAT,
         "release_id": release_id,
@@ -122,7 +122,7 @@ def _promise(plan: ReleasePlan, release_id: str, insecure: bool) -> dict[str, An
 
 def _guarantee(plan: ReleasePlan) -> dict[str, str]:
     """epsilon, or epsilon, delta and the rho that implies them."""
-    total = sum((s.charge for s in plan.statistics), Fraction(0))
+    total = sum((charge for _, charge in plan.lines), Fraction(0))
     delta = plan.catalog.privacy.delta
     if delta == 0:
         return {"epsilon": str(total), "delta": "0"}
@@ -152,7 +152,7 @@ def _statistic_meta(plan: ReleasePlan, i: int, components: Components) -> Statis
     mechanism = f"{noise}: " + " x ".join(plan.axes[axis].choice.name for axis in s.axes)
     currency = "rho" if plan.catalog.privacy.delta else "epsilon"
     return StatisticMeta(
-        id=i, view=s.view, of=s.of, measure=s.measure.name, axes=s.axes, mid=s.bounds.mid if s.bounds else 0,
+        id=i, view=s.view, of=s.of, measure=s.measure.name, axes=s.axes, mid=s.mid,
         scale=s.bounds.scale if s.bounds else 0, kind=kind, sensitivity=s.sensitivity, budget=str(s.charge),
         currency=currency, mechanism=mechanism, cells=int(np.prod(plan.shape(s))), components=positions,
     )  # fmt: skip

@@ -57,7 +57,7 @@ class RowPlan:
         axes: axis id -> SQL for the leaf (BIGINT; NULL drops the row), over `alias(path)`.
         measures: measure name -> SQL for the bounded integer or NULL.
         unit: SQL for the privacy unit, or None where every row is one.
-        tau: rows kept of one unit; 1 where every row is a unit.
+        tau: rows kept of one unit; 1 where every row is a unit; 0 keeps all rows and their unit.
         lookups: SQL of further joins, for axes over public dimensions.
     """
 
@@ -130,13 +130,15 @@ def bounded_rows(connection: duckdb.DuckDBPyConnection, plan: RowPlan) -> str:
         plan: what to compute.
 
     Returns:
-        Name of a temporary table with a column a<axis id> for each axis and m<i> for each measure.
+        Name of a temporary table with a column a<axis id> for each axis and m<i> for each measure, and
+        with the column `unit` where tau is 0.
     """
     table = identifier(f"bounded {plan.of}")
     columns = [f"{sql} AS a{axis}" for axis, sql in plan.axes.items()]
     columns += [f"{sql} AS m{i}" for i, sql in enumerate(plan.measures.values())]
     unit = plan.unit if plan.unit is not None else "0"
-    rank = _keyed_hash(alias(())) if plan.unit is not None else "0"
+    bounded = plan.unit is not None and plan.tau > 0
+    rank = _keyed_hash(alias(())) if bounded else "0"
     kept = [f"a{axis} IS NOT NULL" for axis in plan.axes]
     if plan.unit is not None:
         kept.append("unit IS NOT NULL")
@@ -145,13 +147,14 @@ def bounded_rows(connection: duckdb.DuckDBPyConnection, plan: RowPlan) -> str:
         for join in plan.joins
         if join.on_missing == "drop"
     ]
-    slots = f"QUALIFY row_number() OVER (PARTITION BY unit ORDER BY rank) <= {plan.tau}" if plan.unit else ""
+    slots = f"QUALIFY row_number() OVER (PARTITION BY unit ORDER BY rank) <= {plan.tau}" if bounded else ""
+    hidden = "rank" if plan.unit is not None and not bounded else "unit, rank"
     connection.execute(
         f"CREATE OR REPLACE TEMP TABLE {table} AS WITH placed AS ("
         f"SELECT {', '.join([*columns, f'{unit} AS unit', f'{rank} AS rank'])} "
         f"FROM {checked(plan.of)} AS {alias(())} {_join_sql(plan)} "
         f"{'WHERE ' + ' AND '.join(dropped) if dropped else ''}) "
-        f"SELECT * EXCLUDE (unit, rank) FROM placed WHERE {' AND '.join(kept) or 'true'} {slots}"
+        f"SELECT * EXCLUDE ({hidden}) FROM placed WHERE {' AND '.join(kept) or 'true'} {slots}"
     )
     return table
 

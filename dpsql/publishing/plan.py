@@ -9,6 +9,7 @@ and so every predicted error; publishing then only fills in numbers.
 | `PlannedStatistic.spend` | what the noise is drawn for, in its own currency | epsilon (norm 1), rho (norm 2) |
 | `PlannedStatistic.sensitivity` | M: what one unit changes, tau times the measure's reach | stored integers |
 | `family` | statistics of one table and one measure, which are reconciled | - |
+| `shape` | part of the views' budget of a `max_ids: auto` table; its noise scale is chosen at publish | - |
 
 **Privacy**: the statistics' charges add up to at most the catalog's epsilon (or the rho of its epsilon and
 delta), in exact fractions. Under replace-one neighbours noise is drawn for half the epsilon or a quarter of
@@ -29,9 +30,14 @@ from dpsql.catalog.measures import ResolvedMeasure, view_measures
 from dpsql.catalog.model import Catalog
 from dpsql.errors import CatalogError
 from dpsql.mechanisms.central.choose import AxisChoice, axis_strategy
+from dpsql.mechanisms.central.shape import shape_strategy
 from dpsql.mechanisms.central.strategy import Strategy
 from dpsql.publishing.axes import AxisMaker
 from dpsql.publishing.measures import Bounds
+from dpsql.publishing.userlevel_plan import Step, divide
+
+SHAPE = "shape"
+"""How axes of `max_ids: auto` views are measured, whatever mechanism the view names."""
 
 
 @dataclass(frozen=True)
@@ -49,6 +55,21 @@ class PlannedAxis:
 
 
 @dataclass(frozen=True)
+class Settled:
+    """What the recipe for `max_ids: auto` chose for a statistic, from released values alone.
+
+    Args:
+        mid: the centre of the measure; 0 for counts.
+        sensitivity: the most that one unit changes the statistic, in its mechanism's norm, rounded up.
+        factor: what the drawn integers are multiplied by: the ratio R over the units of a weight.
+    """
+
+    mid: int
+    sensitivity: int
+    factor: float
+
+
+@dataclass(frozen=True)
 class PlannedStatistic:
     """A statistic before it is drawn.
 
@@ -59,8 +80,10 @@ class PlannedStatistic:
         norm: 1 for Laplace, 2 for Gaussian noise.
         spend: what the noise is drawn for: epsilon (norm 1) or rho (norm 2).
         charge: what the ledger is charged, in the release's currency.
-        tau: rows kept of one unit.
+        tau: rows kept of one unit; 0 where `max_ids: auto` has not chosen yet.
         bounds: the measure's bounds, or None for counts.
+        shape: for `max_ids: auto`, the statistic's part of what all views of the table spend, else 0.
+        settled: for `max_ids: auto`, what was chosen at publish.
     """
 
     view: str
@@ -72,10 +95,26 @@ class PlannedStatistic:
     charge: Fraction
     tau: int
     bounds: Bounds | None
+    shape: Fraction = Fraction(0)
+    settled: Settled | None = None
+
+    @property
+    def mid(self) -> int:
+        """The centre that a sum is published around; 0 for counts."""
+        if self.settled is not None:
+            return self.settled.mid
+        return self.bounds.mid if self.bounds else 0
+
+    @property
+    def factor(self) -> float:
+        """What the drawn integers are multiplied by to estimate the answer."""
+        return self.settled.factor if self.settled is not None else 1.0
 
     @property
     def sensitivity(self) -> int:
         """The most that one unit changes the cells, in L1."""
+        if self.settled is not None:
+            return self.settled.sensitivity
         return self.tau * (self.bounds.reach if self.bounds else 1)
 
     @property
@@ -91,6 +130,15 @@ class ReleasePlan:
     catalog: Catalog
     axes: tuple[PlannedAxis, ...]
     statistics: tuple[PlannedStatistic, ...]
+    steps: tuple[Step, ...] = ()
+
+    @property
+    def lines(self) -> list[tuple[str, Fraction]]:
+        """Purpose and charge of everything that is drawn, in the release's currency."""
+        return [
+            *((step.purpose, step.charge) for step in self.steps),
+            *((f"view {s.view}: {s.measure.name}", s.charge) for s in self.statistics),
+        ]
 
     def shape(self, statistic: PlannedStatistic) -> tuple[int, ...]:
         """Leaves of each of the statistic's axes."""
@@ -121,10 +169,18 @@ def plan_release(catalog: Catalog, make_axis: AxisMaker) -> ReleasePlan:
     for name, view in catalog.views.items():
         resolved = view_axes(catalog, view)
         _check_cells(name, view.cells, [axes.axis(entry) for entry in resolved])
-        norm = _norm(catalog, name, resolved, axes)
-        ids = [axes.planned(entry, view.mechanism, len(resolved) > 1, norm) for entry in resolved]
+        if max_ids(catalog, view.of) == "auto":
+            norm = 2 if catalog.privacy.delta else 1
+            ids = [axes.planned(entry, SHAPE, False, norm) for entry in resolved]
+        else:
+            norm = _norm(catalog, name, resolved, axes)
+            ids = [axes.planned(entry, view.mechanism, len(resolved) > 1, norm) for entry in resolved]
         statistics += _statistics(catalog, name, tuple(sorted(ids)), norm)
-    return ReleasePlan(catalog, tuple(axes.entries), tuple(statistics))
+    steps: list[Step] = []
+    for of in dict.fromkeys(s.of for s in statistics if max_ids(catalog, s.of) == "auto"):
+        made, statistics = divide(catalog, of, statistics, lambda part, norm: _spend(catalog, part, norm))
+        steps += made
+    return ReleasePlan(catalog, tuple(axes.entries), tuple(statistics), tuple(steps))
 
 
 class _Axes:
@@ -144,7 +200,9 @@ class _Axes:
 
     def choice(self, resolved: ResolvedAxis, mechanism: str, shared: bool, norm: int) -> AxisChoice:
         key = (self.axis(resolved).leaves, mechanism, shared, norm)
-        if key not in self._choices:
+        if key not in self._choices and mechanism == SHAPE:
+            self._choices[key] = shape_strategy(key[0], norm)
+        elif key not in self._choices:
             self._choices[key] = axis_strategy(key[0], mechanism, shared=shared, norm=norm)
         return self._choices[key]
 
@@ -217,10 +275,6 @@ def _check_cells(view: str, cap: int, axes: list[Axis]) -> None:
 
 
 def _tau(catalog: Catalog, of: str) -> int:
+    """The declared rows of one unit; 0 for auto, which is chosen at publish."""
     declared = max_ids(catalog, of)
-    if isinstance(declared, str):
-        raise CatalogError(
-            f"tables.{of}.max_ids: auto is not available for this kind of release",
-            hint="write how many rows of one unit may count",
-        )
-    return declared
+    return 0 if isinstance(declared, str) else declared

@@ -1,0 +1,140 @@
+"""How the budget of a table whose rows belong to people in uneven numbers is divided (`max_ids: auto`).
+
+| step | share | what for |
+|---|---|---|
+| rows per unit | 2% | tau = q.5(n), tau_hi = 3 q.9(n) |
+| sums per unit | 2%, split among measures | C = 3 q.9(S) |
+| norms per unit | 2%, zCDP only | K = q.5(nu) |
+| total rows, total sums | 14%, in equal parts | N_hi, S_hi |
+| views | what is left | weighted shapes, by the catalog's shares |
+| groups | 5% of a view, `calibrate: per_group` only | R_g |
+
+Steps that a table does not need (no measure, a public number of rows, pure epsilon) leave their share to the views,
+so the shares always add to 1.
+
+**Privacy**: a function of the catalog. Every step has a ledger line of its own.
+**Source**: userlevel.md, "Recipe".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+from dpsql.catalog.model import Catalog
+from dpsql.errors import CatalogError
+
+if TYPE_CHECKING:
+    from dpsql.publishing.plan import PlannedStatistic
+
+SELECTION = Fraction(2, 100)
+"""Of each noisy histogram."""
+
+SCALE = Fraction(14, 100)
+"""Of all totals with a high bound together."""
+
+GROUPS = Fraction(5, 100)
+"""Of a view that is calibrated by group: its own totals with a high bound."""
+
+ROWS, SUMS, NORMS, TOTAL_ROWS, TOTAL_SUMS = (
+    "rows per unit",
+    "sums per unit",
+    "norms per unit",
+    "total rows",
+    "total sums",
+)
+
+
+@dataclass(frozen=True)
+class Step:
+    """One draw of the recipe that is not a view.
+
+    Args:
+        of: the counted table.
+        kind: one of the steps above.
+        measure: `table.column` for the steps that are made once per measure, else empty.
+        spend: what the noise is drawn for, in its own currency.
+        charge: what the ledger is charged.
+    """
+
+    of: str
+    kind: str
+    measure: str
+    spend: Fraction
+    charge: Fraction
+
+    @property
+    def purpose(self) -> str:
+        """What the ledger's line says."""
+        return f"{self.of}: {self.kind}" + (f" of {self.measure}" if self.measure else "")
+
+
+def recipe_shares(
+    measures: Sequence[str], norm: int, *, public_rows: bool
+) -> tuple[dict[tuple[str, str], Fraction], Fraction]:
+    """The share of each step, and of the views together.
+
+    Args:
+        measures: names of the table's summed measures.
+        norm: 1 for pure epsilon, 2 for zCDP.
+        public_rows: whether the number of rows may be told.
+
+    Returns:
+        (share by (kind, measure), share of the views); together exactly 1.
+
+    >>> steps, views = recipe_shares(["sales.amount"], 2, public_rows=False)
+    >>> sum(steps.values()) + views, views
+    (Fraction(1, 1), Fraction(4, 5))
+    """
+    steps = {(ROWS, ""): SELECTION}
+    steps |= {(SUMS, name): SELECTION / len(measures) for name in measures}
+    if norm == 2:
+        steps[NORMS, ""] = SELECTION
+    totals = [] if public_rows else [(TOTAL_ROWS, "")]
+    totals += [(TOTAL_SUMS, name) for name in measures]
+    steps |= {total: SCALE / len(totals) for total in totals}
+    return steps, 1 - sum(steps.values(), Fraction(0))
+
+
+def divide(
+    catalog: Catalog,
+    of: str,
+    statistics: Sequence[PlannedStatistic],
+    buy: Callable[[Fraction, int], Fraction],
+) -> tuple[list[Step], list[PlannedStatistic]]:
+    """Take the recipe's steps out of the charges of one table's views; what is left is their shape.
+
+    Args:
+        catalog: the catalog.
+        of: a table with `max_ids: auto`.
+        statistics: all statistics of the release.
+        buy: (charge, norm) -> what it buys in the noise's own currency.
+
+    Returns:
+        (the steps, all statistics with those of the table reduced); charges add up to what they were.
+
+    Raises:
+        CatalogError: a view of the table does not count its rows.
+    """
+    mine = [s for s in statistics if s.of == of]
+    lacking = [s.view for s in mine if not any(o.measure.name == "count" for o in mine if o.view == s.view)]
+    if lacking:
+        raise CatalogError(
+            f"views.{lacking[0]}.measures: max_ids: auto needs `count` in each view of {of}",
+            hint="add count with a share",
+        )
+    whole, norm = sum((s.charge for s in mine), Fraction(0)), mine[0].norm
+    sums = list(dict.fromkeys(s.measure.name for s in mine if s.bounds is not None))
+    shares, left = recipe_shares(sums, norm, public_rows=catalog.privacy.rows == "public")
+    steps = [
+        Step(of, kind, measure, buy(whole * share, norm), whole * share)
+        for (kind, measure), share in shares.items()
+    ]
+
+    def reduced(s: PlannedStatistic) -> PlannedStatistic:
+        charge = s.charge * left
+        return replace(s, charge=charge, spend=buy(charge, norm), shape=s.charge / whole)
+
+    return steps, [reduced(s) if s.of == of else s for s in statistics]
