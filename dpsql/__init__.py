@@ -21,7 +21,7 @@ _HOMES = {
         "STRING", "BINARY", "NUMBER", "DATETIME", "ROWID",
         "Date", "Time", "Timestamp", "DateFromTicks", "TimeFromTicks", "TimestampFromTicks", "Binary",
     ),
-    "dpsql.answer": ("Result",),
+    "dpsql.answer.result": ("Result",),
     "dpsql.errors": (
         "Warning", "Error", "InterfaceError", "DatabaseError", "DataError", "OperationalError", "ReleaseError",
         "SourceError", "QueryTimeout", "IntegrityError", "InternalError", "ProgrammingError", "SqlSyntaxError",

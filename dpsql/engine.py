@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING
 from dpsql.errors import InterfaceError
 
 if TYPE_CHECKING:
-    from dpsql.answer import Answerer, Result
+    from dpsql.answer.answerer import Answerer
+    from dpsql.answer.result import Result
     from dpsql.ledger import BudgetReport
     from dpsql.publishing.central import Published
 
@@ -145,7 +146,7 @@ def init(source: ReleasePath, output: ReleasePath, *, name: str | None = None) -
 
 def _answerer(release: ReleasePath | None) -> Answerer:
     """The open release, kept open while its file stays the same."""
-    from dpsql.answer import Answerer
+    from dpsql.answer.answerer import Answerer
     from dpsql.release import open_release
 
     path = _release_path(release)

@@ -46,7 +46,7 @@ WHERE = [
 RELEASES = 200
 
 
-@pytest.fixture(scope="module", params=["0", "1e-6"])
+@pytest.fixture(scope="module", params=["0", pytest.param("1e-6", marks=pytest.mark.slow)])
 def clinic(request, tmp_path_factory):
     """A plan and exact cells of a small star, and a way to turn draws into an Answerer."""
     folder = tmp_path_factory.mktemp("clinic")
