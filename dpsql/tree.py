@@ -257,12 +257,13 @@ def cover(tree: Tree, lo: npt.ArrayLike, hi: npt.ArrayLike) -> tuple[IntArray, I
     return np.concatenate([a for a, _ in found]), np.concatenate([b for _, b in found])
 
 
-def coverage(tree: Tree, workload: Workload | None = None) -> FloatArray:
+def coverage(tree: Tree, workload: Workload | None = None, whole: float = 0.0) -> FloatArray:
     """Probability that a random range uses each node (CNCP).
 
     Args:
         tree: the tree.
         workload: the ranges asked; None means all n(n+1)/2 ranges, equally often.
+        whole: the part of the questions that asks for the total instead, in [0, 1].
 
     Returns:
         Probabilities, shape (size,); they do not sum to 1, a range uses several nodes.
@@ -275,9 +276,13 @@ def coverage(tree: Tree, workload: Workload | None = None) -> FloatArray:
     if workload is not None:
         which, node = cover(tree, workload.lo, workload.hi)
         share = np.asarray(workload.weight, np.float64) / np.sum(workload.weight)
-        return np.bincount(node, share[which], tree.size).astype(np.float64)
-    n = tree.n
-    inside = (tree.lo + 1) * (n - tree.hi + 1)  # ranges that contain the node; int64 holds n up to 2^31
-    above = inside[tree.parent]
-    above[0] = 0
-    return (inside - above) / (n * (n + 1) / 2)
+        use = np.bincount(node, share[which], tree.size).astype(np.float64)
+    else:
+        n = tree.n
+        inside = (tree.lo + 1) * (n - tree.hi + 1)  # ranges that contain the node; int64 holds n up to 2^31
+        above = inside[tree.parent]
+        above[0] = 0
+        use = (inside - above) / (n * (n + 1) / 2)
+    use = (1 - whole) * use
+    use[0] += whole
+    return use

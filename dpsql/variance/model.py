@@ -82,12 +82,13 @@ def covariance(
     return 0.5 * (between(i, m) + between(j, k) - between(i, k) - between(j, m))
 
 
-def mean_variance(model: AxisVariance, workload: Workload | None = None) -> float:
+def mean_variance(model: AxisVariance, workload: Workload | None = None, whole: float = 0.0) -> float:
     """Mean variance over the declared ranges, for noise of unit strength.
 
     Args:
         model: the axis.
         workload: the ranges asked; None means all n(n+1)/2 ranges, equally often.
+        whole: the part of the questions that asks for the total instead, in [0, 1].
 
     Returns:
         The mean; twice it is the expected squared error of Laplace noise at epsilon 1.
@@ -97,7 +98,15 @@ def mean_variance(model: AxisVariance, workload: Workload | None = None) -> floa
     n = model.n
     if workload is not None:
         weight = np.asarray(workload.weight, np.float64)
-        return float(weight @ model.ranges(workload.lo, workload.hi) / weight.sum())
+        mean = float(weight @ model.ranges(workload.lo, workload.hi) / weight.sum())
+    else:
+        mean = _all_ranges(model)
+    return mean if whole == 0 else (1 - whole) * mean + whole * float(model.ranges(0, n)[0])
+
+
+def _all_ranges(model: AxisVariance) -> float:
+    """The mean over all ranges, from prefixes and one quadratic form."""
+    n = model.n
     prefixes = float(np.sum(model.ranges(0, np.arange(1, n + 1))))
     overlap = float(model.quadratic(np.arange(n, 0, -1.0)[None])[0])
     return ((n + 1) * prefixes - overlap) / (n * (n + 1) / 2)

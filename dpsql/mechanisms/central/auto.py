@@ -25,6 +25,7 @@ _LONG_ARITIES = (2, 3, 8, 12, 16)  # past 2^14 leaves: where the best arity has 
 _LONG = 1 << 14
 _SEARCH_ARITIES = (4, 8, 16)  # trees that get per-node budgets; the best arity is near one of them
 _SEARCH_LEAVES = 1024  # per-node budgets take 0.2 s a tree here
+_ROOT_SHARES = (0.1, 0.15, 0.2, 0.25, 0.3, 0.35)
 _TREE_LEAVES = 1 << 17  # beyond this trees have lost by a quarter, and take as long as all the rest
 
 
@@ -44,24 +45,41 @@ class Choice(NamedTuple):
     name: str
 
 
-def expected_error(strategy: Strategy, workload: Workload | None = None) -> float:
+class _Asked(NamedTuple):
+    """What is asked of an axis: ranges (None: all of them), and how often the total instead."""
+
+    workload: Workload | None
+    whole: float
+
+
+class _Tried(NamedTuple):
+    """A candidate and its expected error."""
+
+    strategy: Strategy
+    error: float
+
+
+def expected_error(strategy: Strategy, workload: Workload | None = None, whole: float = 0.0) -> float:
     """Mean squared error over the workload at epsilon 1 (Laplace) or sigma 1 (Gaussian).
 
     Args:
         strategy: what is measured.
         workload: the ranges asked; None means all ranges, equally often.
+        whole: the part of the questions that asks for the total instead, in [0, 1].
     """
     factor = 2.0 if strategy.norm == 1 else 1.0
-    return factor * mean_variance(variance_model(strategy), workload)
+    return factor * mean_variance(variance_model(strategy), workload, whole)
 
 
-def auto_strategy(n: int, workload: Workload | None = None, norm: int = 1) -> Choice:
+def auto_strategy(n: int, workload: Workload | None = None, norm: int = 1, whole: float = 0.0) -> Choice:
     """The best strategy for one axis.
 
     Args:
         n: number of leaves, at least 1.
         workload: the ranges asked; None means all ranges, equally often.
         norm: 1 for Laplace noise (pure epsilon), 2 for Gaussian noise (zCDP).
+        whole: the part of the questions that asks for the total instead, in [0, 1): what an axis is asked
+            by queries that use only the other axes of its view.
 
     Returns:
         The winner, its error and its runners-up.
@@ -73,9 +91,12 @@ def auto_strategy(n: int, workload: Workload | None = None, norm: int = 1) -> Ch
     """
     if n < 1:
         raise InterfaceError("an axis needs at least one leaf")
+    if not 0 <= whole < 1:
+        raise InterfaceError("the total is asked a part of the time, in [0, 1)")
     if workload is not None:
         _check(n, workload)
-    tried = _laplace(n, workload) if norm == 1 else _gaussian(n, workload)
+    asked = _Asked(workload, whole)
+    tried = _laplace(n, asked) if norm == 1 else _gaussian(n, asked)
     name, *others = sorted(tried, key=lambda key: tried[key].error)
     best = tried[name]
     return Choice(best.strategy, best.error, tuple((key, tried[key].error) for key in others), name)
@@ -89,58 +110,72 @@ def _check(n: int, workload: Workload) -> None:
         raise InterfaceError(f"a workload needs ranges inside [0, {n}) with positive weight")
 
 
-class _Tried(NamedTuple):
-    """A candidate and its expected error."""
-
-    strategy: Strategy
-    error: float
-
-
-def _try(strategy: Strategy, workload: Workload | None) -> _Tried:
+def _try(strategy: Strategy, asked: _Asked) -> _Tried:
     """A candidate with its error."""
-    return _Tried(strategy, expected_error(strategy, workload))
+    return _Tried(strategy, expected_error(strategy, *asked))
 
 
-def _laplace(n: int, workload: Workload | None) -> dict[str, _Tried]:
+def _laplace(n: int, asked: _Asked) -> dict[str, _Tried]:
     """Candidates of pure epsilon."""
-    tried = {"identity": _try(identity_strategy(n), workload)}
+    tried = {"identity": _try(identity_strategy(n), asked)}
     if n < 4:
         return tried
-    reach = n if workload is None else int(np.max(np.asarray(workload.hi) - np.asarray(workload.lo)))
-    tried |= _tents(n, reach, workload)
-    return tried | (_trees(n, workload, norm=1) if n <= _TREE_LEAVES else {})
+    tried |= _tents(n, asked)
+    return tried | (_trees(n, asked, norm=1) if n <= _TREE_LEAVES else {})
 
 
-def _tents(n: int, reach: int, workload: Workload | None) -> dict[str, _Tried]:
-    """Tents of the share rule: the best number of levels at the middle width, then the other widths."""
+def _tents(n: int, asked: _Asked) -> dict[str, _Tried]:
+    """Tents of the share rule: the best levels at the middle width, the best width, then extra rows."""
     tried: dict[tuple[int, ...], _Tried] = {}
+    work = asked.workload
+    reach = n if work is None else int(np.max(np.asarray(work.hi) - np.asarray(work.lo)))
+    root = _ROOT_SHARES[2] if asked.whole > 0 else 0.0
 
     def attempt(levels: int, width: float) -> float:
         widths = half_widths(reach, levels, width)
         if widths not in tried:
-            tried[widths] = _try(tents(n, widths), workload)
+            tried[widths] = _try(tents(n, widths, root=root), asked)
         return tried[widths].error
 
     likely = 1 + sum(reach >= limit for limit in (560, 11_000, 200_000))
     levels = min(range(max(1, likely - 1), likely + 2), key=lambda count: attempt(count, WIDTHS[0]))
     width = min(WIDTHS, key=lambda c: attempt(levels, c))
     widths = half_widths(reach, levels, width)
-    return {f"tents of half-width {', '.join(map(str, widths))}": tried[widths]} if widths else {}
+    if not widths:
+        return {}
+    name = f"tents of half-width {', '.join(map(str, widths))}"
+    found = {name: tried[widths]}
+    if asked.whole > 0:
+        rooted = [_try(tents(n, widths, root=share), asked) for share in _ROOT_SHARES]
+        found = {f"{name}, root": min(rooted, key=lambda one: one.error)}
+    if work is not None and float(np.sum(work.weight[np.asarray(work.lo) == 0])) > np.sum(work.weight) / 2:
+        halves = [_try(tents(n, (half,), left=0.6), asked) for half in _prefix_half_widths(reach)]
+        best = min(halves, key=lambda one: one.error)
+        found["tents with a half-hat at the left border"] = best
+    return found
 
 
-def _trees(n: int, workload: Workload | None, norm: int) -> dict[str, _Tried]:
+def _prefix_half_widths(reach: int) -> list[int]:
+    """Half-widths of one level of tents for prefixes: the rule's times 1.2 to 2, which half-hats favour."""
+    return sorted({min(round(c * reach**0.5), (reach + 1) // 2) for c in (1.25, 1.5, 1.75, 2.0)})
+
+
+def _trees(n: int, asked: _Asked, norm: int) -> dict[str, _Tried]:
     """LUE-DPTree and HB (no root, equal levels) at their best arity, and per-node budgets on short axes."""
     arities = ARITIES if n <= _LONG else _LONG_ARITIES
     shapes = {k: kary_tree(n, k) for k in arities if k <= n}
-    lue = {k: _try(lue_dptree(tree, workload, norm=norm), workload) for k, tree in shapes.items()}
-    equal = {k: _try(_equal_levels(tree, norm), workload) for k, tree in shapes.items()}
+    lue = {
+        k: _try(lue_dptree(shapes[k], asked.workload, norm=norm, whole=asked.whole), asked) for k in shapes
+    }
+    equal = {k: _try(_equal_levels(tree, norm), asked) for k, tree in shapes.items()}
     best, flat = min(lue, key=lambda k: lue[k].error), min(equal, key=lambda k: equal[k].error)
     tried = {f"LUE-DPTree k={best}": lue[best], f"HB k={flat}, no root": equal[flat]}
-    if workload is None and n <= _SEARCH_LEAVES:
-        searched = {k: optimise_nodes(shapes[k], norm) for k in _SEARCH_ARITIES if k in shapes}
+    if asked.workload is None and n <= _SEARCH_LEAVES:
+        near = sorted({k for k in (*_SEARCH_ARITIES, best) if k in shapes})
+        searched = {k: optimise_nodes(shapes[k], norm, asked.whole) for k in near}
         k = min(searched, key=lambda arity: searched[arity][1])
         strategy = tree_strategy(shapes[k], searched[k][0], norm=norm)
-        tried[f"tree k={k}, budgets per node"] = _try(strategy, workload)
+        tried[f"tree k={k}, budgets per node"] = _try(strategy, asked)
     return tried
 
 
@@ -150,12 +185,12 @@ def _equal_levels(tree: Tree, norm: int) -> Strategy:
     return tree_strategy(tree, share if norm == 1 else np.sqrt(share), norm=norm)
 
 
-def _gaussian(n: int, workload: Workload | None) -> dict[str, _Tried]:
+def _gaussian(n: int, asked: _Asked) -> dict[str, _Tried]:
     """Candidates of zCDP: the dense optimum where it can be computed, else the sine transform and trees."""
-    tried = {"identity": _try(identity_strategy(n, norm=2), workload)}
+    tried = {"identity": _try(identity_strategy(n, norm=2), asked)}
     if n < 4:
         return tried
     if n <= DENSE_LEAVES:
-        return tried | {"dense optimum": _try(dense_strategy(n, workload), workload)}
-    tried["sine transform"] = _try(sine_strategy(n), workload)
-    return tried | (_trees(n, workload, norm=2) if n <= _TREE_LEAVES else {})
+        return tried | {"dense optimum": _try(dense_strategy(n, asked.workload, whole=asked.whole), asked)}
+    tried["sine transform"] = _try(sine_strategy(n), asked)
+    return tried | (_trees(n, asked, norm=2) if n <= _TREE_LEAVES else {})

@@ -23,20 +23,23 @@ DENSE_SCALE = 1 << 14  # rounding rows to 1/16,384 costs about 1e-4 of the varia
 SINE_SCALE = 1 << 20  # the rounding term sqrt(n) is 0.1% of the sensitivity at a million leaves
 
 
-def workload_gram(n: int, workload: Workload | None = None, uniform: float = 0.15) -> FloatArray:
+def workload_gram(
+    n: int, workload: Workload | None = None, uniform: float = 0.15, whole: float = 0.0
+) -> FloatArray:
     """V_ij: the probability that a range holds both leaf i and leaf j, shape (n, n).
 
     Args:
         n: number of leaves.
         workload: the ranges asked; None means all ranges, equally often.
         uniform: the part of all ranges mixed into a workload, so that no range is left without rows.
+        whole: the part of the questions that asks for the total instead.
     """
     leaf = np.arange(n)
     all_ranges = (
         np.minimum.outer(leaf + 1, leaf + 1) * np.minimum.outer(n - leaf, n - leaf) / (n * (n + 1) / 2)
     )
     if workload is None:
-        return all_ranges
+        return (1 - whole) * all_ranges + whole
     weight = np.asarray(workload.weight, np.float64) / np.sum(workload.weight)
     corners = np.zeros((n + 1, n + 1))
     for rows, columns, sign in ((0, 0, 1), (0, 1, -1), (1, 0, -1), (1, 1, 1)):
@@ -44,7 +47,7 @@ def workload_gram(n: int, workload: Workload | None = None, uniform: float = 0.1
         np.add.at(corners, (ends[rows], ends[columns]), sign * weight)
     asked = np.cumsum(np.cumsum(corners, axis=0), axis=1)[:n, :n]
     mixed: FloatArray = (1 - uniform) * asked + uniform * all_ranges
-    return mixed
+    return (1 - whole) * mixed + whole
 
 
 def svd_bound(n: int) -> float:
@@ -55,30 +58,43 @@ def svd_bound(n: int) -> float:
     return float((np.sqrt(n + 1) / (2 * half_angles(n))).sum() ** 2 / n / (n * (n + 1) / 2))
 
 
-def optimal_gram(gram: FloatArray, gap: float = 1e-4, steps: int = 40) -> FloatArray:
+def matrix_root(s: FloatArray) -> FloatArray:
+    """The square root of a symmetric, positive semidefinite matrix, shape (n, n).
+
+    A matrix that a half turn leaves alone (all ranges have one) falls into two of half the size, which is
+    four times faster.
+    """
+    half = len(s) // 2
+    if len(s) % 2 or not np.allclose(s, s[::-1, ::-1], rtol=1e-9, atol=0.0):
+        values, vectors = np.linalg.eigh(s)
+        return np.asarray((vectors * np.sqrt(np.maximum(values, 0.0))) @ vectors.T, np.float64)
+    near, far = s[:half, :half], s[:half, : half - 1 : -1]
+    even, odd = matrix_root(near + far), matrix_root(near - far)
+    top = np.hstack([(even + odd) / 2, (even - odd)[:, ::-1] / 2])
+    return np.vstack([top, top[::-1, ::-1]])
+
+
+def optimal_gram(gram: FloatArray, gap: float = 3e-4, steps: int = 40) -> FloatArray:
     """The X of unit diagonal that minimises tr(V X^-1), to a proven gap.
 
     With R = (v^1/2 V v^1/2)^1/2, X = v^-1/2 R v^-1/2 is the best X for column prices v; it costs
     tr(R) max diag X, and tr(R)^2 / sum(v) is below every strategy. At the optimum diag X is flat. The step
-    v <- v diag(X)^2 gains a digit a round; v <- v diag(X), as published, gains a bit.
+    v <- v diag(X)^2 needs half the rounds of v <- v diag(X), as published, or fewer.
 
     Args:
         gram: V, positive definite, shape (n, n).
         gap: stop when the cost is within this fraction of the lower bound.
-        steps: most rounds, each one eigendecomposition.
+        steps: most rounds, each one matrix root.
 
     Returns:
         X with largest diagonal entry 1, shape (n, n).
 
     **Source** Denisov, McMahan, Rush, Smith and Thakurta (2022), fixed point for factorised Gaussian noise.
     """
-    values, vectors = np.linalg.eigh(gram)
-    price = np.sum(vectors**2 * np.sqrt(np.maximum(values, 0.0)), axis=1)
-    x = gram
+    price, x = np.diag(matrix_root(gram)).copy(), gram
     for _ in range(steps):
         side = np.sqrt(price)
-        values, vectors = np.linalg.eigh(side[:, None] * gram * side)
-        root = (vectors * np.sqrt(np.maximum(values, 0.0))) @ vectors.T
+        root = matrix_root(side[:, None] * gram * side)
         x = root / side[:, None] / side
         flat = np.diag(x)
         if flat.max() * price.sum() <= (1 + gap) * np.trace(root):
@@ -87,13 +103,16 @@ def optimal_gram(gram: FloatArray, gap: float = 1e-4, steps: int = 40) -> FloatA
     return np.asarray(x / np.diag(x).max(), np.float64)
 
 
-def dense_strategy(n: int, workload: Workload | None = None, scale: int = DENSE_SCALE) -> Strategy:
+def dense_strategy(
+    n: int, workload: Workload | None = None, scale: int = DENSE_SCALE, whole: float = 0.0
+) -> Strategy:
     """The best rows for Gaussian noise, rounded to integers.
 
     Args:
         n: number of leaves, at most `DENSE_LEAVES`.
         workload: the ranges asked; None means all ranges.
         scale: rows are rounded to multiples of 1 / scale.
+        whole: the part of the questions that asks for the total instead.
 
     Raises:
         InterfaceError: for an axis that is too long.
@@ -102,8 +121,7 @@ def dense_strategy(n: int, workload: Workload | None = None, scale: int = DENSE_
     """
     if n > DENSE_LEAVES:
         raise InterfaceError(f"{n} leaves are too many for dense rows", hint="use sine_strategy")
-    values, vectors = np.linalg.eigh(optimal_gram(workload_gram(n, workload)))
-    rows = (vectors * np.sqrt(np.maximum(values, 0.0))) @ vectors.T
+    rows = matrix_root(optimal_gram(workload_gram(n, workload, whole=whole)))
     for slack in (0.0, 1e-7, 1e-6, 1e-5, 1e-4):  # a hair less than 1 keeps the rounded columns within scale
         entry = np.rint(scale * (1 - slack) * rows).astype(np.int64)
         squares = int((entry * entry).sum(axis=0).max())

@@ -115,7 +115,9 @@ def _path_sums(tree: Tree, value: IntArray) -> IntArray:
     return out
 
 
-def lue_dptree(tree: Tree, workload: Workload | None = None, total: int = TOTAL, norm: int = 1) -> Strategy:
+def lue_dptree(
+    tree: Tree, workload: Workload | None = None, total: int = TOTAL, norm: int = 1, whole: float = 0.0
+) -> Strategy:
     """The seed's mechanism on a given tree: coverage, split, integer budgets.
 
     Args:
@@ -123,14 +125,15 @@ def lue_dptree(tree: Tree, workload: Workload | None = None, total: int = TOTAL,
         workload: the ranges asked; None means all ranges.
         total: the integer that stands for the whole budget.
         norm: 1 for Laplace, 2 for Gaussian noise.
+        whole: the part of the questions that asks for the total instead.
 
     **Source** LUE-DPTree, algorithm 3.8.
     """
-    return tree_strategy(tree, split(tree, coverage(tree, workload), norm), total, norm)
+    return tree_strategy(tree, split(tree, coverage(tree, workload, whole), norm), total, norm)
 
 
 def best_lue_dptree(
-    n: int, workload: Workload | None = None, largest: int = 32, norm: int = 1
+    n: int, workload: Workload | None = None, largest: int = 32, norm: int = 1, whole: float = 0.0
 ) -> tuple[Strategy, int]:
     """LUE-DPTree on the k-ary tree, 2 <= k <= largest, with the least expected error after least squares.
 
@@ -138,8 +141,8 @@ def best_lue_dptree(
         The strategy and its k.
     """
     arities = range(2, max(2, min(n, largest)) + 1)
-    candidates = [(k, lue_dptree(kary_tree(n, k), workload, norm=norm)) for k in arities]
-    k, best = min(candidates, key=lambda pair: mean_variance(variance_model(pair[1]), workload))
+    candidates = [(k, lue_dptree(kary_tree(n, k), workload, norm=norm, whole=whole)) for k in arities]
+    k, best = min(candidates, key=lambda pair: mean_variance(variance_model(pair[1]), workload, whole))
     return best, k
 
 

@@ -49,12 +49,13 @@ class _Family(NamedTuple):
     gain: FloatArray
 
 
-def all_range_loss(tree: Tree, weight: FloatArray) -> tuple[float, FloatArray]:
+def all_range_loss(tree: Tree, weight: FloatArray, whole: float = 0.0) -> tuple[float, FloatArray]:
     """Mean variance over all ranges after least squares, and its gradient, in O(n).
 
     Args:
         tree: the shape.
         weight: 1 / variance of each node's measurement, shape (size,), positive at leaves.
+        whole: weight of the total of the axis against the mean of all ranges, in [0, 1].
 
     Returns:
         (mean variance for unit noise, gradient with respect to the weights, shape (size,)).
@@ -67,10 +68,12 @@ def all_range_loss(tree: Tree, weight: FloatArray) -> tuple[float, FloatArray]:
         field[leaves] = value
     families = [_upwards(tree, weight, up, parents, first) for parents, first in inner_levels(tree)]
     pairs = n * (n + 1) / 2
-    loss = ((n + 1) * up.prefixes[0] - up.square[0]) / pairs
+    ranges = ((n + 1) * up.prefixes[0] - up.square[0]) / pairs
+    loss = (1 - whole) * ranges + whole * up.s[0]
     down = _Pass(*(np.zeros(tree.size) for _ in _Pass._fields))
-    down.prefixes[:] = (n + 1) / pairs  # the adjoints of both sums are the same at every node
-    down.square[:] = -1 / pairs
+    down.prefixes[:] = (1 - whole) * (n + 1) / pairs  # both sums have the same adjoint at every node
+    down.square[:] = (whole - 1) / pairs
+    down.s[0] = whole
     gradient = np.zeros(tree.size)
     for family in reversed(families):
         _downwards(tree, weight, up, down, gradient, family)
@@ -142,11 +145,11 @@ def _shares(tree: Tree, logit: FloatArray) -> tuple[FloatArray, FloatArray]:
     return left * keeps, keeps
 
 
-def share_loss(tree: Tree, logit: FloatArray, norm: int) -> tuple[float, FloatArray]:
+def share_loss(tree: Tree, logit: FloatArray, norm: int, whole: float = 0.0) -> tuple[float, FloatArray]:
     """`all_range_loss` as a function of the logits of what each node keeps; leaf logits do nothing."""
     share, keeps = _shares(tree, logit)
     weight = share**2 if norm == 1 else share
-    loss, gradient = all_range_loss(tree, weight)
+    loss, gradient = all_range_loss(tree, weight, whole)
     pull = gradient * weight * (2 if norm == 1 else 1)  # d loss / d log share
     below = np.zeros(tree.size)
     for parents, first in inner_levels(tree):
@@ -155,15 +158,23 @@ def share_loss(tree: Tree, logit: FloatArray, norm: int) -> tuple[float, FloatAr
     return loss, np.where(tree.is_leaf, 0.0, pull * (1 - keeps) - keeps * below)
 
 
-def optimise_levels(tree: Tree, norm: int = 1, steps: int = 60) -> tuple[FloatArray, float]:
+def optimise_levels(
+    tree: Tree, norm: int = 1, whole: float = 0.0, steps: int = 60
+) -> tuple[FloatArray, float]:
     """Budgets that depend on the level alone.
+
+    Args:
+        tree: the shape.
+        norm: 1 for Laplace, 2 for Gaussian noise.
+        whole: weight of the total against the mean of all ranges.
+        steps: most steps of each search.
 
     Returns:
         (budgets, shape (size,), mean variance for unit noise).
     """
 
     def objective(logit: FloatArray) -> tuple[float, FloatArray]:
-        loss, gradient = share_loss(tree, logit[tree.level], norm)
+        loss, gradient = share_loss(tree, logit[tree.level], norm, whole)
         return loss, np.bincount(tree.level, gradient, tree.depth).astype(np.float64)
 
     equal = -np.log(np.maximum(tree.depth - np.arange(tree.depth) - 1.0, 0.5))
@@ -176,14 +187,24 @@ def optimise_levels(tree: Tree, norm: int = 1, steps: int = 60) -> tuple[FloatAr
     return (share if norm == 1 else np.sqrt(share)), loss
 
 
-def optimise_nodes(tree: Tree, norm: int = 1, steps: int = 200) -> tuple[FloatArray, float]:
+def optimise_nodes(
+    tree: Tree, norm: int = 1, whole: float = 0.0, steps: int = 200
+) -> tuple[FloatArray, float]:
     """Budgets of every node, started from LUE-DPTree's split and from the best per-level budgets.
+
+    Args:
+        tree: the shape.
+        norm: 1 for Laplace, 2 for Gaussian noise.
+        whole: weight of the total against the mean of all ranges.
+        steps: most steps of each search.
 
     Returns:
         (budgets, shape (size,), mean variance for unit noise).
     """
-    starts = [split(tree, coverage(tree), norm), optimise_levels(tree, norm)[0]]
-    ends = [minimise(lambda x: share_loss(tree, x, norm), _logits(tree, b, norm), steps) for b in starts]
+    starts = [split(tree, coverage(tree, whole=whole), norm), optimise_levels(tree, norm, whole)[0]]
+    ends = [
+        minimise(lambda x: share_loss(tree, x, norm, whole), _logits(tree, b, norm), steps) for b in starts
+    ]
     best, loss = min(ends, key=lambda end: end[1])
     share = _shares(tree, best)[0]
     return (share if norm == 1 else np.sqrt(share)), loss

@@ -50,7 +50,9 @@ def hat(h: int) -> FloatArray:
     return 1 - np.abs(np.arange(2 * h - 1) - (h - 1)) / h
 
 
-def tents(n: int, widths: Sequence[int], total: int | None = None) -> Strategy:
+def tents(
+    n: int, widths: Sequence[int], total: int | None = None, *, root: float = 0.0, left: float = 0.0
+) -> Strategy:
     """Hats of the given half-widths with the shares of the rule, and the identity with the rest.
 
     Args:
@@ -58,30 +60,39 @@ def tents(n: int, widths: Sequence[int], total: int | None = None) -> Strategy:
         widths: half-widths, fine to coarse, each at least 2 with 2h - 1 <= n.
         total: the integer that stands for the whole budget; None picks a power of two that keeps the
             rounding of rows under 0.2% of the error.
+        root: share of a row of ones, for axes whose total is asked often.
+        left: share, of what the root leaves, of a half-hat that falls from leaf 0 to 0 over two coarse
+            half-widths, for axes that are mostly asked for prefixes.
 
     Returns:
-        A strategy of kind "intervals": n rows of one leaf, then the hats; all budgets are 1.
+        A strategy of kind "intervals": n rows of one leaf, then the others; all budgets are 1.
 
     Raises:
-        InterfaceError: for a hat that does not fit.
+        InterfaceError: for a hat that does not fit, or shares outside of [0, 1).
 
     **Privacy** A leaf's column adds up to exactly `total`; `Strategy` checks it.
     """
     if any(h < 2 or 2 * h - 1 > n for h in widths) or any(a >= b for a, b in pairwise(widths)):
         raise InterfaceError(f"hats of half-widths {tuple(widths)} do not fit an axis of {n} leaves")
+    if not 0 <= root < 1 or not 0 <= left < 1:
+        raise InterfaceError("shares of a strategy lie in [0, 1)")
     total = total or _power_of_two(max(256, 8 * max(widths, default=1)))
-    left = np.ones(n)
-    starts, stops, entries = [np.arange(n)], [np.arange(1, n + 1)], []
+    rest = np.ones(n)
+    starts, rows = [np.zeros(0, np.int64)], []
+    reach = min(n, 2 * max(widths, default=1))
+    for share, row in ((root, np.ones(n)), ((1 - root) * left, 1 - np.arange(reach) / reach)):
+        if share > 0:
+            starts.append(np.zeros(1, np.int64))
+            rows.append(share * row[None])
+            rest[: len(row)] -= share * row
     for level in range(len(widths), 0, -1):
         h = widths[level - 1]
         start = level_starts(n, h)
-        share = left[start + h - 1] / (level + 1)
-        entry = np.floor(total * share[:, None] * hat(h) + 1e-9).astype(np.int64)
-        np.subtract.at(left, start[:, None] + np.arange(2 * h - 1), share[:, None] * hat(h))
         starts.append(start)
-        stops.append(start + 2 * h - 1)
-        entries.append(entry)
-    return _with_identity(n, np.concatenate(starts), np.concatenate(stops), entries, total)
+        rows.append(rest[start + h - 1, None] / (level + 1) * hat(h))
+        np.subtract.at(rest, start[:, None] + np.arange(2 * h - 1), rows[-1])
+    entries = [np.floor(total * row + 1e-9).astype(np.int64) for row in rows]
+    return _with_identity(n, np.concatenate(starts), entries, total)
 
 
 def _power_of_two(least: int) -> int:
@@ -89,15 +100,16 @@ def _power_of_two(least: int) -> int:
     return 1 << (least - 1).bit_length()
 
 
-def _with_identity(n: int, start: IntArray, stop: IntArray, hats: list[IntArray], total: int) -> Strategy:
-    """Give each leaf what the hats leave of its column."""
-    entry = np.concatenate([np.zeros(0, np.int64), *(part.ravel() for part in hats)])
-    length = (stop - start)[n:]
-    cell = np.arange(len(entry)) + np.repeat(start[n:] - (np.cumsum(length) - length), length)
+def _with_identity(n: int, start: IntArray, rows: list[IntArray], total: int) -> Strategy:
+    """Give each leaf what the rows leave of its column; `rows` are blocks of equally long rows."""
+    entry = np.concatenate([np.zeros(0, np.int64), *(block.ravel() for block in rows)])
+    length = np.repeat([block.shape[1] for block in rows], [len(block) for block in rows]).astype(np.int64)
+    cell = np.arange(len(entry)) + np.repeat(start - (np.cumsum(length) - length), length)
+    leaf = np.arange(n)
     column = np.zeros(n, np.int64)
     np.add.at(column, cell, entry)
     return Strategy(
-        kind="intervals", n=n, start=start, stop=stop,
+        kind="intervals", n=n, start=np.append(leaf, start), stop=np.append(leaf + 1, start + length),
         offset=np.concatenate([np.arange(n + 1), n + np.cumsum(length)]),
-        entry=np.concatenate([total - column, entry]), budget=np.ones(len(start), np.int64), total=total,
+        entry=np.concatenate([total - column, entry]), budget=np.ones(n + len(start), np.int64), total=total,
     )  # fmt: skip
