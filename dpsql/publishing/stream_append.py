@@ -144,14 +144,14 @@ class OpenStream:
             )
         self.kill_point("checked")
         with self.state.transaction():
-            self._decide(batch, draw)
+            self.decide(batch, draw)
             self.kill_point("drawn")
         self.kill_point("committed")
         self.manifest = send(self.directory, self.state, self.manifest, batch.number, self.kill_point)
         return self.manifest
 
-    def _decide(self, batch: Batch, draw: Draw) -> None:
-        """Inside the transaction: record, count, add up, draw, and put the noised values into the outbox."""
+    def decide(self, batch: Batch, draw: Draw) -> None:
+        """Inside a transaction: record, count, add up, draw, and put the noised values into the outbox."""
         state, length = self.state, batch.number + 1
         state.record(batch.number, batch.content, batch.left_out)
         if self.spec.lifetime is not None:
