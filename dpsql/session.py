@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dpsql.errors import InterfaceError, NotSupportedError, UnknownName
+from dpsql.errors import InterfaceError, NotSupportedError, QueryTimeout, UnknownName
 
 if TYPE_CHECKING:
     from dpsql.answer import Answerer, Result
@@ -53,12 +53,12 @@ class OpenReleases:
 
     def _best(self, sql: str, dialect: str) -> tuple[Answerer, Result]:
         if len(self.answerers) == 1:
-            return self.answerers[0], self.answerers[0].query(sql, dialect=dialect)
+            return self.answerers[0], _ask(self.answerers[0], sql, dialect)
         found: list[tuple[Release, Answerer, Result]] = []
         refusals: list[NotSupportedError | UnknownName] = []
         for release, answerer in zip(self.releases, self.answerers, strict=True):
             try:
-                found.append((release, answerer, answerer.query(sql, dialect=dialect)))
+                found.append((release, answerer, _ask(answerer, sql, dialect)))
             except (NotSupportedError, UnknownName) as error:
                 refusals.append(error)
         if not found:
@@ -71,11 +71,6 @@ class OpenReleases:
         """Close every release."""
         for release in self.releases:
             release.close()
-
-    def interrupt(self) -> None:
-        """Stop what is running, from another thread or a signal."""
-        for release in self.releases:
-            release.connection.interrupt()
 
 
 def open_session(
@@ -105,6 +100,16 @@ def open_session(
         for release in opened:
             release.close()
         raise
+
+
+def _ask(answerer: Answerer, sql: str, dialect: str) -> Result:
+    """Ask; Ctrl-C, which DuckDB turns into a RuntimeError of its own, becomes a typed error."""
+    try:
+        return answerer.query(sql, dialect=dialect)
+    except RuntimeError as error:
+        if "interrupted" not in str(error):
+            raise
+        raise QueryTimeout("the statement was stopped") from error
 
 
 def _answerer(release: Release, on_partial_bin: str | None) -> Answerer:

@@ -23,9 +23,8 @@ class Group(click.Group):
             return super().invoke(ctx)
         except Error as error:
             click.echo(f"dpsql: {error}", err=True)
-            position = getattr(error, "position", "")
-            if position:
-                click.echo(position, err=True)
+            if error.caret:
+                click.echo(error.caret, err=True)
             ctx.exit(error.exit_code)
 
 
@@ -37,6 +36,6 @@ def cli() -> None:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Entry point of the console script."""
-    from dpsql.cli import curator, query  # noqa: F401 - commands register themselves
+    from dpsql.cli import curator, query, shell  # noqa: F401 - commands register themselves
 
     cli.main(args=list(arguments) if arguments is not None else sys.argv[1:], prog_name="dpsql")

@@ -23,7 +23,9 @@ def init(source: Path, output: Path, name: str | None) -> None:
     refuses until you have replaced or confirmed each of them.
     """
     marked = engine.init(source, output, name=name)
-    click.echo(f"wrote {output}: {marked} places to confirm, plus the privacy unit, epsilon and views", err=True)
+    click.echo(
+        f"wrote {output}: {marked} places to confirm, plus the privacy unit, epsilon and views", err=True
+    )
 
 
 @cli.command()

@@ -8,7 +8,7 @@ import click
 
 from dpsql import engine
 from dpsql.cli import cli
-from dpsql.cli.output import FORMATS, render
+from dpsql.output import FORMATS, render
 
 RELEASE = click.Path(path_type=Path)
 
@@ -18,7 +18,9 @@ RELEASE = click.Path(path_type=Path)
 @click.argument("sql")
 @click.option("--format", "style", type=click.Choice(FORMATS), default="table", show_default=True)
 @click.option("--dialect", default="duckdb", show_default=True, help="SQL dialect of the statement")
-@click.option("--level", type=click.FloatRange(0.5, 0.9999), default=0.95, show_default=True, help="of intervals")
+@click.option(
+    "--level", type=click.FloatRange(0.5, 0.9999), default=0.95, show_default=True, help="of intervals"
+)
 def query(release: Path, sql: str, style: str, dialect: str, level: float) -> None:
     """Answer one SQL statement on RELEASE; every aggregate comes with its error."""
     result = engine.query(sql, release=release, dialect=dialect)

@@ -160,7 +160,9 @@ def test_22_tests_run_unchanged() -> None:
 
 
 def test_values_carry_their_errors(connection: dpsql.Connection) -> None:
-    cursor = connection.execute("SELECT region, COUNT(*) AS n FROM sales JOIN customer USING (customer_id) GROUP BY region")
+    cursor = connection.execute(
+        "SELECT region, COUNT(*) AS n FROM sales JOIN customer USING (customer_id) GROUP BY region"
+    )
     rows, errors = cursor.fetchall(), cursor.stderr
     assert [row[0] for row in rows] == ["east", "west", None]
     assert [error[0] for error in errors] == [None] * 3
@@ -171,7 +173,12 @@ def test_values_carry_their_errors(connection: dpsql.Connection) -> None:
 
 def test_iteration_and_column_types(connection: dpsql.Connection) -> None:
     cursor = connection.execute("SELECT 1 AS n, 'x' AS s, DATE '2025-01-31' AS d, 1.5 AS f")
-    assert [column[1] for column in cursor.description] == [dpsql.NUMBER, dpsql.STRING, dpsql.DATETIME, dpsql.NUMBER]
+    assert [column[1] for column in cursor.description] == [
+        dpsql.NUMBER,
+        dpsql.STRING,
+        dpsql.DATETIME,
+        dpsql.NUMBER,
+    ]
     assert list(cursor) == [(1, "x", datetime.date(2025, 1, 31), decimal.Decimal("1.5"))]
     assert cursor.rownumber == 1
 
@@ -216,7 +223,9 @@ def test_placeholders_stand_outside_of_quotes_only(sql: str, values: Any, bound:
     assert bind(sql, values) == bound
 
 
-@pytest.mark.parametrize(("sql", "values"), [("? ?", [1]), ("?", [1, 2]), (":a", {"b": 1}), ("?", "x"), ("?", 7)])
+@pytest.mark.parametrize(
+    ("sql", "values"), [("? ?", [1]), ("?", [1, 2]), (":a", {"b": 1}), ("?", "x"), ("?", 7)]
+)
 def test_wrong_parameters_are_refused(sql: str, values: Any) -> None:
     with pytest.raises(dpsql.ProgrammingError):
         bind(sql, values)

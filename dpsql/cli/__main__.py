@@ -1,0 +1,5 @@
+"""`python -m dpsql.cli` is the console script."""
+
+from dpsql.cli import main
+
+main()
