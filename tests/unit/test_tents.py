@@ -100,10 +100,10 @@ def test_one_level_of_constant_share():
     assert error <= wanted["error"] and error == pytest.approx(wanted["error"], rel=2e-3)
 
 
-@given(st.integers(4, 300), st.integers(1, 3), st.sampled_from([1.2, 1.25, 1.3]))
-def test_columns_add_up_to_the_total_exactly(n, levels, width):
-    widths = half_widths(n, levels, width)
-    strategy = tents(n, widths)
+@given(st.integers(4, 300), st.integers(1, 3), st.sampled_from([0.0, 0.2]), st.sampled_from([0.0, 0.6]))
+def test_columns_add_up_to_the_total_exactly(n, levels, root, left):
+    widths = half_widths(n, levels, 1.25)
+    strategy = tents(n, widths, root=root, left=left)
     weighted = np.zeros(n, np.int64)
     cell = np.concatenate([np.arange(a, b) for a, b in zip(strategy.start, strategy.stop, strict=True)])
     np.add.at(weighted, cell, strategy.entry)
@@ -124,6 +124,9 @@ def test_hats_that_do_not_fit_are_refused():
     for widths in ((1,), (9,), (4, 3), (3, 3)):
         with pytest.raises(InterfaceError):
             tents(16, widths)
+    for shares in ({"root": 1.0}, {"left": -0.1}):
+        with pytest.raises(InterfaceError):
+            tents(16, (2, 5), **shares)
 
 
 def test_a_leaf_without_its_own_row_is_refused():

@@ -31,6 +31,8 @@ STRATEGIES = {
     "tents 1": tents(N, (9,)),
     "tents 2": tents(N, (4, 13)),
     "tents 3": tents(N, (3, 7, 20)),
+    "tents, root": tents(N, (7,), root=0.2),
+    "tents, half-hat": tents(N, (9,), left=0.6),
     "gaussian tree": lue_dptree(kary_tree(N, 3), norm=2),
     "gaussian dense": dense_strategy(N),
     "gaussian sine": sine_strategy(N),
