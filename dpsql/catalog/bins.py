@@ -11,14 +11,16 @@ from dpsql.catalog.scalars import EPOCH, GRAIN_MICROSECONDS, as_fraction
 LARGEST_LEAVES = 2**20
 _DAY = GRAIN_MICROSECONDS["day"]
 _STEP_MICROSECONDS = {"minute": 60 * 10**6, "hour": 3600 * 10**6, "day": _DAY, "week": 7 * _DAY}
+_MONDAY = 4  # 1970-01-01 was a Thursday; 1970-01-05 began a week
 _MONTHS = {"month": 1, "quarter": 3, "year": 12}
 
 
 def bin_starts(column: Column, cuts: Cuts | None) -> tuple[int, ...]:
     """The first unit of each leaf, increasing; the first one is the lower bound.
 
-    A leaf runs to the next start, the last one to the upper bound, inclusive. Where the width divides
-    upper - lower, the upper bound itself joins the last leaf instead of making one of its own.
+    A leaf runs to the next start, the last one to the upper bound, inclusive. Where a number as width divides
+    upper - lower, the upper bound itself joins the last leaf instead of making one of its own. Calendar words
+    begin leaves where the calendar does, as DATE_TRUNC would.
 
     Args:
         column: an ordered column with bounds.
@@ -39,8 +41,8 @@ def bin_starts(column: Column, cuts: Cuts | None) -> tuple[int, ...]:
         starts: range | list[int] = range(lower, upper + 1)
     elif cuts.at:
         starts = _listed(column, cuts.at, lower, upper)
-    elif cuts.width in _MONTHS and column.type in ("date", "timestamp"):
-        starts = _calendar(column, _MONTHS[cuts.width], lower, upper)
+    elif cuts.width in CALENDAR and column.type in ("date", "timestamp"):
+        starts = _calendar(column, cuts.width, lower, upper)
     else:
         starts = _even(column, str(cuts.width), lower, upper)
     if len(starts) > LARGEST_LEAVES:
@@ -67,28 +69,34 @@ def _even(column: Column, width: str, lower: int, upper: int) -> range:
 def _step(column: Column, width: str) -> int:
     """A width in units of the column."""
     if width in CALENDAR:
-        if column.type not in ("date", "timestamp") or width not in _STEP_MICROSECONDS:
-            raise ValueError(f"`width: {width}` does not go with type {column.type}; write a number")
-        unit = _DAY if column.type == "date" else GRAIN_MICROSECONDS[column.grain]
-        steps = Fraction(_STEP_MICROSECONDS[width], unit)
-    else:
-        steps = as_fraction(width) * 10**column.digits
+        raise ValueError(f"`width: {width}` does not go with type {column.type}; write a number")
+    steps = as_fraction(width) * 10**column.digits
     if steps.denominator != 1 or steps < 1:
         raise ValueError(f"`width: {width}` is not a whole number of units of the column; widen it")
-    return steps.numerator
+    return int(steps)
 
 
-def _calendar(column: Column, months: int, lower: int, upper: int) -> list[int]:
+def _calendar(column: Column, width: str, lower: int, upper: int) -> list[int]:
+    """Leaves that begin where the calendar does: a minute, an hour, midnight, Monday, the first of a month."""
+    unit = _DAY if column.type == "date" else GRAIN_MICROSECONDS[column.grain]
+    if width in _MONTHS:
+        return _months(Fraction(_DAY, unit), _MONTHS[width], lower, upper)
+    step, rest = divmod(_STEP_MICROSECONDS[width], unit)
+    if step == 0 or rest:
+        raise ValueError(f"`width: {width}` is finer than the column; widen it")
+    origin = _MONDAY * _DAY // unit if width == "week" else 0
+    return [lower, *range(lower + step - (lower - origin) % step, upper + 1, step)]
+
+
+def _months(units_per_day: Fraction, months: int, lower: int, upper: int) -> list[int]:
     """Leaves that begin with a calendar month, quarter or year."""
-    units_per_day = 1 if column.type == "date" else Fraction(_DAY, GRAIN_MICROSECONDS[column.grain])
     first = EPOCH + timedelta(days=int(lower // units_per_day))
     month = (first.year * 12 + first.month - 1) // months * months + months
     starts = [lower]
-    while True:
-        if month >= 9999 * 12 + 12:
-            return starts
+    while month < 10_000 * 12:
         start = int((date(month // 12, month % 12 + 1, 1) - EPOCH).days * units_per_day)
         if start > upper:
-            return starts
+            break
         starts.append(start)
         month += months
+    return starts

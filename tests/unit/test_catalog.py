@@ -213,10 +213,19 @@ def test_time_units_round_trip(day: date, moment: datetime) -> None:
 
 def test_calendar_cuts_follow_the_calendar() -> None:
     column = Column(type="date", lower="2024-12-15", upper="2026-03-01")
-    for width, expected in (("month", 16), ("quarter", 6), ("year", 3), ("week", 63)):
+    for width, expected in (("month", 16), ("quarter", 6), ("year", 3), ("week", 64)):
         assert len(bin_starts(column, Cuts(width=width))) == expected
     starts = [from_units("date", start) for start in bin_starts(column, Cuts(width="quarter"))]
     assert starts[:2] == [date(2024, 12, 15), date(2025, 1, 1)]
+    weeks = [from_units("date", start) for start in bin_starts(column, Cuts(width="week"))]
+    assert all(isinstance(day, date) and day.weekday() == 0 for day in weeks[1:])
+    late = Column(type="timestamp", grain="hour", lower="2025-01-01 08:00:00", upper="2025-01-03")
+    days = [from_units("timestamp", start, grain="hour") for start in bin_starts(late, Cuts(width="day"))]
+    assert days == [datetime(2025, 1, 1, 8), datetime(2025, 1, 2), datetime(2025, 1, 3)]
+    with pytest.raises(ValueError, match="finer than the column"):
+        bin_starts(late, Cuts(width="minute"))
+    with pytest.raises(ValueError, match="write a number"):
+        bin_starts(Column(type="int", lower="0", upper="9"), Cuts(width="day"))
     with pytest.raises(ValueError, match="are more than"):
         bin_starts(Column(type="int", lower="0", upper="2000000"), None)
 
