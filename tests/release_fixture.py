@@ -133,6 +133,7 @@ VIEWS: dict[str, tuple[str, tuple[int, ...], tuple[str, ...]]] = {
     "people": ("customer", (5,), ("count",)),
 }
 SCALES = {"sales.amount": 2, "sales.revenue": 2}
+LARGEST = {"sales.amount": 1250, "sales.qty": 5, "sales.revenue": 2500 * 9}
 MIDS = {"sales.amount": 1250, "sales.qty": 5, "sales.revenue": 0}
 
 
@@ -252,7 +253,7 @@ def write_fixture(path: Path, rows: dict[str, list[Row]], noise: float = 1.0) ->
             full = tuple(range(len(axes)))
             metas.append(StatisticMeta(
                 id=len(metas), view=view, of=of, measure=measure, axes=axes, mid=MIDS.get(measure, 0),
-                scale=SCALES.get(measure, 0), kind="int", sensitivity=1, budget="1", currency="epsilon",
+                scale=SCALES.get(measure, 0), kind="int", sensitivity=LARGEST.get(measure, 1), budget="1", currency="epsilon",
                 mechanism="none", cells=int(content.value.size), components=_independent(full, chosen, noise),
             ))  # fmt: skip
             contents.append(content)

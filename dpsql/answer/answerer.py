@@ -15,9 +15,10 @@ from typing import Any
 
 import duckdb
 
+from dpsql.answer.answered import error_values, nullable
 from dpsql.answer.block import Form
 from dpsql.answer.explain import explain_relation, numbered
-from dpsql.answer.relation import Relation, error_values, nullable, relate
+from dpsql.answer.relation import Relation, relate
 from dpsql.answer.result import Grid, Result
 from dpsql.answer.run import LIMIT, run
 from dpsql.answer.schema import Schema, read_schema
@@ -94,7 +95,7 @@ class Answerer:
 
     def _answer(self, text: str, dialect: str) -> Result:
         statement = take_apart(parse(text, dialect), self.schema, text)
-        relations = [relate(block, self.release, self.schema) for block in statement.blocks]
+        relations = [relate(block, self.release, self.schema, self.on_partial_bin == "refuse") for block in statement.blocks]
         names, types, rows = run_outer(self.release, self.schema, statement, relations, self.timeout)
         shown = tuple(row[: len(statement.names)] for row in rows)
         carried = [row[len(statement.names) :] for row in rows]
@@ -107,7 +108,7 @@ class Answerer:
             return numbered([*lines, f"DuckDB: {statement.outer}"])
 
         notes = tuple(dict.fromkeys(note for relation in relations for note in relation.notes))
-        return Result(names, types, shown, provenance(self.release, relations), notes, (), grid, stages)
+        return Result(names, types, shown, provenance(self.release, relations), notes, grid, stages)
 
 
 def run_outer(release: Release, schema: Schema, statement: Statement,

@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from dpsql.answer.answered import Answered, terms_of
 from dpsql.answer.block import Block, Condition, Every, Expression, Linear, Predicate, Ratio, Some
 from dpsql.answer.leafsets import AxisCells, masks
 from dpsql.answer.nodes import runs
-from dpsql.answer.relation import Answered, Relation, terms_of
+from dpsql.answer.relation import Relation
 from dpsql.release import Release
 
 PLACEHOLDER = re.compile(r"\bdp_c(\d+)\b")

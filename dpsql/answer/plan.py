@@ -198,7 +198,8 @@ def predicted(plan: Plan, terms: Sequence[Term], release: Release) -> float:
     return total
 
 
-def choose(block: Block, terms: Sequence[Term], release: Release, schema: Schema) -> tuple[Plan, list[str]]:
+def choose(block: Block, terms: Sequence[Term], release: Release, schema: Schema,
+           refuse_cuts: bool = False) -> Plan:
     """The best plan for some terms of a block.
 
     Args:
@@ -206,9 +207,10 @@ def choose(block: Block, terms: Sequence[Term], release: Release, schema: Schema
         terms: which terms must be answered together.
         release: an open release.
         schema: its star.
+        refuse_cuts: leave out views that would have to cut a bin.
 
     Returns:
-        The plan, and what was said about each view in one line.
+        The plan.
 
     Raises:
         NoViewError: no view has what the block needs; says what is lacking, view by view.
@@ -224,14 +226,26 @@ def choose(block: Block, terms: Sequence[Term], release: Release, schema: Schema
         if isinstance(placed, str):
             said.append(f"{view.name} lacks {placed}")
             continue
-        plans.append(make_plan(block, terms, view, placed, release))
+        plan = make_plan(block, terms, view, placed, release)
+        if cut := _cut_axes(plan, release, refuse_cuts):
+            said.append(f"{view.name} would cut a bin of {cut}; put the bounds on its edges")
+            continue
+        plans.append(plan)
     if not plans:
         raise no_view(block, said)
     if len(plans) == 1:
-        return plans[0], said
+        return plans[0]
     ranked = sorted(plans, key=lambda p: (any(c.cut for c in p.cells), predicted(p, terms, release),
                                           p.view.cells, p.view.name))
-    return ranked[0], said
+    return ranked[0]
+
+
+def _cut_axes(plan: Plan, release: Release, refuse: bool) -> str:
+    """Axes whose bins the plan cuts, where the caller or the view's catalog entry refuses that."""
+    entry = release.meta["catalog"].get("views", {}).get(plan.view.name) or {}
+    if not (refuse or entry.get("on_partial_bin") == "refuse"):
+        return ""
+    return ", ".join(release.axes[q.axis].name for q, cells in zip(plan.questions, plan.cells, strict=True) if cells.cut)
 
 
 def no_view(block: Block, said: Sequence[str]) -> NoViewError:

@@ -30,7 +30,7 @@ class Lookup:
 
     Args:
         statistic: id of the statistic.
-        sql: DuckDB text; yields [box,] group on each listed axis, total.
+        sql: DuckDB text; yields [box,] group on each listed axis, total[, cut where not whole].
         values: what its placeholders are bound to.
         nodes: number of nodes on each axis.
         listed: axis positions that it yields a group for.
@@ -49,15 +49,16 @@ class Lookup:
 
 @dataclass(frozen=True, eq=False)
 class AxisNodes:
-    """The node lists of one axis over all boxes."""
+    """The node lists of one axis over all boxes, and how many groups the axis has."""
 
     box: npt.NDArray[np.int64]
     nodes: NodeList
+    groups: int
 
     @property
     def constant(self) -> bool:
-        """Whether it is one whole node of one group."""
-        return len(self.nodes.node) == 1 and self.nodes.whole
+        """Whether it is one whole node, and the axis has no groups to tell apart."""
+        return self.groups == 1 and len(self.nodes.node) == 1 and self.nodes.whole
 
 
 def axis_nodes(plan: Plan, position: int, boxes: Sequence[Box], release: Release) -> AxisNodes:
@@ -71,6 +72,7 @@ def axis_nodes(plan: Plan, position: int, boxes: Sequence[Box], release: Release
             np.concatenate([part.group for part in parts]), np.concatenate([part.node for part in parts]),
             np.concatenate([part.weight for part in parts]),
         ),
+        len(plan.cells[position].keys),
     )  # fmt: skip
 
 
@@ -100,13 +102,20 @@ def lookup(plan: Plan, statistic: int, boxes: Sequence[Box], release: Release) -
         values += arrays
         joins.append(f"c.n{i + 1} = a{i + 1}.n")
         joins += [f"a{i + 1}.b = a{listed[0] + 1}.b"] if many and i != listed[0] else []
-    weight = " * ".join(["c.estimate", *([] if whole else [f"a{i + 1}.w" for i in listed])])
+    sums = ["SUM(c.estimate) AS total"] if whole else _weighted(" * ".join(f"a{i + 1}.w" for i in listed))
     keys = ([f"a{listed[0] + 1}.b"] if many and listed else []) + [f"a{i + 1}.g" for i in listed]
-    sql = f"SELECT {', '.join([*keys, f'SUM({weight}) AS total'])} FROM {', '.join(sources)}"
+    sql = f"SELECT {', '.join([*keys, *sums])} FROM {', '.join(sources)}"
     sql += f" WHERE {' AND '.join(joins)}" if joins else ""
     sql += f" GROUP BY {', '.join(keys)}" if keys else ""
     counts = tuple(len(part.nodes.node) for part in parts)
     return Lookup(statistic, sql, tuple(values), counts, listed, many and bool(listed), whole)
+
+
+def _weighted(weight: str) -> list[str]:
+    """The interpolated sum, and the most that interpolation may be wrong by: a cut cell's mass may lie all
+    on one side of the cut."""
+    cut = f"CASE WHEN {weight} < 1 THEN greatest(c.estimate, 0) * greatest({weight}, 1 - {weight}) ELSE 0 END"
+    return [f"SUM(c.estimate * {weight}) AS total", f"SUM({cut}) AS cut"]
 
 
 def _fields(part: AxisNodes, whole: bool) -> tuple[str, list[Any]]:
@@ -119,7 +128,7 @@ def _fields(part: AxisNodes, whole: bool) -> tuple[str, list[Any]]:
 
 
 def recombine(plan: Plan, statistic: int, boxes: Sequence[Box],
-              release: Release) -> tuple[Lookup, dict[Box, NumberArray]]:
+              release: Release) -> tuple[Lookup, dict[Box, NumberArray], dict[Box, NumberArray]]:
     """Answer boxes on one statistic.
 
     Args:
@@ -129,8 +138,8 @@ def recombine(plan: Plan, statistic: int, boxes: Sequence[Box],
         release: an open release.
 
     Returns:
-        The statement that ran, and for each box an array of the plan's shape in units of 2^-20: int64
-        where every leaf is whole, float64 where one is cut.
+        The statement that ran; for each box an array of the plan's shape in units of 2^-20, int64 where every
+        leaf is whole, float64 where one is cut; and for each box the mass that lies in cut cells.
 
     Raises:
         DataError: the sum leaves the range of int64.
@@ -138,13 +147,16 @@ def recombine(plan: Plan, statistic: int, boxes: Sequence[Box],
     asked = lookup(plan, statistic, boxes, release)
     rows = run(release, asked.sql, asked.values).rows
     out = np.zeros((len(boxes), *plan.shape), np.int64 if asked.whole else np.float64)
+    cut = np.zeros_like(out)
+    last = asked.many + len(asked.listed)
     try:
         for row in rows:
-            if row[-1] is not None:
+            if row[last] is not None:
                 index = [row[0] if asked.many else 0, *([0] * len(plan.shape))]
                 for place, axis in enumerate(asked.listed):
                     index[1 + axis] = row[place + asked.many]
-                out[tuple(index)] = row[-1]
+                out[tuple(index)] = row[last]
+                cut[tuple(index)] = 0 if asked.whole else row[last + 1]
     except OverflowError as error:
         raise DataError("a sum leaves the range of 64-bit integers", hint="ask for a smaller part") from error
-    return asked, {box: out[b] for b, box in enumerate(boxes)}
+    return asked, {box: out[b] for b, box in enumerate(boxes)}, {box: cut[b] for b, box in enumerate(boxes)}

@@ -27,7 +27,6 @@ class Result:
         rows: the values, noise included.
         provenance: release id, privacy unit, budgets, views used.
         notes: what a reader should know.
-        model_bound: largest error that cutting a bin can add to each column, or None; noise not included.
         grid: computes standard errors and interval ends.
         stages: computes `plan`.
     """
@@ -37,7 +36,6 @@ class Result:
     rows: tuple[tuple[Any, ...], ...]
     provenance: Mapping[str, Any]
     notes: tuple[str, ...] = ()
-    model_bound: Grid = ()
     grid: ErrorGrid = field(default=lambda what, level: (), repr=False, compare=False)
     stages: Callable[[], tuple[str, ...]] = field(default=tuple, repr=False, compare=False)
 
@@ -45,6 +43,11 @@ class Result:
     def plan(self) -> tuple[str, ...]:
         """How it was answered: numbered stages in words, the DuckDB statements last."""
         return self.stages()
+
+    @cached_property
+    def model_bound(self) -> Grid:
+        """The most that cutting a bin may add to every cell, beside the noise; 0 where none is cut."""
+        return self.grid("model", 0.0)
 
     @cached_property
     def stderr(self) -> pd.DataFrame:
