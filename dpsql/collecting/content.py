@@ -1,0 +1,226 @@
+"""Tallies to a release of the same shape as a central one, so that the same SQL runs on it.
+
+Counts are people x slots x share (and, with `row_weighting: mar`, times E r / E min(r, tau)); sums are stored around
+the measure's middle. Every view's margins agree, since all are put together from the same parts.
+
+**Privacy**: post-processing of reports that were private before they left the device.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import duckdb
+import numpy as np
+
+from dpsql.axis import Axis, table_sql
+from dpsql.catalog import spec_hash
+from dpsql.client.plan import Plan
+from dpsql.collecting.collector import Manifest
+from dpsql.collecting.estimate import AxisTable, Table, axis_table, model_of, table
+from dpsql.collecting.parts import interactions
+from dpsql.collecting.plan import plan_body
+from dpsql.collecting.survey import Survey
+from dpsql.collecting.tallies import Tallies, oracle_of, shares
+from dpsql.mechanisms.central.rounding import node_sums, round_family
+from dpsql.mechanisms.local.oracles import influence
+from dpsql.mechanisms.local.shuffle import shuffled_epsilon
+from dpsql.release.format import FORMAT, AxisMeta, ColumnMeta, StatisticMeta, to_json
+from dpsql.release.write import ARRAYS, AxisContent, ReleaseContent, StatisticContent
+from dpsql.tree import kary_tree
+from dpsql.variance.prefix import PrefixVariance
+
+ARITY = 4
+SHUFFLE_DELTA = 1e-7
+
+
+@dataclass(frozen=True)
+class Scale:
+    """Shares to rows.
+
+    Args:
+        slots: accepted reports times tau.
+        weight: rows per counted row, 1 unless rows are taken as missing at random.
+        weight_error: standard error of `weight`.
+    """
+
+    slots: float
+    weight: float
+    weight_error: float
+
+    @property
+    def factor(self) -> float:
+        """Rows per unit of share."""
+        return self.slots * self.weight
+
+
+def release_content(
+    survey: Survey, plan: Plan, tallies: Tallies, manifest: Manifest, release_id: str
+) -> ReleaseContent:
+    """All that the release file will hold.
+
+    Args:
+        survey: the catalog's questions.
+        plan: the plan that people answered.
+        tallies: counts per view.
+        manifest: what was collected and rejected.
+        release_id: the release's id.
+    """
+    known = {a: axis_table(plan, tallies, a) for a in range(len(survey.axes))}
+    scale = row_scale(plan, tallies, known)
+    trees = [kary_tree(axis.leaves, ARITY) for axis in survey.axes]
+    models = [PrefixVariance(model_of(known[a].counts)) for a in range(len(survey.axes))]
+    statistics: list[StatisticMeta] = []
+    contents: list[StatisticContent] = []
+    for measure in [None, *range(len(survey.measures))]:
+        found = _family(survey, plan, tallies, known, scale, measure)
+        units = round_family([(t.axes, t.values) for _, t in found])
+        for (view, held), leaves in zip(found, units, strict=True):
+            statistics.append(_statistic(survey, plan, len(statistics), view, held, measure))
+            nothing = np.zeros((0,) * leaves.ndim, dtype=np.int64)
+            contents.append(
+                StatisticContent(nothing, nothing, node_sums(leaves, [trees[a] for a in held.axes]))
+            )
+    axes = [AxisContent(a.arrays(), table_sql(a, ARRAYS), t) for a, t in zip(survey.axes, trees, strict=True)]
+    meta = _promise(survey, plan, manifest, scale, release_id)
+    meta["axes"] = [to_json(m) for m in _axis_metas(survey)]
+    meta["models"] = [m.kind for m in models]
+    meta["statistics"] = [to_json(s) for s in statistics]
+    return ReleaseContent(meta, axes, models, contents)
+
+
+def _family(
+    survey: Survey,
+    plan: Plan,
+    tallies: Tallies,
+    known: Mapping[int, AxisTable],
+    scale: Scale,
+    measure: int | None,
+) -> list[tuple[str, Table]]:
+    """One measure's tables in rows (or measure units around the middle), view by view."""
+    views = {n: v for n, (v, m) in survey.views.items() if measure is None or measure in m}
+    parts = interactions(plan, tallies, views.values(), known, measure)
+    counts = interactions(plan, tallies, views.values(), known) if measure is not None else parts
+    found = []
+    for name, axes in views.items():
+        held = table(axes, known, parts, measure)
+        factor, values = scale.factor, held.values
+        if measure is not None:
+            bounds = plan.measures[measure]
+            half = (bounds["upper"] - bounds["lower"]) / 2
+            shift = (bounds["upper"] + bounds["lower"]) / 2 - (bounds["upper"] + bounds["lower"]) // 2
+            values = held.values * half + table(axes, known, counts).values * shift
+            factor *= half
+            values = values / half
+        strengths = {part: s * factor**2 for part, s in held.strengths.items()}
+        found.append((name, replace(held, values=values * factor, strengths=strengths)))
+    return found
+
+
+def row_scale(plan: Plan, tallies: Tallies, known: Mapping[int, AxisTable]) -> Scale:
+    """People's slots, and the weight of rows that tau left out."""
+    slots = float(sum(t.total for t in tallies)) * plan.tau
+    for number, view in enumerate(plan.views):
+        if view.kind == "rows_bit" and tallies[number].total:
+            up = float(shares(plan, number, tallies[number])[1])
+            mean = plan.rows_floor + up * (plan.rows_cap - plan.rows_floor)
+            filled = float(np.mean([t.filled for t in known.values()])) * plan.tau
+            oracle = oracle_of(plan, view)
+            error = (
+                np.sqrt(0.25 / tallies[number].total)
+                / (oracle.p - oracle.q)
+                * (plan.rows_cap - plan.rows_floor)
+            )
+            return Scale(slots, max(mean / filled, 1.0), float(error) / filled)
+    return Scale(slots, 1.0, 0.0)
+
+
+def _statistic(
+    survey: Survey, plan: Plan, number: int, view: str, held: Table, measure: int | None
+) -> StatisticMeta:
+    bounds = None if measure is None else plan.measures[measure]
+    return StatisticMeta(
+        id=number,
+        view=view,
+        of=survey.of,
+        measure="count" if measure is None else survey.measures[measure].name,
+        axes=held.axes,
+        mid=0 if bounds is None else (bounds["lower"] + bounds["upper"]) // 2,
+        scale=0 if bounds is None else bounds["scale"],
+        kind="int" if bounds is None or bounds["scale"] == 0 else "decimal",
+        sensitivity=plan.tau,
+        budget=str(plan.epsilon),
+        currency="epsilon",
+        mechanism="local: " + ", ".join(sorted({v.oracle for v in plan.views})),
+        cells=int(held.values.size),
+        components=tuple(sorted((part, s) for part, s in held.strengths.items())),
+    )
+
+
+def _axis_metas(survey: Survey) -> list[AxisMeta]:
+    connection = duckdb.connect()
+    try:
+        return [_axis_meta(connection, survey, i, axis) for i, axis in enumerate(survey.axes)]
+    finally:
+        connection.close()
+
+
+def _axis_meta(connection: duckdb.DuckDBPyConnection, survey: Survey, i: int, axis: Axis) -> AxisMeta:
+    import pandas as pd
+
+    connection.register(ARRAYS, pd.DataFrame({n: pd.Series(v[:1]) for n, v in axis.arrays().items()}))
+    described = connection.execute(f"DESCRIBE {table_sql(axis, ARRAYS)}").fetchall()
+    connection.unregister(ARRAYS)
+    types = {str(row[0]): str(row[1]) for row in described}
+    columns = tuple(
+        ColumnMeta(c.path, c.table, c.column, c.sql_name, types[c.sql_name], c.description)
+        for c in [*axis.columns, *(column for column, _ in axis.derived)]
+    )
+    return AxisMeta(
+        axis.name, axis.table, axis.path, survey.of, axis.leaves, axis.null_leaf, axis.missing_leaf,
+        axis.other_leaf, columns, axis.atomic, i, "reports of people",
+    )  # fmt: skip
+
+
+def _promise(survey: Survey, plan: Plan, manifest: Manifest, scale: Scale, release_id: str) -> dict[str, Any]:
+    """Who is promised what, what was collected, and how far one hostile report reaches."""
+    catalog, body = survey.catalog, plan_body(plan)
+    reach = max(influence(oracle_of(plan, v)) for v in plan.views if v.oracle != "WAVE")
+    share = min(v.share for v in plan.views if v.kind == "grid") / sum(v.share for v in plan.views)
+    local: dict[str, Any] = {
+        "collection": plan.collection,
+        "plan_hash": plan.hash.hex(),
+        "manifest": manifest._asdict(),
+        "tau": plan.tau,
+        "row_weight": scale.weight,
+        "row_weight_error": scale.weight_error,
+        "influence": {"reports_in_its_view": reach, "rows_at_most": reach / share * plan.tau * scale.weight},
+    }
+    if body.get("shuffled"):
+        honest = manifest.accepted
+        local["shuffled"] = {
+            "epsilon": shuffled_epsilon(honest, float(plan.epsilon), SHUFFLE_DELTA),
+            "delta": SHUFFLE_DELTA,
+            "people": honest,
+            "holds_if": "reports reach the collector only through an anonymous shuffler, from honest distinct "
+            "people, in one round, without linkable tokens, timing or metadata; neighbours replace one person",
+        }
+    return {
+        "format": FORMAT,
+        "release_id": release_id,
+        "catalog": body["catalog"],
+        "spec_hash": spec_hash(catalog),
+        "privacy": {
+            "unit": catalog.privacy.unit,
+            "neighbours": "replace_one",
+            "trust": "local",
+            "epsilon": str(plan.epsilon),
+            "delta": "0",
+            "rows_per_unit": {survey.of: plan.tau},
+        },
+        "spends": [[f"one report of {plan.collection}", str(plan.epsilon)]],
+        "insecure_entropy": False,
+        "local": local,
+    }

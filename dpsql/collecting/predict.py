@@ -1,0 +1,68 @@
+"""How noisy a collection's answers will be, before anyone reports: exact for evenly spread people."""
+
+from __future__ import annotations
+
+import itertools
+from typing import NamedTuple
+
+import numpy as np
+
+from dpsql.client.plan import Plan
+from dpsql.collecting.cells import axis_groups
+from dpsql.collecting.tallies import FOLDS, ViewTally, oracle_of, tally_width
+from dpsql.mechanisms.local.blue import blue, range_workload
+from dpsql.mechanisms.local.oracles import structure, wave_matrix
+
+
+class Prediction(NamedTuple):
+    """A kind of question, and the standard error of its COUNT as a share of all rows."""
+
+    question: str
+    error: float
+
+
+def expected_tallies(plan: Plan, people: int) -> list[ViewTally]:
+    """The tallies that evenly spread people would bring in on average, rounded."""
+    total = sum(v.share for v in plan.views)
+    found = []
+    for view in plan.views:
+        reports = people * view.share / total / FOLDS
+        oracle = oracle_of(plan, view)
+        if view.oracle == "WAVE":
+            support = wave_matrix(oracle).mean(axis=1) * reports
+        else:
+            even = oracle.q + (oracle.p - oracle.q) / view.domain
+            support = np.full(tally_width(view), even * reports)
+        rows = np.rint(np.tile(support, (FOLDS, 1))).astype(np.int64)
+        found.append(ViewTally(rows, np.full(FOLDS, round(reports), dtype=np.int64)))
+    return found
+
+
+def predict(plan: Plan, people: int) -> list[Prediction]:
+    """Standard errors of the unbiased estimates.
+
+    Args:
+        plan: the plan.
+        people: how many will report.
+
+    Returns:
+        One line per axis (a range) and per pair with a grid (one of its cells), as shares of all slots.
+    """
+    tallies = expected_tallies(plan, people)
+    found = []
+    for axis, described in enumerate(plan.axes):
+        estimate = blue(axis_groups(plan, tallies, axis))
+        leaves = described["leaves"]
+        mean = float((estimate.covariance[:leaves, :leaves] * range_workload(leaves)).sum())
+        found.append(Prediction(f"a range of {described['name']}", float(np.sqrt(max(mean, 0.0)))))
+    for pair in itertools.combinations(range(len(plan.axes)), 2):
+        views = [
+            (v, t) for v, t in zip(plan.views, tallies, strict=True) if v.axes == pair and v.kind == "grid"
+        ]
+        if views:
+            view, tally = views[0]
+            fan = 1.0 if view.measure is None else 2.0
+            noise = structure(oracle_of(plan, view), np.full(1, 1 / view.domain), fan).diagonal[0]
+            names = " and ".join(plan.axes[a]["name"] for a in pair)
+            found.append(Prediction(f"a grid cell of {names}", float(np.sqrt(noise / tally.total))))
+    return found

@@ -1,0 +1,127 @@
+"""The two steps of a collection: write the plan, and turn the reports that came back into a release."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from dpsql.catalog import Catalog, catalog_from_json, load_catalog
+from dpsql.client.plan import Plan, read_plan
+from dpsql.collecting.collector import Manifest, add_spool, close_collection, open_state
+from dpsql.collecting.content import release_content
+from dpsql.collecting.plan import build_plan, plan_body
+from dpsql.collecting.predict import Prediction, predict
+from dpsql.collecting.survey import design_of, public_axis_maker, survey_of
+from dpsql.errors import DataError, OperationalError
+from dpsql.release.write import write_release
+
+Progress = Callable[[str], None]
+
+
+class Collected(NamedTuple):
+    """What a collection brought: the release, and how many reports were accepted and rejected."""
+
+    path: Path
+    manifest: Manifest
+
+
+def write_plan(catalog: Path, target: Path, people: int) -> list[Prediction]:
+    """Write the collection plan of a catalog.
+
+    Args:
+        catalog: the YAML file, with `collection:`.
+        target: the plan to write.
+        people: how many are expected to report.
+
+    Returns:
+        Predicted errors, before anyone reports.
+
+    Raises:
+        CatalogError: the catalog cannot be collected.
+
+    **Privacy**: public facts only.
+    """
+    loaded = load_catalog(catalog)
+    survey = survey_of(loaded, public_axis_maker(loaded))
+    raw = build_plan(design_of(survey, people))
+    target.write_bytes(raw)
+    return predict(read_plan(raw), people)
+
+
+def collect(
+    plan: Path,
+    spools: Sequence[Path],
+    target: Path,
+    *,
+    key: bytes,
+    release_id: str,
+    catalog: Path | None = None,
+    state: Path | None = None,
+    progress: Progress = lambda step: None,
+) -> Collected:
+    """Count reports and write a release.
+
+    Args:
+        plan: the plan file.
+        spools: Parquet and JSON-lines files of reports.
+        target: the release file to make.
+        key: secret bytes under which one-time tokens are hashed.
+        release_id: the release's id.
+        catalog: the YAML file; needed only where an axis is a public dimension's rows.
+        state: where to keep what was counted, for later runs.
+        progress: told each file.
+
+    Returns:
+        The release and the manifest.
+
+    Raises:
+        OperationalError: a file cannot be opened, or the target exists.
+        DataError: no accepted report.
+
+    **Privacy**: reports are private already; this is post-processing.
+    """
+    if target.exists():
+        raise OperationalError(
+            f"{target.name} exists", hint="a release is never overwritten; name another file"
+        )
+    loaded = read_plan(_read(plan))
+    described = _catalog(loaded, catalog)
+    survey = survey_of(described, public_axis_maker(described))
+    connection = open_state(loaded, state)
+    try:
+        for spool in spools:
+            count = add_spool(connection, loaded, spool, key)
+            progress(
+                f"{spool.name}: {count.accepted} of {count.reports} reports"
+                + (" (known)" if count.known else "")
+            )
+        tallies, manifest = close_collection(connection, loaded)
+    finally:
+        connection.close()
+    if manifest.accepted == 0:
+        raise DataError("no report was accepted", hint="check that the reports belong to this plan")
+    progress("estimating and writing")
+    content = release_content(survey, loaded, tallies, manifest, release_id)
+    fresh = target.with_name(target.name + ".new")
+    write_release(fresh, content)
+    fresh.chmod(0o444)
+    with fresh.open("rb") as file:
+        os.fsync(file.fileno())
+    fresh.replace(target)
+    return Collected(target, manifest)
+
+
+def _read(plan: Path) -> bytes:
+    try:
+        return plan.read_bytes()
+    except OSError as error:
+        raise OperationalError(f"cannot read the plan {plan.name}", hint="check the path") from error
+
+
+def _catalog(plan: Plan, path: Path | None) -> Catalog:
+    if path is not None:
+        return load_catalog(path)
+    return catalog_from_json(json.dumps(plan_body(plan)["catalog"]))

@@ -1,0 +1,144 @@
+"""From a catalog with `collection:` to a design: its views' axes, pairs and measures, seen from one table.
+
+**Privacy**: the catalog and public tables alone.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+from dpsql.axis import Axis, PublicTable, build_axis, needed_tables
+from dpsql.axis.model import CategoryRule, OrderedRule
+from dpsql.catalog import Catalog, ResolvedAxis, ResolvedMeasure, max_ids, view_axes, view_measures
+from dpsql.collecting.plan import Design, PlannedAxis, PlannedMeasure
+from dpsql.errors import CatalogError, SourceError
+from dpsql.sources import open_sources
+
+AxisMaker = Callable[[ResolvedAxis], Axis]
+
+
+@dataclass(frozen=True)
+class Survey:
+    """What a catalog asks people: axes, measures, and which axes each view holds.
+
+    Args:
+        catalog: the catalog.
+        of: the table whose rows people report.
+        axes: the axes, in the plan's order.
+        resolved: what each axis means in the catalog.
+        measures: measures other than counts, in the plan's order.
+        views: per view, its axes' positions and its measures' positions.
+    """
+
+    catalog: Catalog
+    of: str
+    axes: tuple[Axis, ...]
+    resolved: tuple[ResolvedAxis, ...]
+    measures: tuple[ResolvedMeasure, ...]
+    views: Mapping[str, tuple[tuple[int, ...], tuple[int, ...]]]
+
+
+def survey_of(catalog: Catalog, make: AxisMaker) -> Survey:
+    """Read a catalog's views as questions to people.
+
+    Args:
+        catalog: a catalog with `collection:` and views of one table.
+        make: builds an axis from public facts.
+
+    Returns:
+        The survey.
+
+    Raises:
+        CatalogError: no `collection:`, or views of several tables.
+    """
+    tables = {view.of for view in catalog.views.values()}
+    if catalog.collection is None or len(tables) != 1:
+        raise CatalogError(
+            "a collection needs `collection:` and views of one table", hint="write collection: {tau: 1}"
+        )
+    resolved: list[ResolvedAxis] = []
+    measures: dict[str, ResolvedMeasure] = {}
+    views: dict[str, tuple[tuple[int, ...], tuple[int, ...]]] = {}
+    for name, view in sorted(catalog.views.items()):  # a catalog inside a plan has lost its order
+        own = view_axes(catalog, view)
+        resolved += [axis for axis in own if axis not in resolved]
+        asked = [m for m in view_measures(catalog, view) if not m.is_count]
+        measures |= {m.name: m for m in asked if m.name not in measures}
+        places = tuple(sorted(resolved.index(axis) for axis in own))
+        views[name] = (places, tuple(list(measures).index(m.name) for m in asked))
+    axes = tuple(make(axis) for axis in resolved)
+    return Survey(catalog, tables.pop(), axes, tuple(resolved), tuple(measures.values()), views)
+
+
+def design_of(survey: Survey, people: int) -> Design:
+    """The collection's design.
+
+    Args:
+        survey: from `survey_of`.
+        people: how many are expected to report.
+    """
+    catalog, collection = survey.catalog, survey.catalog.collection
+    if collection is None:
+        raise CatalogError("the catalog has no `collection:`")
+    one_row = catalog.privacy.unit == "row"
+    most = 1 if one_row else max_ids(catalog, survey.of)
+    cap = max(int(most) if isinstance(most, int) else 10, collection.tau, 2)
+    return Design(
+        collection=f"{catalog.name}:{catalog.privacy.lineage}",
+        epsilon=Fraction(collection.epsilon or catalog.privacy.epsilon),
+        people=people,
+        axes=tuple(_planned(axis) for axis in survey.axes),
+        measures=tuple(PlannedMeasure(m.name, *m.bounds, m.scale) for m in survey.measures),
+        together=tuple(axes for axes, _ in survey.views.values() if len(axes) > 1),
+        tau=1 if one_row else collection.tau,
+        rows_floor=1 if one_row else 0,
+        rows_cap=cap,
+        row_weighting="none" if one_row else collection.row_weighting,
+        shuffled=collection.shuffled,
+        extra={"catalog": json.loads(catalog.to_json())},
+    )
+
+
+def _planned(axis: Axis) -> PlannedAxis:
+    special = {"null_leaf": axis.null_leaf, "missing_leaf": axis.missing_leaf, "other_leaf": axis.other_leaf}
+    lookup: dict[str, Any] = {key: leaf for key, leaf in special.items() if leaf is not None}
+    rule = axis.rule
+    inner = axis.leaves - len(axis.special)
+    if isinstance(rule, CategoryRule):
+        return PlannedAxis(axis.name, axis.leaves, 0, {**lookup, "values": list(rule.values)})
+    if isinstance(rule, OrderedRule):
+        starts = [int(s) for s in rule.starts]
+        more = {"starts": starts, "upper": int(rule.upper), "scale": rule.scale, "type": rule.type}
+        return PlannedAxis(axis.name, axis.leaves, inner, {**lookup, **more})
+    leaves = {str(key): int(leaf) for key, leaf in zip(rule.keys, rule.leaf, strict=True)}
+    return PlannedAxis(axis.name, axis.leaves, 0, {**lookup, "keys": leaves, "key": rule.key})
+
+
+def public_axis_maker(catalog: Catalog) -> AxisMaker:
+    """A function that builds axes, reading public tables from the catalog's source where an axis needs one."""
+    known: dict[str, PublicTable] = {}
+
+    def make(resolved: ResolvedAxis) -> Axis:
+        for table in needed_tables(catalog, resolved):
+            if table not in known:
+                known[table] = _read_public(catalog, table)
+        return build_axis(catalog, resolved, known)
+
+    return make
+
+
+def _read_public(catalog: Catalog, table: str) -> PublicTable:
+    source = catalog.raw_source()
+    if table not in source.tables:
+        raise SourceError(f"source.tables has no `{table}`", hint="name its file there")
+    raw = open_sources(source.kind, source.folder(catalog.file), {table: source.tables[table]})
+    try:
+        rows = raw.connection.execute(f'SELECT * FROM raw."{table}"').fetchall()
+        types = raw.columns[table]
+        return PublicTable(table, types, {name: [r[i] for r in rows] for i, name in enumerate(types)})
+    finally:
+        raw.close()
