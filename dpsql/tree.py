@@ -11,6 +11,7 @@ neighbours and a pass over the tree is a loop over levels. Intervals are half-op
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -124,16 +125,22 @@ def kary_tree(n: int, k: int) -> Tree:
     """
     if n < 1 or k < 2:
         raise InterfaceError(f"no tree has {n} leaves and {k} children per node", hint="n >= 1 and k >= 2")
+    return grow(n, lambda lo, _: np.full(len(lo), k, np.int64))
+
+
+def grow(n: int, arity: Callable[[IntArray, IntArray], IntArray]) -> Tree:
+    """The tree whose nodes are split evenly into as many parts as `arity` says, a level at a time.
+
+    Args:
+        n: number of leaves.
+        arity: starts and stops of nodes of two leaves or more -> parts of each, at least 2.
+    """
     lo, hi = np.zeros(1, np.int64), np.full(1, n, np.int64)
-    los, his, parents = [lo], [hi], [np.full(1, -1, np.int64)]
-    first_id = 0
-    while True:
+    los, his, parents, first_id = [lo], [hi], [np.full(1, -1, np.int64)], 0
+    while np.any(hi - lo > 1):
         inner = np.flatnonzero(hi - lo > 1)
-        if not len(inner):
-            break
-        parent_id = first_id + inner
-        first_id += len(lo)
-        lo, hi, which = split_evenly(lo[inner], hi[inner], np.full(len(inner), k, np.int64))
+        parent_id, first_id = first_id + inner, first_id + len(lo)
+        lo, hi, which = split_evenly(lo[inner], hi[inner], arity(lo[inner], hi[inner]))
         los.append(lo)
         his.append(hi)
         parents.append(parent_id[which])

@@ -39,14 +39,10 @@ def minimise(
             pairs.clear()
             way, descent = -slope, -float(slope @ slope)
         length = 1.0 if pairs else 1.0 / max(1e-12, float(np.abs(slope).max()))
-        for _ in range(30):
-            ahead = point + length * way
-            new_value, new_slope = objective(ahead)
-            if new_value <= value + 1e-4 * length * descent:
-                break
-            length /= 2
-        else:
+        found = _backtrack(objective, point, value, length * way, length * descent)
+        if found is None:
             break
+        ahead, new_value, new_slope = found
         step, bend = ahead - point, new_slope - slope
         if float(step @ bend) > 1e-12 * float(np.linalg.norm(step) * np.linalg.norm(bend)):
             pairs.append((step, bend))
@@ -54,6 +50,19 @@ def minimise(
         if gained <= 1e-9 * abs(value):
             break
     return point, value
+
+
+def _backtrack(
+    objective: Objective, point: FloatArray, value: float, step: FloatArray, descent: float
+) -> tuple[FloatArray, float, FloatArray] | None:
+    """Halve the step until it gains a part of what the slope promises; None if it never does."""
+    for _ in range(30):
+        ahead = point + step
+        new_value, new_slope = objective(ahead)
+        if new_value <= value + 1e-4 * descent:
+            return ahead, new_value, new_slope
+        step, descent = step / 2, descent / 2
+    return None
 
 
 def _newton(slope: FloatArray, pairs: deque[tuple[FloatArray, FloatArray]]) -> FloatArray:

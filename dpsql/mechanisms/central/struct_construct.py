@@ -11,7 +11,7 @@ import numpy as np
 
 from dpsql.mechanisms.central.lue_dptree import tree_strategy
 from dpsql.mechanisms.central.strategy import Strategy
-from dpsql.tree import FloatArray, IntArray, Tree, coverage, kary_tree, split_evenly
+from dpsql.tree import FloatArray, IntArray, Tree, coverage, grow, kary_tree, split_evenly
 
 
 def subtree_use(n: int, lo: IntArray, hi: IntArray, k: int) -> FloatArray:
@@ -54,18 +54,7 @@ def struct_construct(n: int, k: int, largest: int = 20) -> Tree:
     **Source** LUE-DPTree, algorithm 3.1. The text puts shorter segments first in one place; then the spine
     is not the longest path and noise scaled to it would be too small.
     """
-    lo, hi = np.zeros(1, np.int64), np.full(1, n, np.int64)
-    los, his, parents, first_id = [lo], [hi], [np.full(1, -1, np.int64)], 0
-    while np.any(hi - lo > 1):
-        inner = np.flatnonzero(hi - lo > 1)
-        parent_id, first_id = first_id + inner, first_id + len(lo)
-        arity = _choose(n, lo[inner], hi[inner], k, largest)
-        lo, hi, which = split_evenly(lo[inner], hi[inner], arity)
-        los.append(lo)
-        his.append(hi)
-        parents.append(parent_id[which])
-    level = np.repeat(np.arange(len(los)), [len(part) for part in los])
-    return Tree(np.concatenate(los), np.concatenate(his), np.concatenate(parents), level)
+    return grow(n, lambda lo, hi: _choose(n, lo, hi, k, largest))
 
 
 def _choose(n: int, lo: IntArray, hi: IntArray, k: int, largest: int) -> IntArray:

@@ -77,6 +77,12 @@ def tents(
     if not 0 <= root < 1 or not 0 <= left < 1:
         raise InterfaceError("shares of a strategy lie in [0, 1)")
     total = total or _power_of_two(max(256, 8 * max(widths, default=1)))
+    starts, rows = _real_rows(n, widths, root, left)
+    return _with_identity(n, starts, [np.floor(total * row + 1e-9).astype(np.int64) for row in rows], total)
+
+
+def _real_rows(n: int, widths: Sequence[int], root: float, left: float) -> tuple[IntArray, list[FloatArray]]:
+    """First leaves of all rows, and the rows in blocks of equal length, before rounding."""
     rest = np.ones(n)
     starts, rows = [np.zeros(0, np.int64)], []
     reach = min(n, 2 * max(widths, default=1))
@@ -91,8 +97,7 @@ def tents(
         starts.append(start)
         rows.append(rest[start + h - 1, None] / (level + 1) * hat(h))
         np.subtract.at(rest, start[:, None] + np.arange(2 * h - 1), rows[-1])
-    entries = [np.floor(total * row + 1e-9).astype(np.int64) for row in rows]
-    return _with_identity(n, np.concatenate(starts), entries, total)
+    return np.concatenate(starts), rows
 
 
 def _power_of_two(least: int) -> int:
