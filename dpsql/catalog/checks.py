@@ -129,7 +129,10 @@ def _check_view(catalog: Catalog, name: str, view: View) -> None:
         unit_path(catalog, view.of)
         max_ids(catalog, view.of)
     with _at("views", name, "measures"):
-        view_measures(catalog, view)
+        measures = view_measures(catalog, view)
+        # Sums are published about the middle of their bounds, so they are read together with a count.
+        if all(measure.name != "count" for measure in measures):
+            raise CatalogError("sums need a count beside them", hint="add `count` to the measures")
     with _at("views", name, "axes"):
         axes = view_axes(catalog, view)
         if len({axis.name for axis in axes}) != len(axes):

@@ -184,9 +184,6 @@ def locate(catalog: Catalog, of: str, prefix: tuple[str, ...]) -> KeyPath:
         of: the table to start from.
         prefix: nothing or `of` itself, foreign keys, or one table name.
 
-    Returns:
-        The path.
-
     Raises:
         CatalogError: it leads nowhere, or a table name has several paths.
     """
@@ -217,9 +214,6 @@ def resolve_axis(catalog: Catalog, view: View, axis: AxisSpec) -> ResolvedAxis:
         view: the view it stands in.
         axis: the axis as written.
 
-    Returns:
-        The resolved axis.
-
     Raises:
         CatalogError: no such table or column, an ambiguous path, no public domain.
     """
@@ -234,7 +228,9 @@ def resolve_axis(catalog: Catalog, view: View, axis: AxisSpec) -> ResolvedAxis:
     if catalog.tables[table].is_public and (spec is None or not spec.has_domain):
         return _grain_axis(catalog, view, ".".join(prefix) or view.of, path, (column,))
     if spec is None:
-        raise CatalogError(f"no column `{column}` in `{table}`", hint=nearest(column, _named(catalog, table)))
+        raise CatalogError(
+            f"no column `{column}` in `{table}`", hint=nearest(column, tuple(catalog.tables[table].columns))
+        )
     if not spec.has_domain:
         wanted = "categories" if spec.type == "string" else "lower and upper"
         raise CatalogError(
@@ -270,10 +266,6 @@ def _place(catalog: Catalog, of: str, path: KeyPath) -> str:
     return table if len(paths_to(catalog, of, table)) == 1 else ".".join(path)
 
 
-def _named(catalog: Catalog, table: str) -> tuple[str, ...]:
-    return tuple(catalog.tables[table].columns)
-
-
 def _member(catalog: Catalog, of: str, path: KeyPath, name: str) -> Member:
     """The column that a name in `by` means: the dimension's own, else the only arm that declares it."""
     tables = reachable(catalog, of)
@@ -287,9 +279,9 @@ def _member(catalog: Catalog, of: str, path: KeyPath, name: str) -> Member:
                 f"`{name}` is not in a public table", hint="name columns of public tables in `by`"
             )
         return Member(inner, tables[inner], column)
-    own = {*_named(catalog, table), *catalog.tables[table].foreign_keys, catalog.tables[table].key}
+    own = {*catalog.tables[table].columns, *catalog.tables[table].foreign_keys, catalog.tables[table].key}
     if column not in own:
-        holders = [(p, t) for p, t in arms.items() if column in _named(catalog, t)]
+        holders = [(p, t) for p, t in arms.items() if column in catalog.tables[t].columns]
         if len(holders) == 1:
             return Member(*holders[0], column)
         if holders:
