@@ -62,15 +62,15 @@ def toeplitz_row(increments: IntArray, coefficients: IntArray) -> int:
     return int(increments[::-1] @ coefficients[: increments.size])
 
 
-def decode_increments(noisy: IntArray, coefficients: IntArray) -> FloatArray:
-    """Unbiased estimates of the increments from the published numbers, by forward substitution (float64[t]).
+def decode_increments(noisy: IntArray | FloatArray, coefficients: IntArray) -> FloatArray:
+    """Unbiased estimates of the increments from the published numbers, by forward substitution (float64[t, ...]).
 
     Their running sums are the prefixes. O(t^2); t is a number of batches, and readers keep the result.
     """
     value = np.asarray(noisy, dtype=np.float64).copy()
-    scale = coefficients[: value.size] / float(coefficients[0])
-    for place in range(value.size - 1):
-        value[place + 1 :] -= value[place] * scale[1 : value.size - place]
+    scale = coefficients[: len(value)] / float(coefficients[0])
+    for place in range(len(value) - 1):
+        value[place + 1 :] -= np.multiply.outer(scale[1 : len(value) - place], value[place])
     return value / float(coefficients[0])
 
 
