@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dpsql.axis.model import Axis, AxisColumn, IntArray, KeyRule, PublicTable
 from dpsql.axis.names import Names, derived_columns
@@ -111,6 +112,30 @@ def _named(axis: ResolvedAxis, found: Columns, member: Member) -> Sequence[objec
     return found[member.path, member.column][2]
 
 
+def _public_columns(
+    catalog: Catalog, axis: ResolvedAxis, found: Columns, leaf: IntArray, first: IntArray, names: Names
+) -> tuple[list[AxisColumn], dict[str, NDArray[np.generic]]]:
+    """The columns that the grain fixes, with one value per leaf."""
+    columns: list[AxisColumn] = []
+    values: dict[str, NDArray[np.generic]] = {}
+    key = str(catalog.tables[axis.table].key)
+    for (path, column), (table, sql_type, cells) in found.items():
+        if not _fixed(cells, leaf, first):
+            continue
+        name = names.take(path, table, column)
+        columns.append(AxisColumn(path, table, column, name, sql_type, _description(catalog, table, column)))
+        values[name] = np.empty(first.size, dtype=object)
+        values[name][:] = [cells[row] for row in first]
+    own = {column.column: column for column in columns if column.path == axis.path}
+    if key in own and axis.path:
+        # The foreign key that leads here has the same value wherever a row was found.
+        owner, foreign = reachable(catalog, axis.of)[axis.path[:-1]], axis.path[-1]
+        name = names.take(axis.path[:-1], owner, foreign)
+        columns.append(AxisColumn(axis.path[:-1], owner, foreign, name, own[key].type))
+        values[name] = values[own[key].sql_name]
+    return columns, values
+
+
 def dimension_axis(catalog: Catalog, axis: ResolvedAxis, tables: Mapping[str, PublicTable]) -> Axis:
     """The axis of a public dimension at a grain.
 
@@ -131,23 +156,11 @@ def dimension_axis(catalog: Catalog, axis: ResolvedAxis, tables: Mapping[str, Pu
         raise SourceError(f"{axis.table}: the public dimension has no rows", hint="mend source.tables")
     found = _gather(catalog, axis, tables)
     leaf, first = _leaf_of_rows([_named(axis, found, member) for member in axis.by], home.size)
-    names, columns, values = Names(), [], {}
-    for (path, column), (table, sql_type, cells) in found.items():
-        if not _fixed(cells, leaf, first):
-            continue
-        name = names.take(path, table, column)
-        columns.append(AxisColumn(path, table, column, name, sql_type, _description(catalog, table, column)))
-        values[name] = np.empty(first.size, dtype=object)
-        values[name][:] = [cells[row] for row in first]
-    own = {c.column: c for c in columns if c.path == axis.path}
-    if key in own and axis.path:
-        # The foreign key that leads here has the same value wherever a row was found.
-        owner, foreign = reachable(catalog, axis.of)[axis.path[:-1]], axis.path[-1]
-        name = names.take(axis.path[:-1], owner, foreign)
-        columns.append(AxisColumn(axis.path[:-1], owner, foreign, name, own[key].type))
-        values[name] = values[own[key].sql_name]
+    names = Names()
+    columns, values = _public_columns(catalog, axis, found, leaf, first, names)
+    own = frozenset(column.column for column in columns if column.path == axis.path)
     derived = derived_columns(
-        catalog.tables[axis.table], axis.table, axis.path, frozenset(own), frozenset(home.columns), names
+        catalog.tables[axis.table], axis.table, axis.path, own, frozenset(home.columns), names
     )
     missing = int(first.size) if axis.missing else None
     total = int(first.size) + (missing is not None)

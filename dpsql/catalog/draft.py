@@ -84,7 +84,15 @@ def draft_catalog(name: str, kind: str, root: str, tables: Sequence[TableFacts])
     links = {table.name: _links(table, keys) for table in tables}
     facts = _facts(tables, links)
     unit = next((f"{t.name}.{keys[t.name]}" for t in tables if t.name not in facts and keys[t.name]), "row")
-    lines = [
+    lines = _header(name, kind, root, tables, unit)
+    for table in tables:
+        lines += _table(table, keys[table.name], links[table.name], table.name in facts, unit)
+    return "\n".join([*lines, "", "views:", *_views(tables, facts, keys, links)]) + "\n"
+
+
+def _header(name: str, kind: str, root: str, tables: Sequence[TableFacts], unit: str) -> list[str]:
+    """What stands above the tables: name, source, and the choices that are the curator's."""
+    return [
         "# A draft. Write numbers for CHOOSE, check every bound marked `confirm: true` and remove the mark:",
         "# bounds must hold for every possible row and must not follow from the rows at hand.",
         "dpsql: 1",
@@ -101,9 +109,6 @@ def draft_catalog(name: str, kind: str, root: str, tables: Sequence[TableFacts])
         "",
         "tables:",
     ]
-    for table in tables:
-        lines += _table(table, keys[table.name], links[table.name], table.name in facts, unit)
-    return "\n".join([*lines, "", "views:", *_views(tables, facts, keys, links)]) + "\n"
 
 
 def _key(table: TableFacts) -> str | None:

@@ -74,11 +74,7 @@ class ResolvedAxis:
 
 
 def reachable(catalog: Catalog, start: str) -> dict[KeyPath, str]:
-    """Every table that foreign keys lead to, nearest first.
-
-    Args:
-        catalog: any catalog.
-        start: the table to go from.
+    """Every table that foreign keys lead to from `start`, nearest first.
 
     Returns:
         Path to table name; ``()`` maps to `start`.
@@ -231,6 +227,12 @@ def resolve_axis(catalog: Catalog, view: View, axis: AxisSpec) -> ResolvedAxis:
         raise CatalogError(
             f"no column `{column}` in `{table}`", hint=nearest(column, tuple(catalog.tables[table].columns))
         )
+    return _plain_axis(catalog, view, axis, path, spec)
+
+
+def _plain_axis(catalog: Catalog, view: View, axis: AxisSpec, path: KeyPath, spec: Column) -> ResolvedAxis:
+    """The axis of one column with a public domain."""
+    table, column = reachable(catalog, view.of)[path], axis.axis.split(".")[-1]
     if not spec.has_domain:
         wanted = "categories" if spec.type == "string" else "lower and upper"
         raise CatalogError(

@@ -126,14 +126,13 @@ def sales(uniform: np.random.Generator, customer: Columns, product: Columns) -> 
     size = customer["age"].size
     # More income, more orders: the ranks of a mixed score decide who gets how many.
     wish = customer["income"].astype(np.float64) / 40_000.0 + 2.0 * uniform.random(size)
-    score = np.argsort(np.argsort(wish, kind="stable"))
-    orders = _pick(np.array(ORDERS), (score + 0.5) / size)
+    orders = _pick(np.array(ORDERS), (np.argsort(np.argsort(wish, kind="stable")) + 0.5) / size)
     owner = np.repeat(np.arange(size), orders)
     owner = owner[np.argsort(uniform.random(owner.size), kind="stable")]
     row = _chosen_products(uniform, {name: values[owner] for name, values in customer.items()}, product)
     price = product["price"][row].astype(np.int64)
-    quantity = 1 + _pick(np.array([0.7, 0.2, 0.07, 0.03]), uniform.random(owner.size))
-    quantity = np.minimum(quantity, LARGEST_AMOUNT // price)
+    wanted = 1 + _pick(np.array([0.7, 0.2, 0.07, 0.03]), uniform.random(owner.size))
+    quantity = np.minimum(wanted, LARGEST_AMOUNT // price)
     lengths = np.diff(np.arange("2025-01", "2026-02", dtype="datetime64[M]").astype("datetime64[D]")).astype(
         float
     )
