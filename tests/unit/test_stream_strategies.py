@@ -161,3 +161,20 @@ def test_refusals() -> None:
     ):
         with pytest.raises(ValueError, match="window"):
             predicted_error(strategy, 6, "zcdp")
+
+
+@pytest.mark.parametrize("name", ["auto", "chain", "fenwick", "fda", "prefix", "toeplitz"])
+def test_named_strategies(name: str) -> None:
+    strategy = choose.named_strategy(name, 200, "zcdp")
+    wanted = {"auto": "time_tree", "chain": "time_tree"}.get(name, name)
+    assert strategy.kind == wanted and strategy.horizon == 200
+    assert predicted_error(strategy, "running", "zcdp") > 0
+    prefixes = Workload(prefixes=1)
+    assert choose.named_strategy("chain", 200, "zcdp", prefixes).unbounded
+    assert choose.named_strategy("auto", 200, "zcdp", prefixes).kind == "toeplitz"
+
+
+@pytest.mark.parametrize("name", ["toeplitz", "chan"])
+def test_unknown_strategies_are_refused(name: str) -> None:
+    with pytest.raises(ValueError, match=name):
+        choose.named_strategy(name, 200, "pure")

@@ -210,6 +210,37 @@ def choose(horizon: int, workload: Workload | None, currency: Currency) -> Strea
     return rank(horizon, workload, currency)[0].strategy
 
 
+def named_strategy(name: str, horizon: int, currency: Currency, workload: Workload | None = None) -> StreamStrategy:
+    """The strategy that a catalog names, with its parameters filled in from the horizon.
+
+    Args:
+        name: auto, chain (the time tree), fenwick, fda, prefix or toeplitz.
+        horizon: number of batches planned for.
+        currency: "pure" or "zcdp".
+        workload: what `auto` and `chain` are tuned for, or None for the default time axis.
+
+    Raises:
+        ValueError: an unknown name, or toeplitz under pure budgets.
+
+    >>> named_strategy("chain", 365, "pure").plan, named_strategy("prefix", 1023, "pure").arity
+    (TimePlan(spans=(1, 28), budgets=(6, 4)), 11)
+    """
+    if name == "auto":
+        return choose(horizon, workload, currency)
+    if name == "chain":
+        if workload is None:
+            return choose(horizon, None, currency)
+        return next(r.strategy for r in rank(horizon, workload, currency) if r.strategy.plan is not None)
+    if name == "prefix":
+        arity, levels = best_subtraction(horizon, currency)
+        return StreamStrategy("prefix", horizon, arity=arity, levels=levels)
+    if name == "toeplitz" and currency == "zcdp":
+        return StreamStrategy("toeplitz", horizon)
+    if name in ("fenwick", "fda"):
+        return StreamStrategy("fda" if name == "fda" else "fenwick", horizon)
+    raise ValueError(f"no stream strategy {name} under {currency} budgets")
+
+
 def candidates(horizon: int, currency: Currency) -> Iterator[StreamStrategy]:
     """Every strategy worth predicting at this horizon."""
     yield StreamStrategy("increments", horizon, TimePlan())
