@@ -14,21 +14,30 @@ from typing import NamedTuple
 import numpy as np
 
 from dpsql.errors import CatalogError
-from dpsql.mechanisms.central.auto import Choice, auto_strategy, expected_error
-from dpsql.mechanisms.central.lue_dptree import best_lue_dptree, identity_strategy
-from dpsql.mechanisms.central.strategy import Strategy
+from dpsql.mechanisms.central.auto import auto_strategy, expected_error
+from dpsql.mechanisms.central.lue_dptree import best_lue_dptree, identity_strategy, split, tree_strategy
+from dpsql.mechanisms.central.strategy import Strategy, variance_model
 from dpsql.mechanisms.central.struct_construct import best_struct_construct, equal_strategy
 from dpsql.mechanisms.central.tents import half_widths, tents
-from dpsql.tree import Workload
+from dpsql.tree import Workload, coverage, kary_tree
 
 TINY = 2
 """Up to this many leaves nothing beats measuring each leaf."""
 
-EVERY_RANGE = 300
-"""Up to this many leaves all ranges are listed (45,150); beyond, evenly spaced ones stand for them."""
+LISTED = 300
+"""Up to this many leaves the ranges of a Gaussian axis are listed (45,150) so that the total can be weighed in."""
 
-SPACED = 64
-"""Starts and stops of the ranges that stand for all on a long axis: 2,080 ranges."""
+TOTAL_WEIGHT = 0.5
+"""How often a query on an axis that shares its views asks for the axis's total."""
+
+FLAT = 64
+"""Up to this many leaves a root over all leaves is tried too."""
+
+ARITIES = (2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32)
+
+CRUMB = 1 / 128
+"""Inner nodes of a shared axis with less of the budget than this are left out: their precision is under
+1/16,384 of the axis's, and a product of such shares over three axes would round to no budget at all."""
 
 
 class AxisChoice(NamedTuple):
@@ -38,22 +47,6 @@ class AxisChoice(NamedTuple):
     name: str
     expected_error: float
     runners_up: tuple[tuple[str, float], ...]
-
-
-def shared_workload(n: int) -> Workload:
-    """Ranges of an axis that shares its views: half the weight on the total, half on all ranges.
-
-    Args:
-        n: number of leaves.
-
-    Returns:
-        The ranges with weights that add up to 1.
-    """
-    cuts = np.arange(n + 1) if n <= EVERY_RANGE else np.unique(np.linspace(0, n, SPACED + 1).astype(np.int64))
-    i, j = np.triu_indices(len(cuts), 1)
-    lo, hi = np.append(cuts[i], 0), np.append(cuts[j], n)
-    weight = np.append(np.full(len(i), 0.5 / len(i)), 0.5)
-    return Workload(lo.astype(np.int64), hi.astype(np.int64), weight)
 
 
 def axis_strategy(n: int, mechanism: str, *, shared: bool, norm: int = 1) -> AxisChoice:
@@ -71,25 +64,61 @@ def axis_strategy(n: int, mechanism: str, *, shared: bool, norm: int = 1) -> Axi
     Raises:
         CatalogError: the mechanism is not one that measures an axis on its own.
     """
-    workload = shared_workload(n) if shared and n > 1 else None
     if n <= TINY or mechanism == "identity":
-        return _named(identity_strategy(n, norm), "identity", workload)
-    if mechanism in ("auto", "gaussian"):
-        return _chosen(auto_strategy(n, workload, norm))
+        return _named(identity_strategy(n, norm), "identity", shared)
     if mechanism in ("lue_dptree", "tree"):
-        strategy, k = best_lue_dptree(n, workload, norm=norm)
-        return _named(strategy, f"LUE-DPTree k={k}", workload)
+        strategy, k = best_lue_dptree(n, norm=norm)
+        return _named(strategy, f"LUE-DPTree k={k}", shared)
     if mechanism == "struct_construct" and norm == 1:
-        return _named(equal_strategy(best_struct_construct(n)), "Struct-Construct", workload)
+        return _named(equal_strategy(best_struct_construct(n)), "Struct-Construct", shared)
     if mechanism == "tents" and norm == 1:
         widths = half_widths(n, 1, 1.25)
-        return _named(tents(n, widths), f"tents of half-width {', '.join(map(str, widths))}", workload)
-    raise CatalogError(f"mechanism `{mechanism}` does not fit this release", hint="write `mechanism: auto`")
+        return _named(tents(n, widths), f"tents of half-width {', '.join(map(str, widths))}", shared)
+    if mechanism not in ("auto", "gaussian"):
+        raise CatalogError(
+            f"mechanism `{mechanism}` does not fit this release", hint="write `mechanism: auto`"
+        )
+    if not shared or norm == 2:
+        choice = auto_strategy(n, _with_total(n) if shared and n <= LISTED else None, norm)
+        return AxisChoice(choice.strategy, choice.name, choice.expected_error, choice.runners_up)
+    return _best_shared(n)
 
 
-def _chosen(choice: Choice) -> AxisChoice:
-    return AxisChoice(choice.strategy, choice.name, choice.expected_error, choice.runners_up)
+def _best_shared(n: int) -> AxisChoice:
+    """The best of identity, tents and trees that keep a root, by exact error on ranges and totals."""
+    alone = auto_strategy(n)
+    candidates = [_named(identity_strategy(n), "identity", True), _named(alone.strategy, alone.name, True)]
+    for k in sorted({k for k in ARITIES if k <= n} | ({n} if n <= FLAT else set())):
+        tree = kary_tree(n, k)
+        use = (1 - TOTAL_WEIGHT) * coverage(tree)
+        use[0] += TOTAL_WEIGHT
+        candidates.append(_named(tree_strategy(tree, split(tree, use)), f"LUE-DPTree k={k}", True))
+    best, *others = sorted(candidates, key=lambda choice: choice.expected_error)
+    runners_up = tuple((choice.name, choice.expected_error) for choice in others)
+    return best._replace(strategy=_without_crumbs(best.strategy), runners_up=runners_up)
 
 
-def _named(strategy: Strategy, name: str, workload: Workload | None) -> AxisChoice:
-    return AxisChoice(strategy, name, expected_error(strategy, workload), ())
+def _with_total(n: int) -> Workload:
+    """All ranges and, as often as all of them together, the total."""
+    lo, stop = np.triu_indices(n + 1, 1)
+    weight = np.append(np.full(len(lo), (1 - TOTAL_WEIGHT) / len(lo)), TOTAL_WEIGHT)
+    return Workload(np.append(lo, 0), np.append(stop, n), weight)
+
+
+def _without_crumbs(strategy: Strategy) -> Strategy:
+    """The same tree with negligible inner budgets left to the leaves below them."""
+    if strategy.tree is None:
+        return strategy
+    share = np.zeros(strategy.tree.size)
+    share[strategy.node] = strategy.budget / strategy.total
+    return tree_strategy(strategy.tree, np.where(share < CRUMB, 0.0, share), strategy.total)
+
+
+def _named(strategy: Strategy, name: str, shared: bool) -> AxisChoice:
+    """A choice with its exact expected error: on all ranges, and on the total where the axis is shared."""
+    error = expected_error(strategy)
+    if shared:
+        factor = 2.0 if strategy.norm == 1 else 1.0
+        total = factor * float(variance_model(strategy).ranges([0], [strategy.n])[0])
+        error = (1 - TOTAL_WEIGHT) * error + TOTAL_WEIGHT * total
+    return AxisChoice(strategy, name, error, ())

@@ -29,6 +29,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dpsql.budget import cap_units, combine, gaussian_sigma2, scaled_denominator
+from dpsql.errors import PrivacyError
 from dpsql.mechanisms.central.strategy import Strategy, estimate, measure
 from dpsql.noise import Noise, laplace_variance
 
@@ -75,6 +76,11 @@ def draw_laplace(
     t = scaled_denominator(sensitivity)
     cap = cap_units(epsilon, t)
     budget = combine(cap, [(strategy.budget, strategy.total) for strategy in strategies])
+    if not budget.all():
+        raise PrivacyError(
+            f"the view's epsilon is too small to be shared out over {len(strategies)} axes of this size",
+            hint="give the view a larger share, fewer axes, or `mechanism: identity`",
+        )
     exact = _measure_all(histogram, strategies)
     drawn = noise.laplace(budget.ravel(), t * sensitivity).reshape(budget.shape)
     return NoisyView(exact + drawn, budget, _laplace_unit(budget, cap, t * sensitivity, strategies))
@@ -98,17 +104,36 @@ def draw_gaussian(
     **Privacy**: rho-zCDP. A row of budget product b gets sigma^2 = (M B / b)^2 / (2 rho), so the weighted L2
     distance between neighbours is at most M B sqrt(2 rho) / (M B).
     """
+    whole = prod(strategy.total for strategy in strategies) * sensitivity
+    return draw_gaussian_rows(histogram, strategies, Fraction(whole**2) / (2 * rho), noise)
+
+
+def draw_gaussian_rows(
+    histogram: IntArray, strategies: Sequence[Strategy], variance: Fraction, noise: Noise
+) -> NoisyView:
+    """Measure a view with Gaussian noise of a given strength.
+
+    Args:
+        histogram: exact integer leaf combinations, shape (n_1, .., n_d).
+        strategies: one for each axis, norm 2.
+        variance: sigma^2 of a row of budget product 1; a row of product b gets sigma^2 / b^2, rounded up.
+        noise: where noise comes from.
+
+    Returns:
+        Noisy integers; `budget` is the product of the rows' budgets.
+
+    **Privacy**: for neighbours whose rows differ by d_r, sum_r (b_r d_r)^2 / (2 sigma^2)-zCDP.
+    """
     budget = np.ones([strategy.rows for strategy in strategies], dtype=np.int64)
     for axis, strategy in enumerate(strategies):
         budget = budget * _along(strategy.budget, axis, len(strategies))
-    whole = prod(strategy.total for strategy in strategies) * sensitivity
     drawn = np.zeros(budget.shape, dtype=np.int64)
     for share in np.unique(budget):
         where = budget == share
-        sigma2 = gaussian_sigma2(rho * int(share) ** 2, whole**2)
+        sigma2 = gaussian_sigma2(Fraction(int(share) ** 2, 2) / variance, 1)
         drawn[where] = noise.gaussian(sigma2, int(np.count_nonzero(where)))
-    exact = _measure_all(histogram, strategies)
-    return NoisyView(exact + drawn, budget, float(Fraction(sensitivity**2) / (2 * rho)))
+    total = prod(strategy.total for strategy in strategies)
+    return NoisyView(_measure_all(histogram, strategies) + drawn, budget, float(variance / total**2))
 
 
 def leaf_estimates(view: NoisyView, strategies: Sequence[Strategy]) -> FloatArray:
