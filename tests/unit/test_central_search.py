@@ -160,6 +160,10 @@ def test_the_choice_follows_the_workload():
     prefixes = Workload(np.zeros(128, np.int64), np.arange(1, 129), np.ones(128))
     half = auto_strategy(128, prefixes)
     assert "half-hat" in half.name and half.expected_error <= 42
+    whole = Workload(np.array([0]), np.array([500]), np.array([1.0]))
+    for norm, least in ((1, 2.0), (2, 1.0)):
+        choice = auto_strategy(500, whole, norm)
+        assert least <= choice.expected_error < 1.01 * least
     short = Workload(leaf[:-5], leaf[:-5] + 6, np.ones(495))
     assert auto_strategy(500, short).expected_error <= 12
 

@@ -191,6 +191,7 @@ def _gaussian(n: int, asked: _Asked) -> dict[str, _Tried]:
     if n < 4:
         return tried
     if n <= DENSE_LEAVES:
-        return tried | {"dense optimum": _try(dense_strategy(n, asked.workload, whole=asked.whole), asked)}
+        tried["dense optimum"] = _try(dense_strategy(n, asked.workload, whole=asked.whole), asked)
+        return tried if asked.workload is None else tried | _trees(n, asked, norm=2)
     tried["sine transform"] = _try(sine_strategy(n), asked)
     return tried | (_trees(n, asked, norm=2) if n <= _TREE_LEAVES else {})

@@ -11,6 +11,8 @@ for the error after least squares is in `optimised_tree`.
 
 from __future__ import annotations
 
+from typing import TypeVar
+
 import numpy as np
 
 from dpsql.errors import InternalError
@@ -20,6 +22,7 @@ from dpsql.variance import mean_variance
 from dpsql.variance.tree import inner_levels
 
 TOTAL = 1 << 20  # fine enough that rounding budgets costs under 1e-4 of the error
+LEAF_SHARE = 2.0**-10  # leaves with less are so noisy that the variances of ranges lose their digits
 
 
 def split(tree: Tree, use: FloatArray, norm: int = 1) -> FloatArray:
@@ -70,8 +73,9 @@ def error_before_blue(use: FloatArray, budget: FloatArray) -> float:
 def tree_strategy(tree: Tree, budget: FloatArray, total: int = TOTAL, norm: int = 1) -> Strategy:
     """Measure the nodes of a tree, with real budgets rounded to integers.
 
-    Inner budgets are rounded down; each leaf takes all that its path has left, so nothing is wasted and
-    no leaf is ever without budget. An inner node whose budget rounds to 0 is not measured.
+    Inner budgets are rounded down; each leaf takes all that its path has left, so nothing is wasted. Where
+    a leaf would get less than `LEAF_SHARE`, all inner nodes get a little less. An inner node whose budget
+    rounds to 0 is not measured.
 
     Args:
         tree: the shape.
@@ -86,10 +90,13 @@ def tree_strategy(tree: Tree, budget: FloatArray, total: int = TOTAL, norm: int 
     Raises:
         InternalError: if the inner nodes spend more than the whole.
     """
-    units = np.where(tree.is_leaf, 0, np.floor(np.asarray(budget) * (total - 1))).astype(np.int64)
-    left = total**norm - _path_sums(tree, units**norm)[tree.leaves]
-    if np.any(left < 1):
+    real = np.where(tree.is_leaf, 0.0, np.asarray(budget, np.float64)) ** norm
+    most = float(_path_sums(tree, real).max())
+    if most > 1 + 1e-9:
         raise InternalError(f"a tree of {tree.n} leaves spends more than its budget on inner nodes")
+    shrink = min(1.0, (1 - LEAF_SHARE) / most) if most > 0 else 1.0
+    units = np.floor((shrink * real) ** (1 / norm) * (total - 1)).astype(np.int64)
+    left = total**norm - _path_sums(tree, units**norm)[tree.leaves]
     units[tree.leaves] = left if norm == 1 else _isqrt(left)
     node = np.flatnonzero(units > 0)
     return Strategy(
@@ -107,7 +114,10 @@ def _isqrt(value: IntArray) -> IntArray:
     return root
 
 
-def _path_sums(tree: Tree, value: IntArray) -> IntArray:
+Numbers = TypeVar("Numbers", IntArray, FloatArray)
+
+
+def _path_sums(tree: Tree, value: Numbers) -> Numbers:
     """Sum of `value` over each node and its ancestors, shape (size,)."""
     out = value.copy()
     for part in tree.level_slices[1:]:
