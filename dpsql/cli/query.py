@@ -1,7 +1,8 @@
-"""Commands of the analyst: query, explain, shell."""
+"""Commands of the analyst: query, explain."""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import click
@@ -31,6 +32,17 @@ def query(release: Path, sql: str, style: str, dialect: str, level: float) -> No
 @click.argument("release", type=RELEASE)
 @click.argument("sql")
 @click.option("--dialect", default="duckdb", show_default=True)
-def explain(release: Path, sql: str, dialect: str) -> None:
+@click.option("--json", "as_json", is_flag=True, help="report as JSON, with the predicted errors as numbers")
+def explain(release: Path, sql: str, dialect: str, as_json: bool) -> None:
     """Say how a statement would be answered: route, view, nodes, predicted error, the DuckDB SQL."""
-    click.echo(engine.explain(sql, release=release, dialect=dialect))
+    if not as_json:
+        click.echo(engine.explain(sql, release=release, dialect=dialect))
+        return
+    result = engine.query(sql, release=release, dialect=dialect)
+    report = {
+        "columns": result.columns,
+        "plan": result.plan,
+        "stderr": result.stderr_rows,
+        "provenance": result.provenance,
+    }
+    click.echo(json.dumps(report, indent=2, default=str))

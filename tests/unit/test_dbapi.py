@@ -19,7 +19,8 @@ from tests.doors_release import build, digest
 
 REGIONS = "SELECT DISTINCT region FROM customer WHERE region IS NOT NULL ORDER BY region"
 COUNT = "SELECT COUNT(*) FROM sales JOIN customer USING (customer_id) WHERE region = "
-NAMES = "SELECT * FROM (VALUES ('Carlton Cold'), ('Carlton Draft'), ('Mountain Goat'), ('Redback'), ('Victoria Bitter'), ('XXXX')) AS booze(name)"
+BEERS = ("Carlton Cold", "Carlton Draft", "Mountain Goat", "Redback", "Victoria Bitter", "XXXX")
+NAMES = "SELECT * FROM (VALUES " + ", ".join(f"('{beer}')" for beer in BEERS) + ") AS booze(name)"
 
 
 @pytest.fixture(scope="module")
@@ -148,7 +149,7 @@ class TestCompliance(dbapi20.DatabaseAPI20Test):
     def test_setoutputsize(self) -> None:
         self._cursor().setoutputsize(2000, 0)  # nothing to reserve: rows are in memory
 
-    def test_None(self) -> None:  # noqa: N802 - the suite's name
+    def test_None(self) -> None:
         assert self._cursor().execute("SELECT NULL AS drink").fetchall() == [(None,)]
 
 
@@ -194,7 +195,8 @@ def test_named_and_positional_parameters_agree(connection: dpsql.Connection) -> 
     [
         (None, "NULL"), (True, "TRUE"), (3, "3"), (-3, "(-3)"), (1.5, "1.5"), (decimal.Decimal("1E+2"), "100"),
         ("it's", "'it''s'"), ("\\'; --", "'\\''; --'"), (datetime.date(2025, 1, 2), "DATE '2025-01-02'"),
-        (datetime.datetime(2025, 1, 2, 3, 4, 5), "TIMESTAMP '2025-01-02 03:04:05'"), (datetime.time(3, 4), "TIME '03:04:00'"),
+        (datetime.datetime(2025, 1, 2, 3, 4, 5), "TIMESTAMP '2025-01-02 03:04:05'"),
+        (datetime.time(3, 4), "TIME '03:04:00'"),
         ([1, "a"], "(1, 'a')"), (np.float64(0.5), "0.5"),
     ],
 )  # fmt: skip

@@ -125,13 +125,16 @@ def test_not_a_release(tmp_path: Path) -> None:
 
 def test_files_in_and_out(shop: Path, tmp_path: Path) -> None:
     (tmp_path / "inner.sql").write_text("SELECT 1 AS one;\n\\x on\n")
-    out, _, code = run(
-        shop,
-        text=f"\\o {tmp_path}/out.txt\n\\i {tmp_path}/inner.sql\n\\format table\nSELECT 2 AS two;\n\\o\nSELECT 3 AS t;\n\\q\nSELECT 4;",
-    )
-    assert (
-        tmp_path / "out.txt"
-    ).read_text() == "one\n1\nexpanded is on\nformat is table\n-[ row 1 ]-\ntwo  2\n"
+    script = [
+        f"\\o {tmp_path}/out.txt",
+        f"\\i {tmp_path}/inner.sql",
+        "\\format table",
+        "SELECT 2 AS two;",
+        "\\o",
+    ]
+    out, _, code = run(shop, text="\n".join([*script, "SELECT 3 AS t;", "\\q", "SELECT 4;"]))
+    written = (tmp_path / "out.txt").read_text()
+    assert written == "one\n1\nexpanded is on\nformat is table\n-[ row 1 ]-\ntwo  2\n"
     assert (out, code) == ("-[ row 1 ]-\nt  3\n", 0)
     (tmp_path / "loop.sql").write_text(f"\\i {tmp_path}/loop.sql\n")
     assert run(shop, "-f", f"{tmp_path}/loop.sql")[2] == 2
