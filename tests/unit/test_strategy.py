@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from dpsql.errors import InternalError
 from dpsql.mechanisms.central.gaussian import dense_strategy, sine_strategy
 from dpsql.mechanisms.central.lue_dptree import identity_strategy, lue_dptree, tree_strategy
-from dpsql.mechanisms.central.sine_rows import LARGEST_COUNT
+from dpsql.mechanisms.central.sine_rows import largest_count
 from dpsql.mechanisms.central.strategy import Strategy, dense, estimate, measure, sensitivity, variance_model
 from dpsql.mechanisms.central.struct_construct import equal_strategy
 from dpsql.mechanisms.central.tents import tents
@@ -117,8 +117,8 @@ def test_real_rows_stay_within_their_declared_bound():
         change = (measure(strategy, moved) - measure(strategy, x)).astype(float)
         assert np.linalg.norm(change) <= strategy.total
     with pytest.raises(InternalError):
-        measure(strategy, np.full(n, LARGEST_COUNT))
-    assert measure(strategy, np.full(n, LARGEST_COUNT), unit=n).shape == (n,)
+        measure(strategy, np.full(n, largest_count(n)))
+    assert measure(strategy, np.full(n, largest_count(n)), unit=n).shape == (n,)
     with pytest.raises(InternalError):
         Strategy(**{**vars(strategy), "total": strategy.total - 1})
 

@@ -5,7 +5,7 @@ stored number. Two bounds make this safe. The float error fl(A x) - A x has an L
 `float_error` times that of x, and rounding moves each of n coordinates by at most 1/2. Two neighbours that
 differ by u in one leaf therefore differ by at most
 
-    D u maxcol  +  sqrt(n)  +  2 D float_error |x|        with |x| <= LARGEST_COUNT u, checked.
+    D u maxcol  +  sqrt(n)  +  2 D float_error |x|        with |x| <= largest_count u, checked.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from dpsql.errors import InternalError
 from dpsql.tree import FloatArray, IntArray
 from dpsql.variance.sine import cosine_sums, half_angles, sine_transform
 
-LARGEST_COUNT = 1 << 26  # rows of a view; the float bound then adds under 0.3% at a million leaves
+FLOAT_PART = 1e-3  # what the float bound may add to the sensitivity; it says how large cells may be
 
 
 def column_norm(n: int) -> float:
@@ -54,7 +54,12 @@ def l2_bound(n: int, scale: int) -> int:
 
     **Privacy** Columns of A have norm at most 1; 1e-9 covers the rounding of `column_norm`.
     """
-    return ceil(scale * (1 + 1e-9) + sqrt(n) + 2 * scale * float_error(n) * LARGEST_COUNT)
+    return ceil(scale * (1 + 1e-9 + FLOAT_PART) + sqrt(n))
+
+
+def largest_count(n: int) -> int:
+    """The largest sum of |x| that `l2_bound` holds for: 4 10^8 rows at 4,096 leaves, 2 10^7 at a million."""
+    return int(FLOAT_PART / (2 * float_error(n)))
 
 
 def measure_sine(x: IntArray, scale: int, unit: int) -> IntArray:
@@ -66,9 +71,10 @@ def measure_sine(x: IntArray, scale: int, unit: int) -> IntArray:
         unit: how much one record may move a leaf.
 
     Raises:
-        InternalError: if the cells are larger than the float bound is proven for.
+        InternalError: if the cells are larger than the float bound is proven for. That says no more than
+            that a column holds more rows than `largest_count`, a public number.
     """
-    if np.any(np.abs(x).astype(np.float64).sum(axis=0) > float(LARGEST_COUNT) * unit):
+    if np.any(np.abs(x).astype(np.float64).sum(axis=0) > float(largest_count(len(x))) * unit):
         raise InternalError("too many rows for a real-valued strategy", hint="use an integer strategy")
     return np.rint(scale * transform(x.astype(np.float64), 0.25)).astype(np.int64)
 
