@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from dpsql.answer.block import ErrorOf, Form, Linear, Ratio, Term
+from dpsql.answer.block import ErrorOf, Linear, Noisy, Ratio, Term
 from dpsql.answer.errorbars import LAPLACE_KURTOSIS, Errors, quantile
 from dpsql.answer.leafsets import FloatArray
 from dpsql.answer.plan import Plan, presence
@@ -47,7 +47,7 @@ class Answered:
             total = total + weight * self.totals[term]
         return total
 
-    def parts(self, form: Form) -> tuple[FloatArray, FloatArray]:
+    def parts(self, form: Noisy) -> tuple[FloatArray, FloatArray]:
         """(value, 1) of a linear form, (numerator, denominator) of a ratio."""
         if isinstance(form, Linear):
             return self.value(form), np.ones(1)
@@ -132,7 +132,7 @@ def _cut(plan: Plan, term: Term, cut: dict[int, dict[Any, Any]], index: tuple[np
     return rows if counted else rows * (abs(statistic.mid) + statistic.sensitivity) / 10.0**statistic.scale
 
 
-def central(form: Form, answered: Answered) -> FloatArray:
+def central(form: Noisy, answered: Answered) -> FloatArray:
     """The value of a form; NaN for an AVG whose count may be 0."""
     above, below = answered.parts(form)
     if isinstance(form, Linear):
@@ -144,7 +144,7 @@ def central(form: Form, answered: Answered) -> FloatArray:
     return found
 
 
-def error_values(what: str, form: Form, answered: Answered, level: float) -> FloatArray:
+def error_values(what: str, form: Noisy, answered: Answered, level: float) -> FloatArray:
     """Standard error, one end of the interval or model bound of a form, NaN where it is not defined."""
     above, below = answered.parts(form)
     hidden = np.isnan(central(form, answered)) if isinstance(form, Ratio) else np.zeros(len(above), bool)
@@ -158,7 +158,7 @@ def error_values(what: str, form: Form, answered: Answered, level: float) -> Flo
     return np.where(hidden, np.nan, found)
 
 
-def cut_values(form: Form, answered: Answered) -> FloatArray:
+def cut_values(form: Noisy, answered: Answered) -> FloatArray:
     """The most that cutting bins may add to a form: |a'/b' - a/b| <= (da + |a/b| db) / (|b| - db)."""
     if isinstance(form, Linear):
         return answered.cut(form)

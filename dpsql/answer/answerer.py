@@ -15,7 +15,6 @@ from typing import Any
 
 import duckdb
 
-from dpsql.answer.answered import error_values, nullable
 from dpsql.answer.block import Form
 from dpsql.answer.explain import explain_relation, numbered
 from dpsql.answer.relation import Relation, relate
@@ -95,7 +94,8 @@ class Answerer:
 
     def _answer(self, text: str, dialect: str) -> Result:
         statement = take_apart(parse(text, dialect), self.schema, text)
-        relations = [relate(block, self.release, self.schema, self.on_partial_bin == "refuse") for block in statement.blocks]
+        refuse = self.on_partial_bin == "refuse"
+        relations = [relate(block, self.release, self.schema, refuse) for block in statement.blocks]
         names, types, rows = run_outer(self.release, self.schema, statement, relations, self.timeout)
         shown = tuple(row[: len(statement.names)] for row in rows)
         carried = [row[len(statement.names) :] for row in rows]
@@ -181,27 +181,27 @@ def error_grid(statement: Statement, relations: Sequence[Relation], carried: Seq
     Returns:
         One tuple for each row; None where the error is not defined.
     """
-    computed: dict[tuple[int, Form], list[float | None]] = {}
-    columns: list[list[float | None]] = []
+    computed: dict[tuple[int, Form], list[Any] | None] = {}
+    columns: list[list[Any]] = []
     for forms in statement.forms:
-        column: list[float | None] = [None] * len(carried)
+        column: list[Any] = [None] * len(carried)
         for place, block in enumerate(statement.carriers):
             form = forms.get(block)
-            answered = relations[block].answered_for(form) if form is not None else None
-            if form is None or answered is None:
+            if form is None:
                 continue
             if (block, form) not in computed:
-                computed[block, form] = nullable(error_values(what, form, answered, level))
-            for r, row in enumerate(carried):
-                if row[place] is not None:
-                    column[r] = computed[block, form][row[place]]
+                computed[block, form] = relations[block].errors_of(what, form, level)[1]
+            found = computed[block, form]
+            for r, row in enumerate(carried if found is not None else ()):
+                if row[place] is not None and found is not None:
+                    column[r] = found[row[place]]
         columns.append(column)
     return tuple(zip(*columns, strict=True)) if columns else ()
 
 
 def provenance(release: Release, relations: Sequence[Relation]) -> dict[str, Any]:
     """Where an answer comes from: release, promise, views."""
-    views = [a.plan.view.name for relation in relations for a in relation.answered.values() if a.plan.view.statistics]
+    views = [a.plan.view.name for relation in relations for a in relation.answered if a.plan.view.statistics]
     return {
         "release": release.meta.get("release_id"),
         "catalog": release.name,

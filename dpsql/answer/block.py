@@ -147,10 +147,6 @@ class Ratio:
     mean: bool = False
 
 
-Form: TypeAlias = Linear | Ratio
-"""How a value depends on the noisy terms; what standard errors are computed from."""
-
-
 @dataclass(frozen=True)
 class Known:
     """A value that follows from the catalog: MIN, MAX or COUNT(DISTINCT) of an axis expression.
@@ -164,6 +160,13 @@ class Known:
     function: str
     expression: Expression
     at: float = 0.5
+
+
+Noisy: TypeAlias = Linear | Ratio
+"""A value made of counts and sums."""
+
+Form: TypeAlias = Noisy | Known
+"""How a value depends on the noisy terms; what error bars are computed from. Known: a quantile."""
 
 
 @dataclass(frozen=True)

@@ -20,8 +20,9 @@ from itertools import product
 from statistics import NormalDist
 
 import numpy as np
+import numpy.typing as npt
 
-from dpsql.answer.block import Form, Linear, Term
+from dpsql.answer.block import Linear, Noisy, Term
 from dpsql.answer.boxes import Box
 from dpsql.answer.leafsets import FloatArray
 from dpsql.answer.plan import Plan, presence
@@ -117,6 +118,25 @@ class Errors:
         """Variance of a linear form, shape (rows,)."""
         return np.maximum(self.covariance(form, form), 0.0)
 
+    def spread(self, rows: npt.NDArray[np.int64], weights: FloatArray, boxes: Sequence[Box]) -> float:
+        """Standard error of a weighted sum of COUNTs of groups that differ along one axis.
+
+        Args:
+            rows: rows of the relation.
+            weights: one for each of them.
+            boxes: the boxes of the count; NaN is returned for more than one.
+        """
+        if len(boxes) != 1 or not len(rows):
+            return math.nan
+        masks = []
+        for mask, index in zip(self.plan.box_masks(boxes[0]), self.index, strict=True):
+            group = index[rows]
+            same = bool(np.all(group == group[0]))
+            masks.append(mask[group[:1]] if same else weights[None, :] @ mask[group])
+        count = self.plan.view.statistics["count"].id
+        scale = 1.0 if len(rows) > 1 else float(weights[0] ** 2)
+        return math.sqrt(scale * max(0.0, float(self.release.variance(count).quadratic(masks)[0])))
+
     def _product(self, statistic: int, left: Box, right: Box) -> FloatArray:
         """Bilinear form of two boxes; by polarisation on each axis where they differ.
 
@@ -144,7 +164,7 @@ class Errors:
         ]
         return np.concatenate(parts) if parts else np.zeros(0)
 
-    def stderr(self, form: Form, above: FloatArray, below: FloatArray) -> FloatArray:
+    def stderr(self, form: Noisy, above: FloatArray, below: FloatArray) -> FloatArray:
         """Standard error of a form.
 
         Args:
@@ -164,7 +184,7 @@ class Errors:
             found: FloatArray = np.where(below == 0, np.nan, np.sqrt(np.maximum(spread, 0.0)) / np.abs(below))
             return found
 
-    def interval(self, form: Form, above: FloatArray, below: FloatArray, z: float) -> tuple[FloatArray, FloatArray]:
+    def interval(self, form: Noisy, above: FloatArray, below: FloatArray, z: float) -> tuple[FloatArray, FloatArray]:
         """Ends of the interval of z standard errors; NaN where it is unbounded."""
         middle = above if isinstance(form, Linear) else _divided(above, below)
         half = z * self.stderr(form, above, below)

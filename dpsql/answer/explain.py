@@ -51,7 +51,7 @@ def explain_relation(number: int, relation: Relation, release: Release) -> list[
     if block.groups:
         lines.append(f"grouped by {', '.join(said(group, block) for group in block.groups)}")
     lines += list(relation.notes)
-    for answered in relation.answered.values():
+    for answered in relation.answered:
         lines += _plan_words(answered, block, release)
     return lines
 

@@ -6,7 +6,7 @@ standard error is NULL: never a wrong number.
 
 from __future__ import annotations
 
-from dpsql.answer.block import Form, Linear, Ratio, Term
+from dpsql.answer.block import Form, Known, Linear, Ratio, Term
 
 ZERO = Linear(())
 
@@ -26,7 +26,7 @@ def is_constant(form: Form | None) -> bool:
     return isinstance(form, Linear) and not form.weights
 
 
-def scaled(form: Form, factor: float) -> Form:
+def scaled(form: Linear | Ratio, factor: float) -> Linear | Ratio:
     """factor * form.
 
     >>> scaled(Linear(((Term("count"), 2.0),), 1.0), 3.0)
@@ -77,9 +77,9 @@ def multiplied(left: Form | None, right: Form | None) -> Form | None:
     """left * right where one of them is a constant, else None."""
     if left is None or right is None:
         return None
-    if isinstance(right, Linear) and is_constant(right):
+    if isinstance(right, Linear) and is_constant(right) and not isinstance(left, Known):
         return scaled(left, right.constant)
-    if isinstance(left, Linear) and is_constant(left):
+    if isinstance(left, Linear) and is_constant(left) and not isinstance(right, Known):
         return scaled(right, left.constant)
     return None
 
@@ -88,7 +88,7 @@ def divided(left: Form | None, right: Form | None) -> Form | None:
     """left / right: by a constant, or linear by linear."""
     if left is None or right is None:
         return None
-    if isinstance(right, Linear) and is_constant(right):
+    if isinstance(right, Linear) and is_constant(right) and not isinstance(left, Known):
         return scaled(left, 1.0 / right.constant) if right.constant else None
     if isinstance(left, Linear) and isinstance(right, Linear):
         return Ratio(left, right)

@@ -106,10 +106,17 @@ def conditions(block: Block, terms: Sequence[Term]) -> Iterator[Condition]:
         yield term.condition
 
 
-def place(block: Block, view: View, release: Release, schema: Schema) -> dict[int, tuple[int, str]] | str:
-    """Which axis position and column each placeholder has in a view; or the first column it lacks."""
+def place(block: Block, terms: Sequence[Term], view: View, release: Release,
+          schema: Schema) -> dict[int, tuple[int, str]] | str:
+    """Which axis position and column each placeholder has in a view; or the first column it lacks.
+
+    Columns that only MIN, MAX or a quantile asks for may lie elsewhere.
+    """
     placed: dict[int, tuple[int, str]] = {}
-    for number, ref in enumerate(block.columns):
+    used = {c for group in block.groups for c in group.columns}
+    used |= {c for each in conditions(block, terms) for p in predicates(each) for c in p.expression.columns}
+    for number in sorted(used):
+        ref = block.columns[number]
         found = [(view.axes.index(i), column.name) for i, column in schema.axis_columns(ref) if i in view.axes]
         if not found:
             return str(ref)
@@ -222,7 +229,7 @@ def choose(block: Block, terms: Sequence[Term], release: Release, schema: Schema
         if not needed_measures(terms, view):
             said.append(f"{view.name} lacks {', '.join(t.measure for t in terms if t.measure not in view.statistics)}")
             continue
-        placed = place(block, view, release, schema)
+        placed = place(block, terms, view, release, schema)
         if isinstance(placed, str):
             said.append(f"{view.name} lacks {placed}")
             continue
@@ -245,7 +252,8 @@ def _cut_axes(plan: Plan, release: Release, refuse: bool) -> str:
     entry = release.meta["catalog"].get("views", {}).get(plan.view.name) or {}
     if not (refuse or entry.get("on_partial_bin") == "refuse"):
         return ""
-    return ", ".join(release.axes[q.axis].name for q, cells in zip(plan.questions, plan.cells, strict=True) if cells.cut)
+    pairs = zip(plan.questions, plan.cells, strict=True)
+    return ", ".join(release.axes[question.axis].name for question, cells in pairs if cells.cut)
 
 
 def no_view(block: Block, said: Sequence[str]) -> NoViewError:

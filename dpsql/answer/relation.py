@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 
 from dpsql.answer.answered import Answered, answer_terms, central, error_values, nullable, terms_of
-from dpsql.answer.block import TRUE, Block, ErrorOf, Form, Known, Linear, Ratio, Term
-from dpsql.answer.known import catalog_plan, known_values
+from dpsql.answer.block import TRUE, Block, ErrorOf, Form, Known, Noisy, Term, Value
+from dpsql.answer.errorbars import quantile
+from dpsql.answer.known import catalog_plan, known_values, not_an_axis
 from dpsql.answer.plan import Plan, choose
-from dpsql.answer.quantiles import axis_quantiles
+from dpsql.answer.quantiles import Prefix, along, prefixes
 from dpsql.answer.schema import Schema
 from dpsql.errors import NotSupportedError, NoViewError
 from dpsql.release import Release
@@ -25,21 +26,45 @@ class Relation:
     Args:
         block: the block.
         names, types, columns: of the relation, dp_at first.
-        answered: for each noisy value its plan; keyed by value.
+        answered: the plans, each with the terms it answers.
         notes: what a reader should know.
+        prefixes: for each quantile asked its type and every group's running counts.
     """
 
     block: Block
     names: tuple[str, ...]
     types: tuple[str, ...]
     columns: tuple[list[Any], ...]
-    answered: dict[Any, Answered] = field(default_factory=dict)
+    answered: tuple[Answered, ...] = ()
     notes: tuple[str, ...] = ()
+    prefixes: dict[Known, tuple[str, list[Prefix]]] = field(default_factory=dict)
 
-    def answered_for(self, form: Form) -> Answered | None:
+    def answered_for(self, form: Noisy) -> Answered | None:
         """The plan that holds all terms of a form, or None."""
         wanted = terms_of(form)
-        return next((a for a in self.answered.values() if all(term in a.totals for term in wanted)), None)
+        return next((a for a in self.answered if all(term in a.totals for term in wanted)), None)
+
+    def errors_of(self, what: str, form: Form | None, level: float) -> tuple[str, list[Any] | None]:
+        """Standard error, interval end or model bound of a form for each group.
+
+        Args:
+            what: `stderr`, `low`, `high` or `model`.
+            form: the form.
+            level: of the interval.
+
+        Returns:
+            (DuckDB type, values); no values where the error is not defined.
+        """
+        if isinstance(form, Known):
+            kind, found = self.prefixes.get(form, ("DOUBLE", []))
+            sign = {"low": -1.0, "high": 1.0}.get(what)
+            if sign is None or not found:
+                return kind, None
+            return kind, [prefix.value(sign * quantile(level)) for prefix in found]
+        answered = self.answered_for(form) if form is not None else None
+        if form is None or answered is None:
+            return "DOUBLE", None
+        return "DOUBLE", nullable(error_values(what, form, answered, level))
 
 
 def relate(block: Block, release: Release, schema: Schema, refuse_cuts: bool = False) -> Relation:
@@ -86,8 +111,8 @@ def _plans(block: Block, terms: list[Term], release: Release, schema: Schema,
             raise
     each: list[tuple[Plan, list[Term]]] = []
     for value in block.values:
-        wanted = [term for term in terms_of(value) if not any(term in done for _, done in each)]
-        if wanted:
+        wanted = terms_of(value)
+        if wanted and not any(set(wanted) <= set(done) for _, done in each):
             each.append((choose(block, wanted, release, schema, refuse_cuts), wanted))
     keys = [tuple(cells.keys for cells in plan.cells if cells.types) for plan, _ in each]
     if any(other != keys[0] for other in keys):
@@ -101,9 +126,9 @@ def _assemble(block: Block, plans: list[tuple[Plan, list[Term]]], release: Relea
               notes: list[str]) -> Relation:
     plan = plans[0][0]
     index = _group_index(block, plan)
-    rows = len(index[0]) if index else 1
-    answered = {i: answer_terms(p, t, _group_index(block, p), release) for i, (p, t) in enumerate(plans)}
-    names, types, columns = ["dp_at"], ["BIGINT"], [list(range(rows))]
+    answered = tuple(answer_terms(p, t, _group_index(block, p), release) for p, t in plans)
+    names, types = ["dp_at"], ["BIGINT"]
+    columns: list[list[Any]] = [list(range(len(index[0]) if index else 1))]
     for j, group in enumerate(block.groups):
         position = next(i for i, q in enumerate(plan.questions) if group in q.groups)
         place = plan.questions[position].groups.index(group)
@@ -111,13 +136,29 @@ def _assemble(block: Block, plans: list[tuple[Plan, list[Term]]], release: Relea
         names.append(f"k{j}")
         types.append(plan.cells[position].types[place])
         columns.append([keys[g][place] for g in index[position]])
-    relation = Relation(block, (), (), (), dict(answered), tuple(notes))
+    found = _quantiles(block, columns, release, schema)
+    relation = Relation(block, (), (), (), answered, tuple(notes), found)
     for i, value in enumerate(block.values):
         kind, column = _column(value, relation, plan, index, release, schema)
         names.append(f"v{i}")
         types.append(kind)
         columns.append(column)
-    return Relation(block, tuple(names), tuple(types), tuple(columns), dict(answered), tuple(notes))
+    return Relation(block, tuple(names), tuple(types), tuple(columns), answered, tuple(notes), found)
+
+
+def _quantiles(block: Block, columns: list[list[Any]], release: Release,
+               schema: Schema) -> dict[Known, tuple[str, list[Prefix]]]:
+    """Running counts for every quantile that the block asks, alone or inside an error bar."""
+    asked = [value.form if isinstance(value, ErrorOf) else value for value in block.values]
+    keys = list(zip(*columns[1:], strict=True)) if len(columns) > 1 else [()]
+    found: dict[Known, tuple[str, list[Prefix]]] = {}
+    for known in asked:
+        if isinstance(known, Known) and known.function == "quantile" and known not in found:
+            if not any(schema.axis_columns(block.columns[c]) for c in known.expression.columns):
+                raise not_an_axis(known, block)
+            inner = relate(along(known, block), release, schema)
+            found[known] = inner.types[-2], prefixes(known, keys, inner.columns, inner.answered[0])
+    return found
 
 
 def _group_index(block: Block, plan: Plan) -> tuple[np.ndarray, ...]:
@@ -156,24 +197,18 @@ def _occupied(plan: Plan) -> np.ndarray:
     return some
 
 
-def _column(value: object, relation: Relation, plan: Plan, index: tuple[np.ndarray, ...], release: Release,
+def _column(value: Value, relation: Relation, plan: Plan, index: tuple[np.ndarray, ...], release: Release,
             schema: Schema) -> tuple[str, list[Any]]:
     """One value column: (DuckDB type, values)."""
     rows = len(index[0]) if index else 1
+    if isinstance(value, ErrorOf):
+        kind, found = relation.errors_of(value.what, value.form, value.level)
+        return kind, [None] * rows if found is None else found
     if isinstance(value, Known):
         if value.function == "quantile":
-            return axis_quantiles(value, relation.block, plan, index, release, schema)
+            kind, groups = relation.prefixes[value]
+            return kind, [prefix.value() for prefix in groups]
         kind, flat = known_values(value, relation.block, plan, release, schema)
-        if not index:
-            return kind, flat[:1]
-        where = np.ravel_multi_index(index, plan.shape)
-        return kind, [flat[i] for i in where]
-    form = value.form if isinstance(value, ErrorOf) else value
-    answered = relation.answered_for(form) if isinstance(form, (Linear, Ratio)) else None
-    if answered is None or not isinstance(form, (Linear, Ratio)):
-        return "DOUBLE", [None] * rows
-    if isinstance(value, ErrorOf):
-        return "DOUBLE", nullable(error_values(value.what, form, answered, value.level))
-    return "DOUBLE", nullable(central(form, answered))
-
-
+        return kind, [flat[i] for i in np.ravel_multi_index(index, plan.shape)] if index else flat[:1]
+    answered = relation.answered_for(value)
+    return "DOUBLE", [None] * rows if answered is None else nullable(central(value, answered))

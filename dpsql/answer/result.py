@@ -13,7 +13,7 @@ from dpsql.errors import DataError, InterfaceError
 if TYPE_CHECKING:
     import pandas as pd
 
-Grid = tuple[tuple[float | None, ...], ...]
+Grid = tuple[tuple[Any, ...], ...]
 ErrorGrid = Callable[[str, float], Grid]
 
 

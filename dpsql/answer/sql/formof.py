@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from sqlglot import exp
 
-from dpsql.answer.block import Form
+from dpsql.answer.block import Form, Known
 from dpsql.answer.forms import added, constant, divided, is_constant, multiplied, scaled
 from dpsql.answer.sql.node import Node
 from dpsql.answer.sql.refuse import refusal
@@ -35,7 +35,7 @@ def form_of(node: Node, forms: Mapping[str, Form]) -> Form | None:
         return None if node.is_string else constant(float(node.this))
     if isinstance(node, exp.Neg):
         inner = form_of(node.this, forms)
-        return None if inner is None else scaled(inner, -1.0)
+        return None if inner is None or isinstance(inner, Known) else scaled(inner, -1.0)
     if isinstance(node, exp.Cast):
         numeric = any(kind in node.to.sql(dialect="duckdb").upper() for kind in NUMERIC)
         return form_of(node.this, forms) if numeric else None

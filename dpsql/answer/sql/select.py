@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from sqlglot import exp
 
-from dpsql.answer.block import Block, ErrorOf, Form, Linear, Ratio, every
+from dpsql.answer.block import Block, ErrorOf, Form, Known, Linear, Ratio, Value, every
 from dpsql.answer.sql.aggregates import aggregate
 from dpsql.answer.sql.binding import Binding, derived, expression
 from dpsql.answer.sql.conditions import condition
@@ -51,7 +51,7 @@ class Builder:
     def forms(self) -> dict[str, Form]:
         """Form of each value column so far."""
         values = self.draft.values
-        return {f"v{i}": v for i, v in enumerate(values) if isinstance(v, (Linear, Ratio))}
+        return {f"v{i}": v for i, v in enumerate(values) if not isinstance(v, ErrorOf) and _has_form(v)}
 
 
 def build(context: Context, select: exp.Select, scope: Scope, track: bool, rewrite_subquery: RewriteSubquery) -> Shape:
@@ -85,6 +85,10 @@ def build(context: Context, select: exp.Select, scope: Scope, track: bool, rewri
         tuple(dict.fromkeys(instance.table.name for instance in rows.instances)),
     )
     return shape
+
+
+def _has_form(value: Value) -> bool:
+    return isinstance(value, (Linear, Ratio)) or (isinstance(value, Known) and value.function == "quantile")
 
 
 def _has_aggregates(select: exp.Select, with_order: bool = True) -> bool:
