@@ -34,7 +34,14 @@ _HOME = {name: module for module, names in _HOMES.items() for name in names}
 __all__ = ["__version__", *_HOME]
 
 if TYPE_CHECKING:
-    from dpsql.engine import budget, explain, init, publish, query, use  # noqa: F401
+    from dpsql.answer.result import Result as Result
+    from dpsql.dbapi import connect as connect
+    from dpsql.engine import budget as budget
+    from dpsql.engine import explain as explain
+    from dpsql.engine import init as init
+    from dpsql.engine import publish as publish
+    from dpsql.engine import query as query
+    from dpsql.engine import use as use
 
 
 def __getattr__(name: str) -> Any:

@@ -13,7 +13,7 @@ import duckdb
 from rich.console import Console
 
 import dpsql
-from dpsql.cli.output import margin_text, number
+from dpsql.output import margin_text, number
 
 CATALOG = Path("catalog/retail.yaml")
 RELEASE = Path("retail.dpsql")
@@ -50,7 +50,7 @@ def main() -> None:
         hits, values = _ask(console, truth, title, sql)
         inside, total = inside + hits, total + values
     console.print(f"{inside} of {total} true values lie inside their {LEVEL:.0%} intervals.")
-    console.print("\nNow ask your own: .venv/bin/dpsql query retail.dpsql \"SELECT ...\"")
+    console.print('\nNow ask your own: .venv/bin/dpsql query retail.dpsql "SELECT ..."')
 
 
 def _ask(console: Console, truth: duckdb.DuckDBPyConnection, title: str, sql: str) -> tuple[int, int]:
@@ -72,9 +72,12 @@ def _ask(console: Console, truth: duckdb.DuckDBPyConnection, title: str, sql: st
                 parts.append(f"{result.columns[i]} {number(value)}")
                 continue
             held = bool(low[r][i] <= float(true) <= high[r][i])
+            margin = (high[r][i] - low[r][i]) / 2
             hits, values = hits + held, values + 1
             place = "inside" if held else "OUTSIDE"
-            parts.append(f"{result.columns[i]} {margin_text(value, error, LEVEL)} (true {number(true, error)}, {place})")
+            parts.append(
+                f"{result.columns[i]} {margin_text(value, margin)} (true {number(true, margin)}, {place})"
+            )
         console.print("  ".join(parts))
     console.print()
     return hits, values

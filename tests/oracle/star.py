@@ -33,7 +33,9 @@ def make_shop(folder: Path) -> duckdb.DuckDBPyConnection:
 
 def publish_shop(folder: Path, noise: Noise, name: str = "shop.dpsql") -> Answerer:
     """A release of the shop, opened."""
-    published = publish_release(load_catalog(folder / "retail.yaml"), folder / name, noise=noise, key=b"k" * 32)
+    published = publish_release(
+        load_catalog(folder / "retail.yaml"), folder / name, noise=noise, key=b"k" * 32
+    )
     return Answerer(open_release(published.path, insecure=True))
 
 

@@ -34,7 +34,13 @@ JOINS = {"customer": "JOIN customer USING (customer_id)", "product": "JOIN produ
 
 
 def literal(value):
-    return f"DATE '{value}'" if hasattr(value, "year") else f"'{value}'" if isinstance(value, str) else str(value)
+    return (
+        f"DATE '{value}'"
+        if hasattr(value, "year")
+        else f"'{value}'"
+        if isinstance(value, str)
+        else str(value)
+    )
 
 
 def predicate(rng, column, values):
@@ -57,10 +63,13 @@ def view_columns(release):
         columns = []
         for axis in statistic.axes:
             for column in release.axes[axis].columns:
-                name, rows = column.name, release.connection.execute(
-                    f'SELECT min("{column.name}"), count(DISTINCT "{column.name}") FROM axis_{axis} WHERE kind = 0 '
-                    f'GROUP BY leaf ORDER BY 1'
-                ).fetchall()
+                name, rows = (
+                    column.name,
+                    release.connection.execute(
+                        f'SELECT min("{column.name}"), count(DISTINCT "{column.name}") FROM axis_{axis} WHERE kind = 0 '
+                        f"GROUP BY leaf ORDER BY 1"
+                    ).fetchall(),
+                )
                 values = list(dict.fromkeys(row[0] for row in rows))
                 whole = all(row[1] == 1 for row in rows)
                 if whole or not isinstance(values[0], str):
@@ -75,8 +84,11 @@ def random_question(rng, views):
     used = [column for column in columns if rng.random() < 0.6]
     where = [predicate(rng, name, values) for _, _, name, values, _ in used if rng.random() < 0.8]
     keys = [column for column in columns if column[4] and rng.random() < 0.3][:2]
-    measures = {s.measure for s in release.statistics if s.of == of and s.view in
-                [v for v, entry in views.items() if entry[1] is columns]}
+    measures = {
+        s.measure
+        for s in release.statistics
+        if s.of == of and s.view in [v for v, entry in views.items() if entry[1] is columns]
+    }
     aggregates = ["COUNT(*) AS n"]
     if "sales.amount" in measures:
         aggregates += rng.sample(["SUM(amount) AS s", "AVG(amount) AS a"], rng.randint(0, 2))
@@ -92,7 +104,12 @@ def shop(tmp_path_factory):
     folder = tmp_path_factory.mktemp("shop")
     raw = make_shop(folder)
     # The predicted errors are kept far below any count, so that AVG is not withheld for lack of signal.
-    text = (folder / "retail.yaml").read_text().replace("epsilon: 1.0", "epsilon: 900").replace("cap: 4.0", "cap: 900")
+    text = (
+        (folder / "retail.yaml")
+        .read_text()
+        .replace("epsilon: 1.0", "epsilon: 900")
+        .replace("cap: 4.0", "cap: 900")
+    )
     (folder / "retail.yaml").write_text(text)
     return raw, publish_shop(folder, ZeroNoise())
 
@@ -101,9 +118,7 @@ def compare(shop, sql):
     raw, answerer = shop
     exact, result = raw.execute(sql).fetchall(), answerer.query(sql)
     grouped = [all(row[i] is None for row in result.stderr_rows) for i in range(len(result.columns))]
-    keyed = {
-        tuple(str(v)[:10] for v, g in zip(row, grouped, strict=True) if g): row for row in result.rows
-    }
+    keyed = {tuple(str(v)[:10] for v, g in zip(row, grouped, strict=True) if g): row for row in result.rows}
     for row in exact:
         key = tuple(str(v)[:10] for v, g in zip(row, grouped, strict=True) if g)
         assert key in keyed, f"{sql}: group {key} is not in the answer"
@@ -134,6 +149,10 @@ def test_random_questions_equal_duckdb(shop, seed):
 
 def test_same_question_same_answer_and_parts_add_up(shop):
     _, answerer = shop
-    first = answerer.query("SELECT region, COUNT(*) FROM sales JOIN customer USING (customer_id) GROUP BY region")
-    again = answerer.query("SELECT region, COUNT(*)  FROM sales JOIN customer USING (customer_id) GROUP BY region")
+    first = answerer.query(
+        "SELECT region, COUNT(*) FROM sales JOIN customer USING (customer_id) GROUP BY region"
+    )
+    again = answerer.query(
+        "SELECT region, COUNT(*)  FROM sales JOIN customer USING (customer_id) GROUP BY region"
+    )
     assert first.rows == again.rows
