@@ -103,9 +103,9 @@ def add_spool(state: duckdb.DuckDBPyConnection, plan: Plan, path: Path, key: byt
         OperationalError: if the file cannot be opened.
     """
     digest = file_hash(path)
-    seen = state.execute("SELECT reports FROM file WHERE hash = ?", [digest]).fetchone()
-    if seen is not None:
-        return SpoolCount(int(seen[0]), 0, True)
+    seen = state.execute("SELECT reports FROM file WHERE hash = ?", [digest]).fetchall()
+    if seen:
+        return SpoolCount(int(seen[0][0]), 0, True)
     spool = read_spool(state, path)
     count = len(spool.reports) + sum(spool.unreadable.values())
     state.execute("BEGIN")
@@ -137,8 +137,8 @@ def close_collection(state: duckdb.DuckDBPyConnection, plan: Plan) -> tuple[list
     late = decode_reports(plan, [bytes(report) for _, report in held], folds)
     row = state.execute(
         "SELECT count(*), coalesce(sum(reports), 0), coalesce(sum(accepted), 0) FROM file"
-    ).fetchone()
-    files, reports, accepted = (int(v) for v in row) if row else (0, 0, 0)
+    ).fetchall()[0]
+    files, reports, accepted = (int(v) for v in row)
     stored = state.execute("SELECT reason, sum(reports) FROM rejected GROUP BY reason").fetchall()
     rejected = Counter({str(reason): int(n) for reason, n in stored}) + late.rejected
     return added(tallies, late.tallies), Manifest(
@@ -169,10 +169,8 @@ def _read_parquet(state: duckdb.DuckDBPyConnection, path: Path) -> Spool:
             for row in state.execute("DESCRIBE SELECT * FROM read_parquet(?)", [str(path)]).fetchall()
         }
         if types.get("report") != "BLOB":
-            total = state.execute("SELECT count(*) FROM read_parquet(?)", [str(path)]).fetchone()
-            return Spool(
-                [], None, None, Counter({"no report column of bytes": int(total[0]) if total else 0})
-            )
+            total = state.execute("SELECT count(*) FROM read_parquet(?)", [str(path)]).fetchall()
+            return Spool([], None, None, Counter({"no report column of bytes": int(total[0][0])}))
         token = "CAST(token AS VARCHAR)" if "token" in types else "NULL"
         epoch = "coalesce(TRY_CAST(epoch AS INTEGER), 0)" if "epoch" in types else "0"
         columns = "report" if token == "NULL" else f"report, {token} AS token, {epoch} AS epoch"
@@ -261,8 +259,7 @@ def _hold(state: duckdb.DuckDBPyConnection, rows: list[tuple[str, int, bytes]]) 
 
 
 def _held(state: duckdb.DuckDBPyConnection) -> int:
-    row = state.execute("SELECT count(*) FROM held").fetchone()
-    return int(row[0]) if row else 0
+    return int(state.execute("SELECT count(*) FROM held").fetchall()[0][0])
 
 
 def _store(state: duckdb.DuckDBPyConnection, digest: str, tallies: list[ViewTally]) -> None:

@@ -106,10 +106,16 @@ def olh_table(oracle: Oracle, seeds: IntArray, held: IntArray) -> IntArray:
 
 def support_counts(oracle: Oracle, table: IntArray) -> IntArray:
     """Count the OLH reports that support each item, shape (domain,)."""
-    seeds = np.arange(SEED_POOL)
     counts = np.empty(oracle.domain, dtype=np.int64)
+    seeds, held = np.nonzero(table)
+    few = seeds.size < SEED_POOL  # then it is cheaper to go through the reports than through the pool
+    weight, pool = table[seeds, held], np.arange(SEED_POOL)
     for item in range(oracle.domain):
-        counts[item] = table[seeds, bucket(seeds, np.full(1, item), oracle.extra)].sum()
+        one = np.full(1, item)
+        if few:
+            counts[item] = weight[bucket(seeds, one, oracle.extra) == held].sum()
+        else:
+            counts[item] = table[pool, bucket(pool, one, oracle.extra)].sum()
     return counts
 
 
