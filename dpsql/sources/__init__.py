@@ -55,6 +55,8 @@ def open_sources(kind: str, root: Path, tables: Mapping[str, str]) -> RawSide:
     """
     connection = duckdb.connect(":memory:", config={"python_enable_replacements": "false"})
     try:
+        # A timestamp with a zone must fall into the same leaf wherever the curator's machine stands.
+        connection.execute("SET TimeZone = 'UTC'")
         connection.execute("CREATE SCHEMA raw")
         _attach(connection, kind, root)
         columns = {table: _define(connection, kind, root, table, where) for table, where in tables.items()}
@@ -82,7 +84,7 @@ def _attach(connection: duckdb.DuckDBPyConnection, kind: str, root: Path) -> Non
 def _define(
     connection: duckdb.DuckDBPyConnection, kind: str, root: Path, table: str, where: str
 ) -> dict[str, str]:
-    if where.lstrip().lower().startswith("select"):
+    if where.lstrip().lower().startswith(("select ", "with ")):
         relation = f"({where})"
     elif kind == "duckdb":
         relation = f"source.{identifier(where)}"
