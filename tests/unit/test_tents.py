@@ -132,3 +132,29 @@ def test_hats_that_do_not_fit_are_refused():
 def test_a_leaf_without_its_own_row_is_refused():
     with pytest.raises(InternalError):
         interval_rows(np.array([1.0, 0.0]), np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0))
+
+
+@given(st.integers(2, 40), st.integers(0, 12), st.integers(0, 2**32))
+def test_any_interval_rows_equal_dense_least_squares(n, p, seed):
+    random = np.random.default_rng(seed)
+    start = random.integers(0, n, p)
+    stop = np.minimum(n, start + random.integers(1, n + 1, p))
+    entry = random.normal(size=int((stop - start).sum()))
+    diag = random.random(n) + 0.2
+    rows, order = interval_rows(diag, start, stop, entry)
+    matrix, offset = np.diag(diag), np.cumsum(stop - start) - (stop - start)
+    for k in order:
+        row = np.zeros(n)
+        row[start[k] : stop[k]] = entry[offset[k] : offset[k] + stop[k] - start[k]]
+        matrix = np.vstack([matrix, row])
+    covariance_ = np.linalg.inv(matrix.T @ matrix)
+    lo, hi = np.triu_indices(n + 1)
+    leaf = np.arange(n)
+    masks = ((leaf >= lo[:, None]) & (leaf < hi[:, None])).astype(float)
+    wanted = np.einsum("qi,ij,qj->q", masks, covariance_, masks)
+    model = IntervalVariance(rows)
+    assert model.ranges(lo, hi) == pytest.approx(wanted, abs=1e-8)
+    assert model.quadratic(masks) == pytest.approx(wanted, abs=1e-8)
+    y = random.normal(size=(n + p, 2))
+    found = blue_rows(rows, y[:n], y[n:])
+    assert found == pytest.approx(covariance_ @ matrix.T @ y, abs=1e-8)
