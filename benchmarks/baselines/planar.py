@@ -14,9 +14,9 @@ from dpsql.mechanisms.central.lue_dptree import identity_strategy
 from dpsql.mechanisms.central.nonnegative import nonnegative, product_tree
 from dpsql.mechanisms.central.signal import (
     SIGNAL_SHARE,
-    noisy_rows,
-    signal,
+    noisy_signal,
     signal_tree,
+    strength,
     taper,
     tapered_strategy,
 )
@@ -50,11 +50,10 @@ def flat(counts: IntArray, epsilon: Fraction, noise: Noise) -> FloatArray:
 
 def auto(counts: IntArray, epsilon: Fraction, noise: Noise) -> FloatArray:
     """The signal rule on both axes: one taper, product trees, the non-negative step."""
-    first = epsilon * SIGNAL_SHARE
-    strength = signal(noisy_rows(counts, first, 1, noise), epsilon, counts.size)
-    ratio = taper(strength)
+    signal = noisy_signal(counts, epsilon, 1, noise)
+    ratio = taper(strength(signal.rows, epsilon, counts.size))
     tapered = kronecker(lambda n: tapered_strategy(signal_tree(n), ratio), project=True)
-    return tapered(counts, epsilon - first, noise)
+    return tapered(counts, epsilon * (1 - SIGNAL_SHARE), noise)
 
 
 ALL: dict[str, Publish] = {

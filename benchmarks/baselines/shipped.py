@@ -10,17 +10,13 @@ from fractions import Fraction
 from functools import lru_cache
 
 from benchmarks.baselines.common import FloatArray, IntArray, Publish
+from dpsql.mechanisms.central import adaptive
 from dpsql.mechanisms.central import dawa as shipped_dawa
 from dpsql.mechanisms.central.auto import auto_strategy
 from dpsql.mechanisms.central.diffhr import cell_estimates, draw_diffhr
 from dpsql.mechanisms.central.lue_dptree import best_lue_dptree, identity_strategy
 from dpsql.mechanisms.central.nonnegative import nonnegative
-from dpsql.mechanisms.central.signal import (
-    draw_by_signal,
-    nonnegative_cells,
-    signal_tree,
-    tapered_strategy,
-)
+from dpsql.mechanisms.central.signal import signal_tree, tapered_strategy
 from dpsql.mechanisms.central.strategy import Strategy
 from dpsql.mechanisms.central.struct_construct import best_struct_construct, equal_strategy
 from dpsql.mechanisms.central.tents import half_widths
@@ -69,6 +65,11 @@ def equal_tree(n: int) -> Strategy:
     return tapered_strategy(signal_tree(n), 1.0)
 
 
+def tapered_tree(n: int) -> Strategy:
+    """A tree over DAWA's buckets: budgets fall by 1.2 a level."""
+    return tapered_strategy(signal_tree(n), 1.2)
+
+
 def linear(strategy_for: Callable[[int], Strategy]) -> Publish:
     """A mechanism that measures a public strategy and returns its BLUE."""
 
@@ -89,8 +90,8 @@ def with_nonnegative(publish: Publish) -> Publish:
 
 
 def dawa(counts: IntArray, epsilon: Fraction, noise: Noise) -> FloatArray:
-    """Shipped DAWA with an equal tree over the buckets and the non-negative step on bucket sums."""
-    release = shipped_dawa.draw_dawa(counts, epsilon, 1, noise, equal_tree)
+    """Shipped DAWA with a tapered tree over the buckets and the non-negative step on bucket sums."""
+    release = shipped_dawa.draw_dawa(counts, epsilon, 1, noise, tapered_tree)
     buckets = nonnegative(signal_tree(len(release.edges) - 1), shipped_dawa.bucket_estimates(release))
     return shipped_dawa.spread(release.edges, buckets)
 
@@ -110,4 +111,4 @@ identity = linear(identity_strategy)
 
 def auto(counts: IntArray, epsilon: Fraction, noise: Noise) -> FloatArray:
     """What `auto` publishes where the catalog allows biased, non-negative answers."""
-    return nonnegative_cells(draw_by_signal(counts, epsilon, 1, noise))
+    return adaptive.cell_estimates(adaptive.draw_adaptive(counts, epsilon, 1, noise, unbiased_strategy))

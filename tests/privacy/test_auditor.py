@@ -13,7 +13,7 @@ from scipy.stats import beta
 from benchmarks.baselines.common import SimulationNoise
 from dpsql import audit
 from dpsql.errors import InterfaceError
-from dpsql.mechanisms.central import dawa, diffhr, signal
+from dpsql.mechanisms.central import adaptive, dawa, diffhr, signal
 from dpsql.mechanisms.central.lue_dptree import best_lue_dptree, identity_strategy, tree_strategy
 from dpsql.mechanisms.central.optimised_tree import optimise_levels
 from dpsql.mechanisms.central.strategy import Strategy
@@ -27,6 +27,8 @@ SAMPLES = 20_000
 EPSILON = Fraction(1)
 CELLS = 8
 ROOTED = tree_strategy(kary_tree(CELLS, 4), optimise_levels(kary_tree(CELLS, 4))[0])
+
+TAPERED = {3: signal.tapered_strategy(signal.signal_tree(3), 1.5)}  # one strategy whatever the numbers say
 
 STRATEGIES: dict[str, Strategy] = {
     "identity": identity_strategy(CELLS),
@@ -116,13 +118,13 @@ def diffhr_run(data: np.ndarray, noise: Noise) -> np.ndarray:
 
 
 def signal_run(data: np.ndarray, noise: Noise) -> np.ndarray:
-    """The noisy row count and the noisy nodes."""
-    release = signal.draw_by_signal(data, EPSILON, 1, noise)
-    return np.concatenate([[release.rows], release.view.value])
+    """Both noisy numbers and the noisy nodes."""
+    release = adaptive.draw_adaptive(data, EPSILON, 1, noise, TAPERED.__getitem__)
+    return np.concatenate([release.signal[:2], release.view.value])
 
 
-RUNS = {"dawa": dawa_run, "diffhr": diffhr_run, "signal": signal_run}
-DATA = {"dawa": [0, 0, 900, 900], "diffhr": [0, 900], "signal": [5, 0, 40]}
+RUNS = {"dawa": dawa_run, "diffhr": diffhr_run, "adaptive": signal_run}
+DATA = {"dawa": [0, 0, 900, 900], "diffhr": [0, 900], "adaptive": [5, 0, 40]}
 
 
 def finding(name: str, plant: str) -> audit.Finding:

@@ -7,19 +7,38 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from dpsql.mechanisms.central import signal
+from dpsql.errors import PrivacyError
+from dpsql.mechanisms.central import adaptive, signal
+from dpsql.mechanisms.central.lue_dptree import identity_strategy
 from dpsql.mechanisms.central.strategy import sensitivity
+from dpsql.mechanisms.central.view import draw_laplace
 from dpsql.noise import ExactNoise, ZeroNoise, insecure_test_entropy
+
+ONE = Fraction(1)
 
 
 def exact_noise(seed: int) -> ExactNoise:
     return ExactNoise(insecure_test_entropy(seed))
 
 
-def test_row_count_carries_the_noise_it_pays_for() -> None:
+def test_the_numbers_carry_the_noise_they_pay_for() -> None:
     counts = np.full((4, 5), 50, np.int64)
-    draws = [signal.noisy_rows(counts, Fraction(1, 2), 3, exact_noise(seed)) - 1000 for seed in range(2000)]
-    assert np.var(draws) == pytest.approx(2 * (3 / 0.5) ** 2, rel=0.15)
+    draws = np.array(
+        [signal.noisy_signal(counts, Fraction(1, 2), 3, exact_noise(seed))[:2] for seed in range(2000)]
+    )
+    for column, share in enumerate((signal.ROWS_SHARE, signal.OCCUPIED_SHARE)):
+        assert np.var(draws[:, column]) == pytest.approx(2 * (3 / (0.5 * share)) ** 2, rel=0.15)
+    assert draws.mean(axis=0) == pytest.approx([1000, 20], abs=100)
+
+
+def test_one_unit_moves_both_numbers_by_at_most_the_sensitivity() -> None:
+    rng = np.random.default_rng(4)
+    for _ in range(200):
+        counts, change = rng.integers(0, 9, 30), rng.multinomial(3, np.full(30, 1 / 30))
+        a, b = (
+            signal.noisy_signal(cells, Fraction(1), 3, ZeroNoise()) for cells in (counts, counts + change)
+        )
+        assert abs(a.rows - b.rows) <= 3 and abs(a.occupied - b.occupied) <= 3
 
 
 @pytest.mark.parametrize("n", [1, 2, 20, 21, 100, 365, 4096, 65_536])
@@ -30,31 +49,41 @@ def test_every_taper_keeps_the_budget(n: int, ratio: float) -> None:
     assert sensitivity(strategy) == strategy.total
 
 
-def test_fewer_rows_a_steeper_tree() -> None:
-    sparse, dense = (
-        signal.draw_by_signal(np.full(4096, cell, np.int64), Fraction(1), 1, exact_noise(1)).strategy
-        for cell in (0, 1000)
+def test_fewer_rows_a_steeper_tree_and_full_histograms_the_unbiased_optimum() -> None:
+    sparse, middle, full = (
+        adaptive.draw_adaptive(
+            np.repeat([cell, 0], [share, 4096 - share]), Fraction(1), 1, exact_noise(1), identity_strategy
+        )
+        for cell, share in ((1, 40), (1000, 1600), (1000, 4096))
     )
-    assert sparse.budget.max() > dense.budget.max()
+    assert (sparse.full, middle.full, full.full) == (False, False, True)
+    assert sparse.strategy.budget.max() > middle.strategy.budget.max()
+    assert full.strategy.kind == "identity"
 
 
-def test_without_noise_cells_come_back() -> None:
-    counts = np.arange(300, dtype=np.int64)
-    release = signal.draw_by_signal(counts, Fraction(1), 2, ZeroNoise())
-    assert release.rows == counts.sum()
-    np.testing.assert_allclose(signal.nonnegative_cells(release), counts, atol=1e-6)
+@pytest.mark.parametrize("cell", [0, 1000])
+def test_without_noise_cells_come_back(cell: int) -> None:
+    counts = np.arange(300, dtype=np.int64) + cell
+    release = adaptive.draw_adaptive(counts, Fraction(1), 2, ZeroNoise(), identity_strategy)
+    assert release.signal.rows == counts.sum()
+    np.testing.assert_allclose(adaptive.cell_estimates(release), counts, atol=1e-6)
+    np.testing.assert_allclose(adaptive.unbiased_cells(release), counts, atol=1e-6)
 
 
 def test_a_sparse_histogram_is_answered_better_than_by_equal_budgets() -> None:
     counts = np.zeros(4096, np.int64)
     counts[::512] = 40
-    errors = {"auto": 0.0, "equal": 0.0}
+    equal = signal.tapered_strategy(signal.signal_tree(4096), 1.0)
+    errors = np.zeros(2)
     for seed in range(40):
-        chosen = signal.draw_by_signal(counts, Fraction(1), 1, exact_noise(seed))
-        strategy = signal.tapered_strategy(signal.signal_tree(4096), 1.0)
-        plain = signal.SignalRelease(
-            0, strategy, signal.draw_laplace(counts, [strategy], Fraction(1), 1, exact_noise(seed))
-        )
-        for name, release in (("auto", chosen), ("equal", plain)):
-            errors[name] += float(np.square(np.cumsum(signal.nonnegative_cells(release) - counts)).mean())
-    assert errors["auto"] < errors["equal"]
+        chosen = adaptive.draw_adaptive(counts, Fraction(1), 1, exact_noise(seed), identity_strategy)
+        view = draw_laplace(counts, [equal], Fraction(1), 1, exact_noise(seed))
+        plain = adaptive.AdaptiveRelease(chosen.signal, False, equal, view)
+        for which, release in enumerate((chosen, plain)):
+            errors[which] += float(np.square(np.cumsum(adaptive.cell_estimates(release) - counts)).mean())
+    assert errors[0] < errors[1]
+
+
+def test_no_budget_is_refused() -> None:
+    with pytest.raises(PrivacyError):
+        signal.noisy_signal(np.ones(3, np.int64), Fraction(0), 1, ZeroNoise())

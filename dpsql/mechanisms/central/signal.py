@@ -1,91 +1,99 @@
-"""The planner's rule for non-negative releases: a noisy row count says how steep a tree's budgets should be.
+"""The planner's rule for non-negative releases: two noisy numbers say what the histogram is worth measuring with.
 
     here         there    unit
-    signal       s        epsilon * rows / cells: how far a mean cell stands above the noise of one cell
+    strength     s        epsilon * rows / cells: how far a mean cell stands above the noise of one cell
+    occupied     -        cells of at least two noise scales
     taper        r        a level's budget over that of the level below
 
 After the non-negative step, cells that hide in the noise are set right by their parents, so the fewer rows
 there are, the more the coarse levels are worth. The unbiased optimum knows nothing of this: on DPBench's
-traces the tree that is best before the step (tents: 207 against 262 at 4,096 cells) is worse after it than
-an equal 16-ary tree (135 against 36), and a taper of 1.5 brings that to 22. All thresholds below were read
-off the four DPBench histograms and epsilon .01, .1, 1; docs/accuracy/central.md has the measurements.
+sparsest trace the rows that are best before the step (tents: 206 against 262 for a 16-ary tree at 4,096
+cells) are worse after it (110 against 32), and a taper of 1.5 brings that to 19. Where most cells stand out,
+the step has nothing to do and the unbiased optimum wins again. docs/accuracy/central.md has the measurements.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
 from fractions import Fraction
 from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from dpsql.budget import cap_units, scaled_denominator
 from dpsql.mechanisms.central.lue_dptree import identity_strategy, tree_strategy
-from dpsql.mechanisms.central.nonnegative import nonnegative
 from dpsql.mechanisms.central.strategy import Strategy
-from dpsql.mechanisms.central.view import NoisyView, draw_laplace, leaf_estimates
 from dpsql.noise import Noise
 from dpsql.tree import Tree, kary_tree
 
 IntArray = npt.NDArray[np.int64]
-FloatArray = npt.NDArray[np.float64]
 
-SIGNAL_SHARE = Fraction(1, 100)
+ROWS_SHARE, OCCUPIED_SHARE = Fraction(1, 200), Fraction(1, 100)
+SIGNAL_SHARE = ROWS_SHARE + OCCUPIED_SHARE
+STANDS_OUT = 2  # noise scales of one cell
+FULL = 0.65  # share of cells that stand out; between search logs (49%) and a citation graph (77%)
 WIDEST = 20  # children per node; the least error lies between 8 and 20 at every size from 50 to 65,536 cells
 TAPERS = ((2.0, 1.5), (20.0, 1.2))  # (signal below this, taper); equal budgets from 20 on
 
 
-@dataclass(frozen=True, eq=False)
-class SignalRelease:
-    """A noisy row count, the strategy that it chose, and the noisy rows.
+class Signal(NamedTuple):
+    """What the rule reads; both numbers are noisy and may be published.
 
     Args:
-        rows: the noisy total.
-        strategy: the tapered tree.
-        view: the noisy node counts as drawn.
+        rows: noisy number of rows.
+        occupied: noisy number of cells that stand out of the noise.
+        margin: twice the noise scale of `occupied`: its error is larger with probability e^-2.
     """
 
     rows: int
-    strategy: Strategy
-    view: NoisyView
+    occupied: int
+    margin: float
 
 
-def noisy_rows(counts: IntArray, epsilon: Fraction, sensitivity: int, noise: Noise) -> int:
-    """The number of rows with noise of scale sensitivity / epsilon.
+def noisy_signal(counts: IntArray, epsilon: Fraction, sensitivity: int, noise: Noise) -> Signal:
+    """Measure the two numbers.
 
     Args:
         counts: exact cells, any shape.
-        epsilon: what the number may spend; it is a spend of its own in the ledger.
+        epsilon: of the whole release; SIGNAL_SHARE of it is spent here, a spend of its own in the ledger.
         sensitivity: the most that one privacy unit changes the sum of |cells|.
         noise: where noise comes from.
 
     Returns:
-        The noisy total; it may be negative.
+        Noisy rows, noisy occupied cells and the margin of the latter.
 
-    **Privacy** epsilon-DP (one noisy sum).
+    Raises:
+        PrivacyError: if epsilon leaves no room for integer budgets.
+
+    **Privacy** (SIGNAL_SHARE epsilon)-DP: a unit moves the number of rows by at most M, and at most M cells
+    across the bar, since a cell that crosses it changes by at least 1. The bar is public.
     """
     t = scaled_denominator(sensitivity)
-    units = np.array([cap_units(epsilon, t)], np.int64)
-    return int(counts.sum()) + int(noise.laplace(units, t * sensitivity)[0])
+    units = np.array([cap_units(epsilon * share, t) for share in (ROWS_SHARE, OCCUPIED_SHARE)], np.int64)
+    bar = math.ceil(STANDS_OUT * sensitivity / epsilon)
+    exact = np.array([counts.sum(), np.count_nonzero(counts >= bar)], np.int64)
+    rows, occupied = (exact + noise.laplace(units, t * sensitivity)).tolist()
+    return Signal(rows, occupied, 2.0 * t * sensitivity / int(units[1]))
 
 
-def signal(rows: int, epsilon: Fraction, cells: int, sensitivity: int = 1) -> float:
+def strength(rows: int, epsilon: Fraction, cells: int, sensitivity: int = 1) -> float:
     """Mean cell over the noise scale of one cell, from a noisy row count.
 
-    >>> signal(4096, Fraction(1, 2), 1024)
+    >>> strength(4096, Fraction(1, 2), 1024)
     2.0
     """
     return float(max(rows, 0) * epsilon / (cells * sensitivity))
 
 
-def taper(strength: float) -> float:
+def taper(signal_strength: float) -> float:
     """How much more budget a level gets than the level below it, for a given signal.
 
     >>> taper(0.5), taper(1000.0)
     (1.5, 1.0)
     """
-    return next((ratio for below, ratio in TAPERS if strength < below), 1.0)
+    return next((ratio for below, ratio in TAPERS if signal_strength < below), 1.0)
 
 
 @lru_cache(maxsize=64)
@@ -119,33 +127,14 @@ def tapered_strategy(tree: Tree, ratio: float) -> Strategy:
     return tree_strategy(tree, (share / share.sum())[tree.level])
 
 
-def draw_by_signal(counts: IntArray, epsilon: Fraction, sensitivity: int, noise: Noise) -> SignalRelease:
-    """Spend a hundredth on the row count, choose the taper by it, measure the tree with the rest.
+def is_full(signal: Signal, cells: int) -> bool:
+    """Whether most cells stand out, beyond the doubt that the noise of their number leaves.
 
     Args:
-        counts: exact cells of one axis, shape (n,).
-        epsilon: what both steps may spend together.
-        sensitivity: the most that one privacy unit changes the sum of |cells|.
-        noise: where noise comes from.
+        signal: the noisy numbers.
+        cells: number of cells.
 
-    Returns:
-        Row count, strategy and noisy rows.
-
-    Raises:
-        PrivacyError: if epsilon leaves no room for integer budgets.
-
-    **Privacy** epsilon-DP: the strategy is a function of n and of the noisy row count.
+    >>> is_full(Signal(5000, 3500, 200.0), 4096), is_full(Signal(5000, 3500, 2000.0), 4096)
+    (True, False)
     """
-    first = epsilon * SIGNAL_SHARE
-    rows = noisy_rows(counts, first, sensitivity, noise)
-    ratio = taper(signal(rows, epsilon, len(counts), sensitivity))
-    strategy = tapered_strategy(signal_tree(len(counts)), ratio)
-    return SignalRelease(
-        rows, strategy, draw_laplace(counts, [strategy], epsilon - first, sensitivity, noise)
-    )
-
-
-def nonnegative_cells(release: SignalRelease) -> FloatArray:
-    """The non-negative estimate of every cell, shape (n,). Biased; see `nonnegative`."""
-    cells = leaf_estimates(release.view, [release.strategy])
-    return nonnegative(signal_tree(release.strategy.n), cells)
+    return signal.occupied - signal.margin >= FULL * cells
