@@ -4,7 +4,7 @@ Read top down: `publish_release` is the whole story, each step is a module of it
 
     plan        plan.py            public: axes, strategies, budgets
     rows        rows.py, contributions.py    raw rows to integer histograms
-    measure     mechanisms.central.view      exact integers plus exact noise
+    draw        draw.py, userlevel.py, mechanisms.central.view    exact integers plus exact noise
     estimate    mechanisms.central.view, reconcile, rounding    post-processing
     write       release.write      the file
     charge      ledger             one commit = charge + seal
@@ -22,24 +22,22 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from dpsql.catalog import Catalog, spec_hash
 from dpsql.catalog.graph import ledger_path
 from dpsql.catalog.source import Source
 from dpsql.errors import CatalogError
 from dpsql.ledger import Currency, KillPoint, Lineage, Receipt, Spend, SpendLine, new_release_id, publish_file
-from dpsql.mechanisms.central.view import NoisyView, draw_gaussian, draw_laplace
 from dpsql.noise import Noise
 from dpsql.publishing.axes import axis_maker
 from dpsql.publishing.content import release_content
-from dpsql.publishing.contributions import histogram, set_key
-from dpsql.publishing.plan import PlannedStatistic, ReleasePlan, plan_release
-from dpsql.publishing.rows import place_rows, prepare_tables
+from dpsql.publishing.contributions import set_key
+from dpsql.publishing.draw import draw_release
+from dpsql.publishing.plan import ReleasePlan, plan_release
+from dpsql.publishing.rows import prepare_tables
 from dpsql.release.write import write_release
 from dpsql.sources import RawSide, identifier, open_sources
 
-IntArray = npt.NDArray[np.int64]
 Progress = Callable[[str], None]
 
 
@@ -112,7 +110,7 @@ def publish_release(
     **Privacy**: epsilon-DP in the catalog's unit and neighbours (docs/privacy.md section 1).
     """
     source = _source(catalog)
-    with_raw = open_sources(source.kind, source.folder(catalog.file), source.tables)
+    with_raw = open_sources(source.kind, source.folder(catalog.file), source.expanded())
     try:
         plan = plan_release(catalog, axis_maker(catalog, with_raw))
         cells = sum(int(np.prod(plan.shape(s))) for s in plan.statistics)
@@ -122,11 +120,11 @@ def publish_release(
         def build(path: Path) -> None:
             set_key(with_raw.connection, key)
             prepare_tables(catalog, with_raw, plan)
-            histograms = count_cells(catalog, with_raw, plan, progress)
-            progress("drawing noise, once")
-            views = [draw_statistic(plan, s, h, noise) for s, h in zip(plan.statistics, histograms, strict=True)]
+            drawn = draw_release(catalog, with_raw, plan, noise, progress)
             progress("estimating and writing")
-            content = release_content(plan, views, with_raw.connection, release_id, insecure=noise.insecure)
+            content = release_content(
+                drawn.plan, drawn.views, with_raw.connection, release_id, insecure=noise.insecure, scales=drawn.scales
+            )
             write_release(path, content)
 
         receipt = publish_file(
@@ -155,40 +153,6 @@ def _source(catalog: Catalog) -> Source:
     if catalog.source is None:
         raise CatalogError("source: missing", hint="say where the raw tables are")
     return catalog.source
-
-
-def count_cells(catalog: Catalog, raw: RawSide, plan: ReleasePlan, progress: Progress) -> list[IntArray]:
-    """Exact integers of every statistic, in the plan's order; `prepare_tables` has run.
-
-    **Privacy**: raw; nothing of it leaves but through `draw_statistic`.
-    """
-    found: dict[int, IntArray] = {}
-    for of in dict.fromkeys(s.of for s in plan.statistics):
-        progress(f"bounding and counting {of}")
-        table, columns = place_rows(catalog, raw, plan, of)
-        for index, statistic in enumerate(plan.statistics):
-            if statistic.of == of:
-                value = _value(statistic, columns)
-                shape = plan.shape(statistic)
-                found[index] = histogram(raw.connection, table, statistic.axes, shape, value)
-    return [found[index] for index in range(len(plan.statistics))]
-
-
-def _value(statistic: PlannedStatistic, columns: dict[str, str]) -> str:
-    """What is summed per cell: 1, a centred measure, or 1 where the measure is not NULL."""
-    measure = statistic.measure
-    if not measure.column:
-        return "1"
-    column = columns[f"{measure.table}.{measure.column}"]
-    if statistic.bounds is None:
-        return f"CASE WHEN {column} IS NOT NULL THEN 1 END"
-    return f"{column} - ({statistic.bounds.mid})"
-
-
-def draw_statistic(plan: ReleasePlan, statistic: PlannedStatistic, cells: IntArray, noise: Noise) -> NoisyView:
-    """The one draw of a statistic."""
-    draw = draw_laplace if statistic.norm == 1 else draw_gaussian
-    return draw(cells, plan.strategies(statistic), statistic.spend, statistic.sensitivity, noise)
 
 
 def _spend(catalog: Catalog, plan: ReleasePlan) -> Spend:
