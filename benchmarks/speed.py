@@ -154,6 +154,7 @@ def main() -> None:
         one = "SELECT COUNT(*) FROM facts WHERE x >= {a} AND x < {b}"
         two = "SELECT COUNT(*) FROM facts JOIN person USING (id) WHERE x >= {a} AND x < {b} AND y BETWEEN {c} AND {d}"
         where = "WHERE x < 100 AND y >= {a} AND y <> {d}"
+        where = "WHERE x < 100 AND y >= {a} AND y <> {d}"
         groups = f"SELECT x, COUNT(*) FROM facts JOIN person USING (id) {where} GROUP BY x"
         bounds = (("one range", one, 3, 6), ("two ranges joined", two, 5, 9), ("100 groups", groups, 15, 25))
         for label, text, least, median in bounds:
