@@ -342,10 +342,11 @@ def test_published_status_does_not_depend_on_the_rows(make: Make, tmp_path: Path
 
 
 def test_gaussian_draws_scale_with_both_shares() -> None:
-    statistic = StreamStatistic("count", 2, budget=np.array([1, 2]), total=2, sigma2=Fraction(400))
-    draw = noise_for([statistic], ExactNoise(insecure_test_entropy(3)))
-    rows = np.array([draw(0, Read(i, 1, 1, 4, 1)) for i in range(3000)])
-    assert np.allclose(rows.var(axis=0), [400 * 4 * 4, 400 * 4], rtol=0.15)
+    budget = np.tile([1, 2], 3000)
+    statistic = StreamStatistic("count", 6000, budget=budget, total=2, sigma2=Fraction(400))
+    drawn = noise_for([statistic], ExactNoise(insecure_test_entropy(3)))(0, Read(0, 1, 1, 4, 1))
+    spread = drawn.reshape(3000, 2).var(axis=0)
+    assert np.allclose(spread, [400 * 4 * 4, 400 * 4], rtol=0.15)
 
 
 def test_long_streams_are_listed_in_pages(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -358,7 +359,9 @@ def test_long_streams_are_listed_in_pages(make: Make, monkeypatch: pytest.Monkey
     full = read_manifest(place.directory)
     assert full.pages == () and full.as_of_batch == head.as_of_batch == 10
     assert full.up_to(0).segments == snapshot.segments
-    assert (read_segments(place.directory, head)["value"] == read_segments(place.directory, full)["value"]).all()
+    assert (
+        read_segments(place.directory, head)["value"] == read_segments(place.directory, full)["value"]
+    ).all()
     assert place.append(0, seed=99).as_of_batch == 10
     page = place.directory / head.pages[0].file
     page.chmod(0o644)
