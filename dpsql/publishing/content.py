@@ -25,7 +25,8 @@ from dpsql.mechanisms.central.strategy import variance_model
 from dpsql.mechanisms.central.view import NoisyView, leaf_estimates
 from dpsql.publishing.axes import typed_columns
 from dpsql.publishing.plan import ReleasePlan
-from dpsql.release.format import FORMAT, AxisMeta, ColumnMeta, StatisticMeta, to_json
+from dpsql.publishing.userlevel import TableScale
+from dpsql.release.format import FORMAT, AxisMeta, ColumnMeta, ScaleMeta, StatisticMeta, to_json
 from dpsql.release.write import ARRAYS, AxisContent, ReleaseContent, StatisticContent
 from dpsql.tree import Tree, kary_tree
 from dpsql.variance.kronecker import AxisSplit
@@ -44,6 +45,7 @@ def release_content(
     release_id: str,
     *,
     insecure: bool,
+    scales: Sequence[TableScale] = (),
 ) -> ReleaseContent:
     """All that the release file will hold.
 
@@ -53,6 +55,7 @@ def release_content(
         connection: any connection; types of derived axis columns are asked of it.
         release_id: the release's id.
         insecure: whether the noise came from test entropy.
+        scales: of each table with `max_ids: auto`.
     """
     splits = [AxisSplit(variance_model(planned.strategy)) for planned in plan.axes]
     trees = [kary_tree(planned.axis.leaves, LOOKUP_ARITY) for planned in plan.axes]
@@ -68,7 +71,9 @@ def release_content(
     meta["axes"] = [to_json(_axis_meta(plan, connection, i)) for i in range(len(plan.axes))]
     meta["models"] = [split.model.kind for split in splits]
     meta["statistics"] = [to_json(_statistic_meta(plan, i, part)) for i, part in enumerate(components)]
-    return ReleaseContent(meta, axes, [split.model for split in splits], statistics)
+    found = [_scale_meta(scale) for scale in scales]
+    meta["scales"] = [to_json(each) for each in found]
+    return ReleaseContent(meta, axes, [split.model for split in splits], statistics, found)
 
 
 def _estimates(
@@ -113,7 +118,8 @@ def _promise(plan: ReleasePlan, release_id: str, insecure: bool) -> dict[str, An
             "unit": privacy.unit,
             "neighbours": privacy.neighbours,
             **_guarantee(plan),
-            "rows_per_unit": {s.of: s.tau for s in plan.statistics},
+            "rows_per_unit": {s.of: "auto" if s.shape else s.tau for s in plan.statistics},
+            "rows": privacy.rows,
         },
         "spends": spends,
         "insecure_entropy": insecure,
@@ -127,6 +133,17 @@ def _guarantee(plan: ReleasePlan) -> dict[str, str]:
     if delta == 0:
         return {"epsilon": str(total), "delta": "0"}
     return {"epsilon": str(epsilon_of(total, delta)), "delta": str(delta), "rho": str(total)}
+
+
+def _scale_meta(scale: TableScale) -> ScaleMeta:
+    """The scale of one table, with what it says about bias."""
+    choices, ratio = scale.choices, scale.ratio
+    left_out = None if ratio.measured is None else max(0.0, 1.0 - 1.0 / ratio.measured)
+    return ScaleMeta(
+        of=scale.of, factor=ratio.value, relative_error=ratio.error, left_out=left_out, tau=choices.tau,
+        quantile=choices.quantile, weighted_down=choices.weighted_down, sticky=scale.sticky,
+        rows=choices.rows.value, public_rows=scale.public_rows,
+    )  # fmt: skip
 
 
 def _axis_meta(plan: ReleasePlan, connection: duckdb.DuckDBPyConnection, i: int) -> AxisMeta:

@@ -8,6 +8,9 @@
 | `measurement_<s>` | one per noisy integer of statistic s, as drawn | r1..rd, value, budget |
 | `node_combination_<s>` | one per combination of nodes | n1..nd, estimate [, nonnegative] in units of 2^-20 |
 | `variance_<k>` | as the kind of model k needs | flat columns of one axis's variance model |
+| `scale` | one per table with `max_ids: auto` | as `ScaleMeta`, lists as text |
+
+Measurements of a table with a scale are in units of a weight, 2^-20; its estimates and variances have the factor in.
 
 Every row count follows from the catalog alone, and so does everything in `meta` except the release id.
 """
@@ -132,6 +135,40 @@ class StatisticMeta:
         return cls(**{**value, "axes": tuple(value["axes"]), "components": components})
 
 
-def to_json(value: ColumnMeta | AxisMeta | StatisticMeta) -> dict[str, Any]:
+@dataclass(frozen=True)
+class ScaleMeta:
+    """How the shapes of one table got their scale, and what bounding may have biased.
+
+    Args:
+        of: the counted table.
+        factor: R, which is already in the estimates and their variances; 1 where it was not applied.
+        relative_error: relative standard error of R, common to all COUNT and SUM answers; AVG and shares
+            of a total do not see it.
+        left_out: about which share of the rows the low bound left out, 1 - 1/R; None where noise hides it.
+        tau, quantile: rows of a typical unit, and which quantile that is.
+        weighted_down: about which share of the rows belongs to units with more than tau.
+        sticky: names of axes on which all rows of a unit share one leaf; groups there may be off most.
+        rows: the noisy total with a high bound, N_hi.
+        public_rows: whether the number of rows was told exactly.
+    """
+
+    of: str
+    factor: float
+    relative_error: float
+    left_out: float | None
+    tau: int
+    quantile: float
+    weighted_down: float
+    sticky: tuple[str, ...]
+    rows: int
+    public_rows: bool
+
+    @classmethod
+    def from_json(cls, value: dict[str, Any]) -> ScaleMeta:
+        """Read back what `asdict` wrote."""
+        return cls(**{**value, "sticky": tuple(value["sticky"])})
+
+
+def to_json(value: ColumnMeta | AxisMeta | StatisticMeta | ScaleMeta) -> dict[str, Any]:
     """A plain dictionary for the `meta` table."""
     return asdict(value)

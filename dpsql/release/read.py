@@ -16,7 +16,7 @@ import duckdb
 import numpy as np
 
 from dpsql.errors import ReleaseError
-from dpsql.release.format import FORMAT, AxisMeta, StatisticMeta
+from dpsql.release.format import FORMAT, AxisMeta, ScaleMeta, StatisticMeta
 from dpsql.tree import Tree
 from dpsql.variance import AxisVariance, from_columns
 from dpsql.variance.kronecker import AxisSplit, KroneckerVariance
@@ -60,6 +60,12 @@ class Release:
     def statistics(self) -> tuple[StatisticMeta, ...]:
         """The release's statistics; a statistic's id is its position here."""
         return tuple(StatisticMeta.from_json(statistic) for statistic in self.meta["statistics"])
+
+    @cached_property
+    def scales(self) -> dict[str, ScaleMeta]:
+        """The scale of each table with `max_ids: auto`, by table."""
+        found = [ScaleMeta.from_json(scale) for scale in self.meta.get("scales", ())]
+        return {scale.of: scale for scale in found}
 
     @property
     def name(self) -> str:

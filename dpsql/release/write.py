@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dpsql.errors import InternalError
+from dpsql.release.format import ScaleMeta
 from dpsql.tree import Tree
 from dpsql.variance import AxisVariance
 
@@ -66,6 +67,7 @@ class ReleaseContent:
     axes: Sequence[AxisContent]
     models: Sequence[AxisVariance]
     statistics: Sequence[StatisticContent]
+    scales: Sequence[ScaleMeta] = ()
 
 
 def write_release(path: Path, content: ReleaseContent) -> None:
@@ -90,6 +92,7 @@ def write_release(path: Path, content: ReleaseContent) -> None:
             _create(connection, f"variance_{k}", model.columns())
         for s, statistic in enumerate(content.statistics):
             _write_statistic(connection, s, statistic)
+        _write_scales(connection, content.scales)
         connection.execute("CHECKPOINT")
     finally:
         connection.close()
@@ -133,6 +136,17 @@ def _write_statistic(connection: duckdb.DuckDBPyConnection, s: int, statistic: S
     if statistic.nonnegative is not None:
         nodes["nonnegative"] = statistic.nonnegative.ravel()
     _create(connection, f"node_combination_{s}", nodes, primary_key=key)
+
+
+def _write_scales(connection: duckdb.DuckDBPyConnection, scales: Sequence[ScaleMeta]) -> None:
+    connection.execute(
+        "CREATE TABLE scale (of_table VARCHAR PRIMARY KEY, factor DOUBLE, relative_error DOUBLE, left_out DOUBLE, "
+        "tau INTEGER, quantile DOUBLE, weighted_down DOUBLE, sticky VARCHAR, total_rows BIGINT, public_rows BOOLEAN)"
+    )
+    for s in scales:
+        values = (s.of, s.factor, s.relative_error, s.left_out, s.tau, s.quantile, s.weighted_down,
+                  json.dumps(s.sticky), s.rows, s.public_rows)  # fmt: skip
+        connection.execute(f"INSERT INTO scale VALUES ({', '.join('?' * len(values))})", values)
 
 
 def _coordinates(letter: str, shape: tuple[int, ...]) -> dict[str, npt.NDArray[Any]]:

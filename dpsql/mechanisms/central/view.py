@@ -46,11 +46,13 @@ class NoisyView:
         budget: integer budget of each row combination, the same shape.
         unit_variance: c_A, the noise variance of a row combination times the product of its squared axis
             budgets, in squared stored units.
+        sensitivity: the most that one unit changes the sum of |cells|, in stored units.
     """
 
     value: IntArray
     budget: IntArray
     unit_variance: float
+    sensitivity: int
 
 
 def draw_laplace(
@@ -73,6 +75,16 @@ def draw_laplace(
 
     **Privacy**: epsilon-DP for neighbours that differ in one unit's rows.
     """
+    budget, cap, denominator = _laplace_budget(strategies, epsilon, sensitivity)
+    exact = _measure_all(histogram, strategies)
+    drawn = noise.laplace(budget.ravel(), denominator).reshape(budget.shape)
+    return NoisyView(exact + drawn, budget, _laplace_unit(budget, cap, denominator, strategies))
+
+
+def _laplace_budget(
+    strategies: Sequence[Strategy], epsilon: Fraction, sensitivity: int
+) -> tuple[IntArray, int, int]:
+    """Integer budget of every row combination, their cap, and the noise's denominator."""
     t = scaled_denominator(sensitivity)
     cap = cap_units(epsilon, t)
     budget = combine(cap, [(strategy.budget, strategy.total) for strategy in strategies])
@@ -81,9 +93,32 @@ def draw_laplace(
             f"the view's epsilon is too small to be shared out over {len(strategies)} axes of this size",
             hint="give the view a larger share, fewer axes, or `mechanism: identity`",
         )
-    exact = _measure_all(histogram, strategies)
-    drawn = noise.laplace(budget.ravel(), t * sensitivity).reshape(budget.shape)
-    return NoisyView(exact + drawn, budget, _laplace_unit(budget, cap, t * sensitivity, strategies))
+    return budget, cap, t * sensitivity
+
+
+def expected_unit_variance(
+    strategies: Sequence[Strategy], norm: int, spend: Fraction, sensitivity: int
+) -> float:
+    """The `unit_variance` that a draw will have, known before anything is drawn.
+
+    Args:
+        strategies: one for each axis.
+        norm: 1 for Laplace, 2 for Gaussian noise.
+        spend: epsilon (norm 1) or rho (norm 2).
+        sensitivity: the most that one privacy unit changes the sum of |cells|.
+
+    Returns:
+        c_A in squared stored units.
+
+    Raises:
+        PrivacyError: what `draw_laplace` would raise for these budgets.
+
+    **Privacy** Reads no data.
+    """
+    if norm == 2:
+        return float(Fraction(sensitivity**2) / (2 * spend))
+    budget, cap, denominator = _laplace_budget(strategies, spend, sensitivity)
+    return _laplace_unit(budget, cap, denominator, strategies)
 
 
 def draw_gaussian(
@@ -150,7 +185,7 @@ def leaf_estimates(view: NoisyView, strategies: Sequence[Strategy]) -> FloatArra
         Estimates, shape (n_1, .., n_d).
     """
     first = np.rint(_estimate_all(view.value.astype(np.float64), strategies)).astype(np.int64)
-    left = view.value - _measure_all(first, strategies)
+    left = view.value - _measure_all(first, strategies, view.sensitivity)
     return first + _estimate_all(left.astype(np.float64), strategies)
 
 
@@ -176,9 +211,10 @@ def _along(values: npt.NDArray[Any], axis: int, dimensions: int) -> npt.NDArray[
     return values.reshape(shape)
 
 
-def _measure_all(histogram: IntArray, strategies: Sequence[Strategy]) -> IntArray:
+def _measure_all(histogram: IntArray, strategies: Sequence[Strategy], sensitivity: int) -> IntArray:
+    """Rows along every axis. Real-valued rows stand alone in a view, so one unit moves a leaf by `sensitivity`."""
     for axis, strategy in enumerate(strategies):
-        histogram = measure(strategy, histogram, axis)
+        histogram = measure(strategy, histogram, axis, sensitivity)
     return histogram
 
 

@@ -80,8 +80,11 @@ class Whitening:
     point: int
 
     def largest_row(self, index: int) -> int:
-        """The row value of a statistic from which on a person is left out (weight 0)."""
-        return max(1, isqrt((LARGEST_NORM << self.parts[index].shift) // self.coefficient[index]))
+        """The row value of a statistic from which on a person is left out (weight 0).
+
+        Rows may be cut to it: one that reaches it makes the norm at least `LARGEST_NORM` by itself.
+        """
+        return isqrt((LARGEST_NORM << self.parts[index].shift) // self.coefficient[index]) + 1
 
     def variance(self, index: int, clip: int, rho: Fraction) -> Fraction:
         """sigma^2 of a row of budget 1 of one statistic, in squared stored units of 1 / UNIT.

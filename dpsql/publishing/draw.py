@@ -1,0 +1,104 @@
+"""Draw every statistic of a release, once: the only place where exact cells and noise meet.
+
+A table with a declared number of rows per unit is counted and each statistic drawn; a table with `max_ids: auto`
+goes through the recipe of `userlevel`, which first chooses its bounds.
+
+**Privacy**: what is returned is noisy; the cells themselves go nowhere else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from dpsql.catalog import Catalog
+from dpsql.mechanisms.central.view import NoisyView, draw_gaussian, draw_laplace
+from dpsql.noise import Noise
+from dpsql.publishing.contributions import histogram
+from dpsql.publishing.plan import PlannedStatistic, ReleasePlan
+from dpsql.publishing.rows import place_rows
+from dpsql.publishing.userlevel import TableScale, settle_table
+from dpsql.publishing.userlevel_choose import Table
+from dpsql.sources import RawSide
+
+IntArray = npt.NDArray[np.int64]
+Progress = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class DrawnRelease:
+    """All noisy numbers of a release.
+
+    Args:
+        plan: the plan, with what the recipe settled.
+        views: noisy integers of each statistic, in the plan's order.
+        scales: of each table with `max_ids: auto`.
+    """
+
+    plan: ReleasePlan
+    views: tuple[NoisyView, ...]
+    scales: tuple[TableScale, ...]
+
+
+def draw_release(
+    catalog: Catalog, raw: RawSide, plan: ReleasePlan, noise: Noise, progress: Progress
+) -> DrawnRelease:
+    """Draw all statistics, table by table; `prepare_tables` has run.
+
+    Args:
+        catalog, raw, plan: the release being made.
+        noise: where noise comes from.
+        progress: told each table.
+
+    **Privacy**: spends every line of the plan, once.
+    """
+    statistics = dict(enumerate(plan.statistics))
+    views: dict[int, NoisyView] = {}
+    scales: list[TableScale] = []
+    for of in dict.fromkeys(s.of for s in plan.statistics):
+        progress(f"bounding, counting and drawing {of}")
+        if any(step.of == of for step in plan.steps):
+            rows, columns = place_rows(catalog, raw, plan, of)
+            drawn = settle_table(Table(raw.connection, plan, of, rows, columns, noise))
+            statistics |= drawn.statistics
+            views |= drawn.views
+            scales.append(drawn.scale)
+        else:
+            for index, cells in count_table(catalog, raw, plan, of).items():
+                views[index] = draw_statistic(plan, plan.statistics[index], cells, noise)
+    order = range(len(plan.statistics))
+    settled = replace(plan, statistics=tuple(statistics[i] for i in order))
+    return DrawnRelease(settled, tuple(views[i] for i in order), tuple(scales))
+
+
+def count_table(catalog: Catalog, raw: RawSide, plan: ReleasePlan, of: str) -> dict[int, IntArray]:
+    """Exact integers of one table's statistics, by index in the plan.
+
+    **Privacy**: raw; nothing of it leaves but through `draw_statistic`.
+    """
+    table, columns = place_rows(catalog, raw, plan, of)
+    return {
+        index: histogram(raw.connection, table, s.axes, plan.shape(s), _value(s, columns))
+        for index, s in enumerate(plan.statistics)
+        if s.of == of
+    }
+
+
+def _value(statistic: PlannedStatistic, columns: dict[str, str]) -> str:
+    """What is summed per cell: 1, a centred measure, or 1 where the measure is not NULL."""
+    measure = statistic.measure
+    if not measure.column:
+        return "1"
+    column = columns[f"{measure.table}.{measure.column}"]
+    if statistic.bounds is None:
+        return f"CASE WHEN {column} IS NOT NULL THEN 1 END"
+    return f"{column} - ({statistic.bounds.mid})"
+
+
+def draw_statistic(plan: ReleasePlan, statistic: PlannedStatistic, cells: IntArray, noise: Noise) -> NoisyView:
+    """The one draw of a statistic."""
+    draw = draw_laplace if statistic.norm == 1 else draw_gaussian
+    return draw(cells, plan.strategies(statistic), statistic.spend, statistic.sensitivity, noise)
