@@ -22,7 +22,7 @@ from benchmarks import datasets, report_accuracy
 from benchmarks.baselines import linear, planar, registry, shipped
 from benchmarks.baselines.common import FloatArray, IntArray, SimulationNoise
 from benchmarks.exact_errors import exact_errors
-from benchmarks.measure import Row, all_ranges, measure, prefix_errors
+from benchmarks.measure import FIRST_SEED, Row, all_ranges, measure, prefix_errors
 from dpsql.mechanisms.central.auto import expected_error
 
 BUILD = Path("build/accuracy")
@@ -57,7 +57,7 @@ def planar_grid() -> Iterator[Row]:
         counts = datasets.dpbench_2d(name)
         for epsilon in EPSILONS:
             for mechanism, publish in planar.ALL.items():
-                noises = [SimulationNoise(run) for run in range(RUNS)]
+                noises = [SimulationNoise(FIRST_SEED + run) for run in range(RUNS)]
                 errors = [_rectangles(counts - publish(counts, epsilon, noise), corners) for noise in noises]
                 scaled = np.array(errors) * float(epsilon) ** 2
                 yield Row(
@@ -111,7 +111,7 @@ def exact() -> Iterator[Row]:
         for mechanism, (publish, error) in exact_errors(n).items():
             yield Row("exact", "all ranges", n, 1.0, mechanism, 0, 0, error, 0.0)
             zeros = np.zeros(n, np.int64)
-            noises = [SimulationNoise(run) for run in range(runs)]
+            noises = [SimulationNoise(FIRST_SEED + run) for run in range(runs)]
             draws = [all_ranges(prefix_errors(zeros, publish(zeros, Fraction(1), noise))) for noise in noises]
             spread = float(np.std(draws) / runs**0.5)
             yield Row("measured", "all ranges", n, 1.0, mechanism, 0, runs, float(np.mean(draws)), spread)

@@ -32,6 +32,7 @@ LITERATURE: dict[str, Publish] = {
     "StructureFirst": grouped.structure_first,
     "GS": sorted_groups.gs,
     "AHP": sorted_groups.ahp,
+    "DAWA, aligned buckets": dawa_variants.dawa_aligned,
     "DAWA, equal tree": dawa_variants.dawa_tree,
     "DAWA, cells": dawa_variants.dawa_cells,
 }

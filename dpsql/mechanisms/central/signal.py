@@ -9,7 +9,8 @@ After the non-negative step, cells that hide in the noise are set right by their
 there are, the more the coarse levels are worth. The unbiased optimum knows nothing of this: on DPBench's
 sparsest trace the rows that are best before the step (tents: 206 against 262 for a 16-ary tree at 4,096
 cells) are worse after it (110 against 32), and a taper of 1.5 brings that to 19. Where most cells stand out,
-the step has nothing to do and the unbiased optimum wins again. docs/accuracy/central.md has the measurements.
+the step has nothing to do and the unbiased optimum wins again. The thresholds below were read off four
+DPBench histograms; docs/accuracy/central.md says how, and how the rule does on others.
 """
 
 from __future__ import annotations
@@ -33,7 +34,8 @@ IntArray = npt.NDArray[np.int64]
 ROWS_SHARE, OCCUPIED_SHARE = Fraction(1, 200), Fraction(1, 100)
 SIGNAL_SHARE = ROWS_SHARE + OCCUPIED_SHARE
 STANDS_OUT = 2  # noise scales of one cell
-FULL = 0.65  # share of cells that stand out; between search logs (49%) and a citation graph (77%)
+FULL = 0.6  # share of cells that stand out; between search logs (49%) and a citation graph (77%)
+DOUBT = 5.0  # at 2 a sparse trace was taken for full in one release of twenty, at ten times its error
 WIDEST = 20  # children per node; the least error lies between 8 and 20 at every size from 50 to 65,536 cells
 TAPERS = ((2.0, 1.5), (20.0, 1.2))  # (signal below this, taper); equal budgets from 20 on
 
@@ -44,7 +46,7 @@ class Signal(NamedTuple):
     Args:
         rows: noisy number of rows.
         occupied: noisy number of cells that stand out of the noise.
-        margin: twice the noise scale of `occupied`: its error is larger with probability e^-2.
+        margin: DOUBT noise scales of `occupied`; its noise is above that with probability e^-DOUBT / 2.
     """
 
     rows: int
@@ -75,7 +77,7 @@ def noisy_signal(counts: IntArray, epsilon: Fraction, sensitivity: int, noise: N
     bar = math.ceil(STANDS_OUT * sensitivity / epsilon)
     exact = np.array([counts.sum(), np.count_nonzero(counts >= bar)], np.int64)
     rows, occupied = (exact + noise.laplace(units, t * sensitivity)).tolist()
-    return Signal(rows, occupied, 2.0 * t * sensitivity / int(units[1]))
+    return Signal(rows, occupied, DOUBT * t * sensitivity / int(units[1]))
 
 
 def strength(rows: int, epsilon: Fraction, cells: int, sensitivity: int = 1) -> float:
