@@ -23,8 +23,8 @@ from dpsql.client.plan import Plan, read_plan
 from dpsql.mechanisms.local.lprr import level_combinations, level_edges, path_shares
 from dpsql.mechanisms.local.oracles import Oracle
 
-sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
-from local_published import printed_bias, printed_distribution, printed_tau
+sys.path.insert(0, str(Path(__file__).parents[2]))
+from benchmarks.local_published import printed_bias, printed_distribution, printed_tau
 
 VECTORS = json.loads((Path(__file__).parent.parent / "vectors" / "local.json").read_text())
 OWN = 3

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dpsql.mechanisms.local.oracles import FloatArray, Oracle, Structure, structure
 
@@ -182,7 +183,7 @@ def _weights(group: Group, cells: FloatArray) -> FloatArray:
     return weighted
 
 
-def cell_design(edges: FloatArray | Sequence[int], leaves: int) -> FloatArray:
+def cell_design(edges: NDArray[np.int64] | Sequence[int], leaves: int) -> FloatArray:
     """0/1 matrix of the cells between boundaries, shape (cells, leaves)."""
     bounds = np.asarray(edges, dtype=np.int64)
     at = np.arange(leaves)

@@ -1,0 +1,84 @@
+"""Figures of local releases: star joins, one axis, coverage, the collector. `python -m benchmarks.local [--quick]`.
+
+Every line `figure <name>: <value> (<bound>) ok|short` is one promise; the exit code is 1 if any is short.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks import local_axis, local_star
+from benchmarks.figures import Figures
+from dpsql.client import read_plan
+from dpsql.collecting.collector import add_spool, close_collection, open_state
+from dpsql.collecting.plan import build_plan
+from dpsql.collecting.simulate import one_row_each, simulate_reports
+from dpsql.mechanisms.local.blue import cell_design, constrained_inverse, range_workload
+from dpsql.mechanisms.local.lprr import depth_shares, level_edges
+
+
+def unbiased_factors(figures: Figures) -> None:
+    """Variance of all ranges by least squares with shares proportional to depth, in units of v(eps) / n."""
+    for leaves, branching, bound in ((25, 5, 3.45), (64, 4, 5.75), (125, 5, 8.1)):
+        levels = level_edges(leaves, branching)
+        shares = depth_shares([(j + 1,) for j in range(len(levels))])
+        designs = [cell_design(e, leaves) for e in levels]
+        precision = np.asarray(sum(s * d.T @ d for s, d in zip(shares, designs, strict=True)))
+        factor = float((constrained_inverse(precision) * range_workload(leaves)).sum())
+        figures.at_most(f"unbiased variance factor, {leaves} leaves", factor, bound)
+
+
+def collector_speed(figures: Figures, reports: int) -> None:
+    """Validated reports a second on one thread from Parquet, and what a replay adds."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    plan = read_plan(build_plan(local_star.design(1.0, measure=False)))
+    rng = np.random.default_rng(0)
+    raw = simulate_reports(plan, one_row_each(rng.integers(0, 25, size=(reports, 5))), rng)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "spool.parquet"
+        pq.write_table(pa.table({"report": pa.array(raw, pa.binary())}), path)
+        state = open_state(plan)
+        best = 0.0
+        for _ in range(3):
+            state = open_state(plan)
+            start = time.process_time()
+            accepted = add_spool(state, plan, path, b"k" * 32).accepted
+            best = max(best, accepted / (time.process_time() - start))
+        figures.at_least("collector, validated reports per processor second", best, 500_000)
+        figures.at_most("reports that a replay adds", add_spool(state, plan, path, b"k" * 32).accepted, 0)
+        figures.at_least("reports accepted", close_collection(state, plan)[1].accepted / reports, 1)
+
+
+def main() -> int:
+    """Print all figures; 1 if any is short."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="fewer runs and people")
+    parser.add_argument("--only", choices=["factors", "star", "axis", "cover", "collector"], default=None)
+    given = parser.parse_args()
+    figures = Figures()
+    wanted = [given.only] if given.only else ["factors", "star", "axis", "cover", "collector"]
+    if "factors" in wanted:
+        unbiased_factors(figures)
+    if "collector" in wanted:
+        collector_speed(figures, 200_000 if given.quick else 1_000_000)
+    if "star" in wanted:
+        local_star.counts(figures, runs=1 if given.quick else 3)
+        local_star.averages(figures, runs=1 if given.quick else 3)
+    if "cover" in wanted:
+        local_star.coverage(figures, runs=20 if given.quick else 60)
+    if "axis" in wanted:
+        local_axis.synthetic(figures, runs=1 if given.quick else 6)
+        local_axis.adult(figures, runs=1 if given.quick else 6)
+    return figures.finish()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,145 @@
+"""One axis: the log-smooth stack against hierarchy + NNLS and AHEAD, on synthetic histograms and on Adult columns."""
+
+from __future__ import annotations
+
+import math
+import os
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks.figures import Figures
+from dpsql.client.plan import largest_weight
+from dpsql.mechanisms.local import ahead
+from dpsql.mechanisms.local.blue import Group, cell_design, range_workload, system
+from dpsql.mechanisms.local.lprr import level_edges
+from dpsql.mechanisms.local.oracles import Oracle, choose_oracle, estimate, wave_matrix, wave_reach
+from dpsql.mechanisms.local.simplex import simplex_fit
+from dpsql.mechanisms.local.simulate import histogram_tally
+from dpsql.mechanisms.local.smooth import stack
+
+EPSILONS = ("0.5", "1", "2", "4")
+BRANCHING = 4
+ADULT = {"age": (17, 90, 1), "hours_per_week": (1, 99, 1), "fnlwgt": (0, 1499999, 12000)}
+
+
+def shapes(leaves: int) -> dict[str, np.ndarray]:
+    """Histograms: a bell, two bells, a power law, a Laplace peak."""
+    at = np.arange(leaves) + 0.5
+    found = {
+        "normal": np.exp(-((at - leaves / 2) ** 2) / (leaves / 4) ** 2 / 2),
+        "mixture": 0.6 * np.exp(-((at - 60) ** 2) / 800) + 0.8 * np.exp(-((at - 190) ** 2) / 200),
+        "power": 1 / (at + 5),
+        "laplace": np.exp(-np.abs(at - leaves / 3) / (leaves / 12)),
+    }
+    return {name: x / x.sum() for name, x in found.items()}
+
+
+def tree_groups(shares: np.ndarray, people: int, own: int, rng: np.random.Generator) -> list[Group]:
+    """Reports spread evenly over the levels of a tree."""
+    levels = level_edges(shares.size, BRANCHING)
+    found = []
+    for edges in levels:
+        design = cell_design(edges, shares.size)
+        oracle = choose_oracle(len(design), own)
+        histogram = rng.multinomial(people // len(levels), shares)
+        tally = histogram_tally(oracle, (design @ histogram).astype(np.int64), rng).astype(float)
+        found.append(Group(design, estimate(oracle, tally, histogram.sum()), float(histogram.sum()), oracle))
+    return found
+
+
+def wave_group(shares: np.ndarray, people: int, own: int, epsilon: float, rng: np.random.Generator) -> Group:
+    """Square Wave over the leaves."""
+    oracle = Oracle("WAVE", shares.size, own, wave_reach(shares.size, epsilon))
+    tally = histogram_tally(oracle, np.append(rng.multinomial(people, shares), 0), rng)
+    return Group(wave_matrix(oracle), tally / people, float(people), oracle)
+
+
+def ours(shares: np.ndarray, people: int, epsilon: str, rng: np.random.Generator) -> np.ndarray:
+    """A quarter of the people send Square Wave, the others tree levels; stacked over four folds."""
+    own, part = largest_weight(Fraction(epsilon)), people // 4
+    folds = [
+        [
+            *tree_groups(shares, part * 3 // 4, own, rng),
+            wave_group(shares, part // 4, own, float(epsilon), rng),
+        ]
+        for _ in range(4)
+    ]
+    return stack(folds, shares.size).shares
+
+
+def nonnegative_hierarchy(
+    shares: np.ndarray, people: int, epsilon: str, rng: np.random.Generator
+) -> np.ndarray:
+    """Tree levels and least squares over the simplex, weights plugged in once."""
+    groups = tree_groups(shares, people, largest_weight(Fraction(epsilon)), rng)
+    guess = np.full(shares.size, 1 / shares.size)
+    for _ in range(2):
+        guess = simplex_fit(*system(groups, guess, tilted=False))
+    return guess
+
+
+def adaptive(shares: np.ndarray, people: int, epsilon: str, rng: np.random.Generator) -> np.ndarray:
+    """AHEAD with inverse-variance weights."""
+    own, sizes = largest_weight(Fraction(epsilon)), [shares.size]
+    count, theta, boxes = (
+        ahead.round_count(sizes),
+        ahead.threshold(people, own, sizes),
+        ahead.first_boxes(sizes),
+    )
+    rounds = []
+    for _ in range(count):
+        histogram = rng.multinomial(people // count, shares)
+        oracle = ahead.box_oracle(boxes, own)
+        tally = histogram_tally(oracle, ahead.histogram_of_boxes(boxes, histogram), rng).astype(float)
+        rounds.append(ahead.close_round(boxes, estimate(oracle, tally, people // count), people // count))
+        boxes = ahead.next_boxes(rounds[-1], theta)
+    return ahead.spread_evenly(rounds[-1].boxes, ahead.finest_shares(rounds), sizes)
+
+
+def _ratios(shares: np.ndarray, people: int, epsilon: str, runs: int, seed: int) -> tuple[float, float]:
+    """Mean squared error over all ranges, ours by each rival's."""
+    rng, workload = np.random.default_rng(seed), range_workload(shares.size)
+    error = np.zeros(3)
+    for _ in range(runs):
+        for i, method in enumerate((ours, nonnegative_hierarchy, adaptive)):
+            off = method(shares, people, epsilon, rng) - shares
+            error[i] += off @ workload @ off
+    return float(error[0] / error[1]), float(error[0] / error[2])
+
+
+def _report(figures: Figures, title: str, ratios: list[tuple[float, float]], bound: float) -> None:
+    found = np.array(ratios)
+    for i, rival in enumerate(("hierarchy + NNLS", "AHEAD")):
+        figures.at_most(f"{title}, MSE by {rival}", float(np.exp(np.log(found[:, i]).mean())), bound)
+    figures.at_most(f"{title}, worst row", float(found.max()), 1.7)
+
+
+def synthetic(figures: Figures, runs: int) -> None:
+    """Sixteen rows: four shapes at four epsilons, 256 leaves, a million people."""
+    ratios: list[tuple[float, float]] = []
+    for name, shares in shapes(256).items():
+        for epsilon in EPSILONS:
+            ratios.append(_ratios(shares, 1_000_000, epsilon, runs, len(ratios)))
+            print(f"  {name}, epsilon {epsilon}: {ratios[-1][0]:.2f} {ratios[-1][1]:.2f}", flush=True)
+    _report(figures, "one axis, synthetic", ratios, 0.6)
+
+
+def adult(figures: Figures, runs: int) -> None:
+    """Columns of Adult at four epsilons; needs DPSQL_DATA."""
+    import duckdb
+
+    root = Path(os.environ.get("DPSQL_DATA", "")) / "adult" / "adult_train.parquet"
+    if not root.is_file():
+        print("DPSQL_DATA names no Adult table; its figures are left out")
+        return
+    ratios: list[tuple[float, float]] = []
+    for column, (low, high, width) in ADULT.items():
+        values = duckdb.execute(f"SELECT {column} AS v FROM read_parquet('{root}')").fetchnumpy()["v"]
+        leaves = math.ceil((high - low + 1) / width)
+        shares = np.bincount((np.clip(values, low, high) - low) // width, minlength=leaves) / len(values)
+        for epsilon in EPSILONS:
+            ratios.append(_ratios(shares, len(values), epsilon, runs, len(ratios)))
+            print(f"  {column}, epsilon {epsilon}: {ratios[-1][0]:.2f} {ratios[-1][1]:.2f}", flush=True)
+    _report(figures, "one axis, Adult", ratios, 0.8)
