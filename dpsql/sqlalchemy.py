@@ -70,6 +70,7 @@ class DpsqlDialect(DefaultDialect):
     supports_empty_insert = False
     supports_multivalues_insert = False
     postfetch_lastrowid = False
+    div_is_floordiv = False
 
     @classmethod
     def import_dbapi(cls) -> ModuleType:
