@@ -95,7 +95,7 @@ def _axis(name: str, path: tuple[str, ...], columns: list[tuple[tuple[str, ...],
 
 
 def axis_plans() -> list[AxisPlan]:
-    """age, region, category, day, price, and the customer's own age (for views of customer)."""
+    """age, region, category, day, price, and the customer's own age and region (for views of customer)."""
     days = [FIRST_DAY + datetime.timedelta(days=i) for i in range(DAYS)]
     customer, product = ("customer_id",), ("product_id",)
 
@@ -123,6 +123,8 @@ def axis_plans() -> list[AxisPlan]:
               [(value // 5, (value,)) for value in range(30)], "", lambda row, extra: row["price"] // 5),
         _axis("customer.age", (), [((), "customer", "age", "INTEGER")],
               [(i, (value,)) for i, value in enumerate(AGES)], "o", age, "customer"),
+        _axis("customer.region", (), [((), "customer", "region", "VARCHAR")],
+              [(i, (value,)) for i, value in enumerate(REGIONS)], "n", region, "customer"),
     ]  # fmt: skip
 
 
@@ -130,7 +132,7 @@ VIEWS: dict[str, tuple[str, tuple[int, ...], tuple[str, ...]]] = {
     "demand": ("sales", (0, 1, 2), ("count", "sales.amount", "sales.qty", "count(sales.qty)")),
     "trend": ("sales", (3, 2), ("count", "sales.amount")),
     "prices": ("sales", (4, 1), ("count", "sales.revenue")),
-    "people": ("customer", (5,), ("count",)),
+    "people": ("customer", (5, 6), ("count",)),
 }
 SCALES = {"sales.amount": 2, "sales.revenue": 2}
 LARGEST = {"sales.amount": 1250, "sales.qty": 5, "sales.revenue": 2500 * 9}
@@ -224,7 +226,8 @@ def _axis_content(plan: AxisPlan) -> AxisContent:
     values = [values for _, values in plan.atoms] + [(None,) * len(meta.columns)] * (len(leaf) - len(plan.atoms))
     arrays: dict[str, Any] = {"atom": np.arange(len(leaf)), "leaf": np.array(leaf)[order],
                               "kind": np.array(kind)[order], "weight": weight[order]}
-    casts = ["CAST(atom AS INTEGER) AS atom", "CAST(leaf AS INTEGER) AS leaf", "CAST(kind AS TINYINT) AS kind", "weight"]
+    casts = ["CAST(atom AS INTEGER) AS atom", "CAST(leaf AS INTEGER) AS leaf", "CAST(kind AS TINYINT) AS kind",
+             "weight"]
     for i, column in enumerate(meta.columns):
         texts = [None if values[o][i] is None else str(values[o][i]) for o in order]
         arrays[column.name] = np.array(texts, dtype=object)
@@ -253,7 +256,8 @@ def write_fixture(path: Path, rows: dict[str, list[Row]], noise: float = 1.0) ->
             full = tuple(range(len(axes)))
             metas.append(StatisticMeta(
                 id=len(metas), view=view, of=of, measure=measure, axes=axes, mid=MIDS.get(measure, 0),
-                scale=SCALES.get(measure, 0), kind="int", sensitivity=LARGEST.get(measure, 1), budget="1", currency="epsilon",
+                scale=SCALES.get(measure, 0), kind="int", sensitivity=LARGEST.get(measure, 1), budget="1",
+                currency="epsilon",
                 mechanism="none", cells=int(content.value.size), components=_independent(full, chosen, noise),
             ))  # fmt: skip
             contents.append(content)

@@ -25,7 +25,7 @@ from dpsql.answer.sql.parse import parse
 from dpsql.answer.sql.refuse import pointed
 from dpsql.answer.sql.rewrite import take_apart
 from dpsql.answer.sql.statement import Statement
-from dpsql.errors import DataError, Error, InternalError, ProgrammingError, ReleaseError
+from dpsql.errors import DataError, Error, InternalError, ProgrammingError, ReleaseError, SqlSyntaxError
 from dpsql.release import Release
 
 CACHED = 256
@@ -77,6 +77,8 @@ class Answerer:
             result = self._answer(text, dialect)
         except Error as error:
             raise pointed(error, text) if isinstance(text, str) else error from error.__cause__
+        except RecursionError as error:
+            raise SqlSyntaxError("the statement is a chain too long to read", hint="shorten it") from error
         except duckdb.Error as error:
             raise ReleaseError(
                 f"{self.release.path} is damaged ({type(error).__name__})", hint="ask its curator for a fresh copy"

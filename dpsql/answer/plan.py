@@ -223,6 +223,7 @@ def choose(block: Block, terms: Sequence[Term], release: Release, schema: Schema
         NoViewError: no view has what the block needs; says what is lacking, view by view.
     """
     said, plans = [], []
+    lacking: int | None = None
     for view in views_of(release):
         if view.of.lower() != block.root.lower():
             continue
@@ -232,6 +233,7 @@ def choose(block: Block, terms: Sequence[Term], release: Release, schema: Schema
         placed = place(block, terms, view, release, schema)
         if isinstance(placed, str):
             said.append(f"{view.name} lacks {placed}")
+            lacking = next((i for i, ref in enumerate(block.columns) if str(ref) == placed), lacking)
             continue
         plan = make_plan(block, terms, view, placed, release)
         if cut := _cut_axes(plan, release, refuse_cuts):
@@ -239,7 +241,7 @@ def choose(block: Block, terms: Sequence[Term], release: Release, schema: Schema
             continue
         plans.append(plan)
     if not plans:
-        raise no_view(block, said)
+        raise no_view(block, said, lacking)
     if len(plans) == 1:
         return plans[0]
     ranked = sorted(plans, key=lambda p: (any(c.cut for c in p.cells), predicted(p, terms, release),
@@ -256,10 +258,15 @@ def _cut_axes(plan: Plan, release: Release, refuse: bool) -> str:
     return ", ".join(release.axes[question.axis].name for question, cells in pairs if cells.cut)
 
 
-def no_view(block: Block, said: Sequence[str]) -> NoViewError:
-    """The refusal that names what is lacking and the views there are."""
+def no_view(block: Block, said: Sequence[str], lacking: int | None = None) -> NoViewError:
+    """The refusal that names what is lacking, view by view, and points at the expression that needs it."""
     why = "; ".join(said) if said else f"no view counts rows of {block.root}"
     error = NoViewError(f"no view can answer: {why}"[:600],
                         hint="leave out what is lacking, or ask the curator for a view with it")
-    error.clause, error.position = "FROM", block.span
+    error.clause, error.position, error.nearest = "FROM", block.span, f"SELECT COUNT(*) FROM {block.root}"
+    asked = [p.expression for p in predicates(block.where)]
+    for clause, expressions in (("GROUP BY", block.groups), ("WHERE", asked)):
+        for each in expressions:
+            if lacking in each.columns and each.span is not None:
+                error.clause, error.position = clause, each.span
     return error

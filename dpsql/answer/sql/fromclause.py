@@ -12,7 +12,7 @@ from dpsql.answer.sql.names import Rows, Source, resolve, wide_source
 from dpsql.answer.sql.node import Node
 from dpsql.answer.sql.refuse import refusal
 from dpsql.answer.sql.statement import Common, Context, output_name, unaliased
-from dpsql.errors import NotSupportedError, UnknownName
+from dpsql.errors import NotSupportedError, ProgrammingError, UnknownName
 
 Scope = Mapping[str, Common]
 SCHEMAS = frozenset({"", "main", "public", "dbo", "default"})
@@ -22,6 +22,8 @@ def sources(select: exp.Select) -> list[Node]:
     """The relations in FROM and its joins, in order."""
     first = select.args.get("from_")
     joins = select.args.get("joins") or []
+    if joins and first is None:
+        raise refusal(ProgrammingError, "a JOIN stands without FROM", at=joins[0], clause="FROM", hint="write FROM")
     return ([first.this] if first is not None else []) + [join.this for join in joins]
 
 
@@ -38,7 +40,7 @@ def holds_rows(context: Context, node: Node, scope: Scope) -> bool:
         if node.db.lower() == "information_schema":
             return False
         return _known_table(context, node)
-    inner = node.this if isinstance(node, exp.Subquery) else node
+    inner = node
     while isinstance(inner, exp.Subquery):
         inner = inner.this
     return isinstance(inner, exp.Select) and is_row_level(context, inner, scope)
@@ -122,10 +124,10 @@ def _source(context: Context, node: Node, scope: Scope, rows: Rows) -> Source:
         fact = context.schema.table(context.schema.wide()[node.name.lower()])
         assert fact is not None
         return wide_source(rows, context.schema, fact, node.alias_or_name)
-    inner = node.this
+    inner = node
     while isinstance(inner, exp.Subquery):
         inner = inner.this
-    return _unwrapped(context, inner, node.alias, scope, rows)
+    return _unwrapped(context, inner, node.alias_or_name, scope, rows)
 
 
 def _unwrapped(context: Context, node: Node, alias: str, scope: Scope, rows: Rows) -> Source:

@@ -18,6 +18,7 @@ MAX_TOKENS = 10_000
 MAX_IN_ITEMS = 1_000
 
 BIDI = re.compile("[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+PREFIXES = frozenset({"not", "-", "+", "~"})
 PIECE = re.compile(
     r"""(?P<skip>'(?:[^']|'')*'|"(?:[^"]|"")*"|`[^`]*`|--[^\n]*|/\*.*?\*/)"""
     r"""|(?P<open>[(\[{])|(?P<close>[)\]}])|(?P<word>[\w$.]+)|(?P<other>[^\s\w])""",
@@ -63,33 +64,21 @@ def check_text(text: str) -> str:
 
 def _check_shape(text: str) -> None:
     """Bracket depth, tokens and list lengths, outside of strings and comments."""
-    depth, tokens, items, nesting = 0, 0, [0], 0
+    tokens, items, prefixes, cases = 0, [0], 0, 0
     for piece in PIECE.finditer(text):
-        kind = piece.lastgroup
+        kind, word = piece.lastgroup, piece.group().lower()
         tokens += 1
         if kind == "open":
-            depth += 1
             items.append(0)
         elif kind == "close":
-            depth = max(0, depth - 1)
             items = items[:-1] or [0]
-        elif piece.group() == ",":
+        elif word == ",":
             items[-1] += 1
-        nesting = _run_length(piece.group().lower(), nesting)
-        if depth > MAX_DEPTH or nesting > MAX_DEPTH:
+        prefixes = prefixes + 1 if word in PREFIXES else 0
+        cases = max(0, cases + (word == "case") - (word == "end"))
+        if max(len(items) - 1, prefixes, cases) > MAX_DEPTH:
             raise SqlSyntaxError(f"the statement nests deeper than {MAX_DEPTH} levels", hint="flatten it")
         if items[-1] >= MAX_IN_ITEMS:
             raise SqlSyntaxError(f"a list has more than {MAX_IN_ITEMS} items", hint="use a range")
     if tokens > MAX_TOKENS:
         raise SqlSyntaxError(f"the statement has more than {MAX_TOKENS} tokens", hint="split it")
-
-
-def _run_length(word: str, run: int) -> int:
-    """Nesting that needs no bracket: runs of prefix operators and CASE inside CASE."""
-    if word in ("not", "-", "+", "~"):
-        return run + 1
-    if word == "case":
-        return run + 1
-    if word == "end":
-        return max(0, run - 1)
-    return run if run and word not in ("and", "or", ",", "from", "where") else 0

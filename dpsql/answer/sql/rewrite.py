@@ -7,6 +7,8 @@ and stays as it was written.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from sqlglot import exp
 
 from dpsql.answer.schema import Schema
@@ -39,7 +41,7 @@ def take_apart(tree: Node, schema: Schema, text: str) -> Statement:
     check(tree)
     context = Context(schema, text)
     shape = rewrite_query(context, tree, {}, True)
-    blocks = tuple(draft.block for draft in context.drafts)
+    blocks = tuple(replace(draft.block, values=tuple(draft.values)) for draft in context.drafts)
     outer = shape.node.sql(dialect="duckdb")
     return Statement(blocks, outer, tuple(shape.names), tuple(shape.forms), tuple(shape.carriers.values()),
                      context.catalog_tables, picked_columns(shape))

@@ -1,0 +1,88 @@
+"""Damaged statements: whatever arrives, the answer is a result or a typed error of one line."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+
+import pytest
+
+from dpsql.answer import Answerer
+from dpsql.errors import Error, InternalError
+from dpsql.release import open_release
+from tests.release_fixture import make_rows, write_fixture
+
+SEEDS = [
+    "SELECT region, COUNT(*) AS n, SUM(amount) FROM sales s JOIN customer c ON s.customer_id = c.customer_id"
+    " WHERE age BETWEEN 20 AND 29 AND NOT (region = 'north' OR region IS NULL) GROUP BY region HAVING COUNT(*) > 3"
+    " ORDER BY n DESC LIMIT 10",
+    "WITH t AS (SELECT DATE_TRUNC('month', sold_on) AS m, AVG(amount) AS a FROM sales GROUP BY 1) SELECT m, a,"
+    " RANK() OVER (ORDER BY a) FROM t WHERE a > 1",
+    "SELECT SUM(CASE WHEN age < 25 THEN amount ELSE 0 END) / NULLIF(COUNT(*), 0) FROM shop",
+    "SELECT DP_STDERR(COUNT(*)), DP_INTERVAL_LOW(SUM(qty), 0.9) FROM sales WHERE sold_on >= DATE '2025-01-05'",
+    "SELECT 'a' AS k, COUNT(*) FROM sales UNION ALL SELECT 'b', COUNT(*) FROM customer WHERE age IN (20, 21, 22)",
+    "SELECT x.r, x.n * 2 FROM (SELECT region AS r, COUNT(*) FILTER (WHERE age > 30) AS n FROM shop GROUP BY ALL) AS x",
+    "SELECT MEDIAN(age), MIN(age), COUNT(DISTINCT region) FROM customer WHERE region LIKE '%o%'",
+    "SELECT * FROM information_schema.columns WHERE table_name = 'sales' LIMIT 5",
+]
+WORDS = ["SELECT", "FROM", "WHERE", "GROUP BY", "(", ")", ",", "NULL", "*", "'", '"', "--", "/*", "1e400", "-1", "NOT", "CASE",
+         "END", "age", "region", "OVER ()", "UNION", "JOIN", "ON", "::DATE", "[1]", "{}", ";", "\u202e", "é", "LATERAL",
+         "EXISTS", "$1", "?", "INTERVAL", "99999999999999999999", "0.0", "% 0", "/ 0", "||", "DISTINCT", "WITH", "PIVOT",
+         "kind", "dp_at", "axis_0", "node", "meta", "dp_block_0", "k0", "now()", "getenv('HOME')"]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def answerer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Answerer]:
+    found = Answerer(open_release(write_fixture(tmp_path_factory.mktemp("star") / "f.dpsql", make_rows(sales=100), 1.0)))
+    yield found
+    found.release.close()
+
+
+def mutant(draw: random.Random) -> str:
+    """A statement with a few tokens or characters dropped, doubled, swapped or put in."""
+    text = draw.choice(SEEDS)
+    if draw.random() < 0.3:
+        place = draw.randrange(len(text))
+        return text[:place] + draw.choice(["", "(", "'", " ", "\n", "x", text[place:][:9]]) + text[place + draw.randrange(3):]
+    tokens = text.split(" ")
+    for _ in range(draw.randrange(1, 4)):
+        place = draw.randrange(len(tokens))
+        act = draw.randrange(4)
+        if act == 0:
+            del tokens[place]
+        elif act == 1:
+            tokens.insert(place, draw.choice(WORDS))
+        elif act == 2:
+            tokens[place] = draw.choice(WORDS)
+        else:
+            other = draw.randrange(len(tokens))
+            tokens[place], tokens[other] = tokens[other], tokens[place]
+        tokens = tokens or ["SELECT"]
+    return " ".join(tokens)
+
+
+def run_mutants(answerer: Answerer, seed: int, count: int) -> dict[str, int]:
+    """Answer mutants; count what came of them."""
+    draw, seen = random.Random(seed), {"answered": 0, "refused": 0}
+    for _ in range(count):
+        text = mutant(draw)
+        try:
+            answerer.query(text)
+            seen["answered"] += 1
+        except Error as error:
+            assert "\n" not in str(error), text
+            assert not isinstance(error, InternalError), text
+            assert error.exit_code == 1, (text, error)
+            assert "dp_block" not in str(error) or "dp_block" in text, (text, error)
+            seen["refused"] += 1
+    return seen
+
+
+def test_mutants(answerer: Answerer) -> None:
+    seen = run_mutants(answerer, 1, 5000)
+    assert min(seen.values()) > 200, seen
+
+
+@pytest.mark.slow
+def test_many_mutants(answerer: Answerer) -> None:
+    assert run_mutants(answerer, 2, 100_000)["refused"] > 0

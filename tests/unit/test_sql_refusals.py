@@ -1,0 +1,104 @@
+"""Refusals: typed, one line, with clause, place and the way round."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from dpsql.answer import Answerer
+from dpsql.errors import (
+    Error,
+    NotSupportedError,
+    NoViewError,
+    ProgrammingError,
+    RawRowsError,
+    SqlSyntaxError,
+    UnknownName,
+)
+from dpsql.release import open_release
+from tests.release_fixture import make_rows, write_fixture
+
+
+@pytest.fixture(scope="module")
+def answerer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Answerer]:
+    found = Answerer(open_release(write_fixture(tmp_path_factory.mktemp("star") / "f.dpsql", make_rows(), 1.0)))
+    yield found
+    found.release.close()
+
+
+CASES: list[tuple[str, type[Error], str, str]] = [
+    ("SELECT * FROM sales", RawRowsError, "SELECT", "*"),
+    ("SELECT amount FROM sales LIMIT 10", RawRowsError, "SELECT", "amount"),
+    ("SELECT COUNT(*) FROM nowhere", UnknownName, "FROM", "nowhere"),
+    ("SELECT COUNT(*) FROM other.sales", UnknownName, "FROM", "other.sales"),
+    ("SELECT COUNT(*) FROM customer WHERE agee > 3", UnknownName, "column", "agee"),
+    ("SELECT COUNT(*) FROM sales s JOIN customer c USING (customer_id) WHERE x.age > 3", UnknownName, "FROM", "x.age"),
+    ("SELECT a.region FROM customer a JOIN customer b ON a.age = b.age GROUP BY 1", NotSupportedError, "JOIN", "a.age = b.age"),
+    ("SELECT COUNT(*) FROM sales s, customer c", NotSupportedError, "FROM", ""),
+    ("SELECT COUNT(*) FROM sales s JOIN customer c ON s.qty = c.age", NotSupportedError, "JOIN", "s.qty = c.age"),
+    ("SELECT COUNT(*) FROM sales s FULL JOIN customer c USING (customer_id)", NotSupportedError, "JOIN", ""),
+    ("SELECT COUNT(*) FROM sales WHERE amount > 5", NoViewError, "WHERE", "amount"),
+    ("SELECT age, COUNT(*) FROM customer", ProgrammingError, "SELECT", "age"),
+    ("SELECT STDDEV(amount) FROM sales", NotSupportedError, "SELECT", "STDDEV(amount)"),
+    ("SELECT MAX(amount) FROM sales", NotSupportedError, "SELECT", "amount"),
+    ("SELECT COUNT(DISTINCT customer_id) FROM sales", NotSupportedError, "SELECT", "customer_id"),
+    ("SELECT SUM(DISTINCT amount) FROM sales", NotSupportedError, "SELECT", "SUM"),
+    ("SELECT COUNT(*) FROM sales WHERE sold_on < now()", NotSupportedError, "", "now"),
+    ("SELECT COUNT(*) FROM sales WHERE random() < 0.5", NotSupportedError, "", "random"),
+    ("SELECT COUNT(*) FROM read_parquet('x')", NotSupportedError, "FROM", "read_parquet"),
+    ("SELECT COUNT(*) FROM shop WHERE age > (SELECT AVG(qty) FROM sales)", NotSupportedError, "WHERE", "age"),
+    ("SELECT COUNT(*) FROM sales s WHERE EXISTS (SELECT 1 FROM customer c)", NotSupportedError, "", ""),
+    ("SELECT region, COUNT(*) FROM shop GROUP BY ROLLUP (region)", NotSupportedError, "", ""),
+    ("SELECT DP_STDERR() FROM sales", ProgrammingError, "SELECT", ""),
+    ("SELECT DP_INTERVAL_LOW(COUNT(*), 2) FROM sales", ProgrammingError, "SELECT", ""),
+    ("SELECT COUNT(*) FROM", SqlSyntaxError, "statement", ""),
+]
+
+
+@pytest.mark.parametrize("text, kind, clause, part", CASES, ids=[case[0][:50] for case in CASES])
+def test_refused(text: str, kind: type[Error], clause: str, part: str, answerer: Answerer) -> None:
+    with pytest.raises(kind) as caught:
+        answerer.query(text)
+    error = caught.value
+    assert "\n" not in str(error)
+    assert error.exit_code == 1
+    assert error.clause == clause
+    if part:
+        assert error.position is not None
+        line, carets = error.caret.split("\n")
+        marked = line[carets.index("^") : carets.rindex("^") + 1]
+        assert part.split("(")[0] in marked or marked in part, (marked, error.caret)
+
+
+def test_a_refusal_names_the_views_and_the_nearest_statement(answerer: Answerer) -> None:
+    with pytest.raises(NoViewError) as caught:
+        answerer.query("SELECT COUNT(*) FROM shop WHERE sold_on > DATE '2025-02-01' AND age > 20")
+    assert "demand lacks sales.sold_on" in str(caught.value)
+    assert "trend lacks" in str(caught.value)
+    assert answerer.query(caught.value.nearest).rows
+
+
+def test_too_many_boxes_names_the_cap(answerer: Answerer) -> None:
+    parts = " OR ".join(f"(age = {18 + i} AND region = '{r}' AND category <> '{c}')" for i, (r, c) in enumerate(
+        (r, c) for r in ("north", "south", "east", "west") for c in ("tea", "jam", "cake", "bread", "coffee")))
+    try:
+        assert answerer.query(f"SELECT COUNT(*) FROM shop WHERE {parts}").rows
+    except NotSupportedError as error:
+        assert "limit is 64" in str(error)
+
+
+def test_cut_bins_can_be_refused(answerer: Answerer) -> None:
+    strict = Answerer(answerer.release, on_partial_bin="refuse")
+    text = "SELECT COUNT(*) FROM sales JOIN product USING (product_id) WHERE price < {}"
+    assert strict.query(text.format(15)).rows
+    with pytest.raises(NoViewError, match=r"would cut a bin of product\.price"):
+        strict.query(text.format(12))
+
+
+def test_a_slow_statement_is_stopped(answerer: Answerer) -> None:
+    from dpsql.answer.run import run
+    from dpsql.errors import QueryTimeout
+
+    with pytest.raises(QueryTimeout, match="stopped"):
+        run(answerer.release, "SELECT COUNT(*) FROM range(100000000000) t(i) WHERE i % 7 = 3", limit=0.2)

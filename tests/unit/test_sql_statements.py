@@ -1,0 +1,153 @@
+"""What statements mean, on a star whose answers are known: special leaves, joins, wrappers, listings."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+
+from dpsql.answer import Answerer
+from dpsql.release import open_release
+from tests.release_fixture import AGES, make_rows, raw_star, write_fixture
+
+ROWS = make_rows()
+
+
+@pytest.fixture(scope="module")
+def answerer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Answerer]:
+    path: Path = write_fixture(tmp_path_factory.mktemp("star") / "fixture.dpsql", ROWS, 1e-18)
+    found = Answerer(open_release(path))
+    yield found
+    found.release.close()
+
+
+@pytest.fixture(scope="module")
+def raw() -> duckdb.DuckDBPyConnection:
+    return raw_star(ROWS, known_only=True)
+
+
+SAME = [
+    "SELECT COUNT(*), SUM(amount), SUM(qty), COUNT(qty), AVG(qty) FROM sales",
+    "SELECT COUNT(*) FROM main.sales s, main.customer AS c WHERE c.customer_id = s.customer_id",
+    "SELECT COUNT(*) FROM sales INNER JOIN customer USING (customer_id) WHERE 20 <= age AND age < 30",
+    "SELECT region, COUNT(*) n FROM sales LEFT JOIN customer USING (customer_id) GROUP BY region",
+    'SELECT "region" AS "count", COUNT(*) FROM "sales" JOIN "customer" ON "sales"."customer_id" = "customer"."customer_id"'
+    ' GROUP BY "region"',
+    "SELECT department, category, SUM(amount) FROM sales JOIN product USING (product_id) JOIN category USING (category_id)"
+    " GROUP BY department, category",
+    "SELECT EXTRACT(MONTH FROM sold_on) AS m, COUNT(*) FROM sales GROUP BY m ORDER BY m DESC LIMIT 2",
+    "SELECT DATE_TRUNC('month', sold_on) AS sold_on, COUNT(*) FROM sales GROUP BY DATE_TRUNC('month', sold_on)",
+    "SELECT FLOOR((age - 18) / 5) * 5 + 18 AS bin, COUNT(*) FROM customer WHERE age > 0 GROUP BY 1 ORDER BY 1",
+    "SELECT COUNT(*) FROM sales JOIN customer USING (customer_id) WHERE age > 30 OR region = 'north'",
+    "SELECT COUNT(*) FROM sales JOIN customer USING (customer_id) WHERE NOT (age > 30 AND region = 'north')",
+    "SELECT COUNT(*) FROM sales JOIN customer USING (customer_id) WHERE (age, region) IN ((20, 'north'), (21, 'south'))",
+    "SELECT COUNT(*) FROM sales LEFT JOIN customer USING (customer_id) WHERE region IS NULL",
+    "SELECT COUNT(*) FROM sales LEFT JOIN customer USING (customer_id) WHERE NOT region IS NULL",
+    "SELECT SUM(CASE WHEN age < 25 THEN amount ELSE 0 END) / NULLIF(SUM(amount), 0) FROM sales JOIN customer USING (customer_id)",
+    "SELECT COUNT(*) FILTER (WHERE region = 'east'), COUNT_IF(age > 30) FROM sales JOIN customer USING (customer_id)",
+    "SELECT r, n FROM (SELECT region AS r, COUNT(*) AS n FROM (SELECT c.region, s.amount FROM sales s JOIN customer c ON"
+    " s.customer_id = c.customer_id WHERE age > 20) AS virtual_table GROUP BY region) AS t WHERE n > 50 ORDER BY n DESC",
+    "WITH x AS (SELECT c.region AS r, s.amount AS a FROM sales s JOIN customer c USING (customer_id)), y AS (SELECT r, SUM(a)"
+    " AS t FROM x GROUP BY r) SELECT r, t, RANK() OVER (ORDER BY t DESC) AS k FROM y WHERE r IS NOT NULL ORDER BY k",
+    "SELECT 'all' AS k, COUNT(*) AS n FROM sales UNION ALL SELECT 'teens', COUNT(*) FROM sales JOIN customer USING"
+    " (customer_id) WHERE age < 20",
+    "SELECT COUNT(*) * 100.0 / (SELECT COUNT(*) FROM sales) FROM sales JOIN customer USING (customer_id) WHERE age > 30",
+    "SELECT region, COUNT(*) AS n FROM customer GROUP BY ALL HAVING COUNT(*) > 20 ORDER BY COUNT(*), region",
+    "SELECT region, SUM(amount) AS m, SUM(SUM(amount)) OVER (ORDER BY region) FROM sales JOIN customer USING (customer_id)"
+    " WHERE region IS NOT NULL GROUP BY region",
+    "SELECT COUNT(*) FROM customer WHERE age BETWEEN 30 AND 20",
+    "SELECT COUNT(*) FROM customer WHERE 1 = 0 OR age = 20",
+    "SELECT SUM(amount * qty) FROM sales",
+    "SELECT PERCENTILE_DISC(0.5) WITHIN GROUP (ORDER BY age) FROM customer WHERE region = 'east'",
+    "SELECT COUNT(DISTINCT region) FROM customer",
+    "SELECT MIN(age), MAX(age) FROM customer",
+    "SELECT DISTINCT department FROM category ORDER BY 1",
+    "SELECT 1 AS one, 'x' AS x",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("text", SAME)
+def test_equals_duckdb(text: str, answerer: Answerer, raw: duckdb.DuckDBPyConnection) -> None:
+    want, got = _plain(raw.execute(text).fetchall()), _plain(answerer.query(text).rows)
+    ordered = "ORDER BY" in text.rsplit(")", 1)[-1]
+    assert got == want if ordered else sorted(got, key=repr) == sorted(want, key=repr)
+
+
+def _plain(rows: Iterable[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+    """Numbers as rounded floats, so that 3, 3.0 and Decimal(3) are alike."""
+    return [tuple(round(float(v), 6) if isinstance(v, (int, float, Decimal)) else v for v in row) for row in rows]
+
+
+def test_out_of_domain_is_not_null(answerer: Answerer) -> None:
+    others = sum(row["age"] not in AGES for row in ROWS["customer"])
+    assert others > 0
+    assert answerer.query("SELECT COUNT(*) FROM customer WHERE age IS NOT NULL").scalar() == len(ROWS["customer"])
+    assert answerer.query("SELECT COUNT(*) FROM customer WHERE age IS NULL").scalar() == 0
+    assert answerer.query("SELECT COUNT(*) FROM customer WHERE age > 0").scalar() == len(ROWS["customer"]) - others
+
+
+def test_parts_add_up_to_the_whole(answerer: Answerer) -> None:
+    for key in ("region", "age", "region, age", "age % 3"):
+        parts = answerer.query(f"SELECT {key}, COUNT(*) AS n, SUM(amount) FROM shop GROUP BY {key}").rows
+        assert sum(row[-2] for row in parts) == answerer.query("SELECT COUNT(*) FROM sales").scalar()
+
+
+def test_groups_come_in_catalog_order(answerer: Answerer) -> None:
+    rows = answerer.query("SELECT region, COUNT(*) FROM shop GROUP BY region").rows
+    assert [row[0] for row in rows] == ["north", "south", "east", "west", None]
+
+
+def test_a_single_leaf_group_keeps_its_place(answerer: Answerer, raw: duckdb.DuckDBPyConnection) -> None:
+    text = "SELECT age, COUNT(*) FROM sales JOIN customer USING (customer_id) WHERE 17 > age OR age IN (17, 19) GROUP BY 1"
+    assert answerer.query(text).rows == tuple(raw.execute(text).fetchall())
+
+
+def test_wide_table_is_left_joined(answerer: Answerer) -> None:
+    assert answerer.query("SELECT COUNT(*) FROM shop").scalar() == len(ROWS["sales"])
+    names = answerer.query("SELECT * FROM shop LIMIT 0").columns
+    assert {"amount", "age", "region", "category", "department"} <= set(names)
+
+
+def test_information_schema(answerer: Answerer) -> None:
+    tables = answerer.query("SELECT table_name FROM information_schema.tables ORDER BY 1").rows
+    assert [row[0] for row in tables] == ["category", "customer", "product", "sales", "shop"]
+    columns = answerer.query("SELECT column_name FROM information_schema.columns WHERE table_name = 'customer'").rows
+    assert {row[0] for row in columns} == {"customer_id", "age", "region"}
+
+
+def test_a_cut_bin_is_within_its_model_bound(answerer: Answerer, raw: duckdb.DuckDBPyConnection) -> None:
+    for stop in (3, 12, 14, 27):
+        text = "SELECT COUNT(*), SUM(amount * qty) FROM sales JOIN product USING (product_id) WHERE price < " + str(stop)
+        found = answerer.query(text)
+        exact = raw.execute(text).fetchone()
+        assert exact is not None
+        for value, bound, truth in zip(found.rows[0], found.model_bound[0], exact, strict=True):
+            assert bound > 0
+            assert abs(value - float(truth)) <= bound
+    whole = answerer.query("SELECT COUNT(*) FROM sales JOIN product USING (product_id) WHERE price < 15")
+    assert whole.model_bound == ((0.0,),)
+
+
+def test_same_text_same_answer(answerer: Answerer) -> None:
+    text = "SELECT region, AVG(amount) FROM shop GROUP BY 1"
+    assert answerer.query(text) is answerer.query(text)
+    assert Answerer(answerer.release).query(text).rows == answerer.query(text).rows
+
+
+def test_dialects_reach_the_same_answer(answerer: Answerer) -> None:
+    want = answerer.query("SELECT COUNT(*) FROM sales JOIN customer USING (customer_id) WHERE age > 30").rows
+    tsql = "SELECT COUNT(*) FROM [sales] JOIN [customer] ON [sales].[customer_id] = [customer].[customer_id] WHERE [age] > 30"
+    assert answerer.query(tsql, dialect="tsql").rows == want
+    mysql = "SELECT COUNT(*) FROM `sales` JOIN `customer` USING (`customer_id`) WHERE `age` > 30"
+    assert answerer.query(mysql, dialect="mysql").rows == want
+
+
+def test_explain_ends_with_duckdb(answerer: Answerer) -> None:
+    lines = answerer.explain("SELECT region, COUNT(*) FROM shop WHERE age > 30 GROUP BY region ORDER BY 2").splitlines()
+    assert [line.split(".")[0] for line in lines] == [str(i + 1) for i in range(len(lines))]
+    assert "DuckDB:" in lines[-1] and "ORDER BY 2" in lines[-1]
+    assert any("view demand" in line for line in lines)
