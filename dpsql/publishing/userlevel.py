@@ -126,9 +126,8 @@ def _whitened_views(table: Table, choices: Choices) -> dict[int, tuple[NoisyView
     def draw(i: int, cells: IntArray) -> tuple[NoisyView, int]:
         strategies = table.plan.strategies(table.plan.statistics[i])
         variance = whitening.variance(order.index(i), clip, rho)
-        return draw_gaussian_rows(cells, strategies, variance, table.noise), _reach(
-            whitening, order.index(i), clip
-        )
+        reach = _reach(whitening, order.index(i), clip)
+        return draw_gaussian_rows(cells, strategies, variance, UNIT * reach, table.noise), reach
 
     return _draw_each(table, weights, choices, draw)
 

@@ -36,7 +36,7 @@ def test_without_noise_the_histogram_comes_back_exactly(strategies):
 GAUSSIAN = [
     [dense_strategy(12)],
     [dense_strategy(7), identity_strategy(3, norm=2)],
-    [sine_strategy(30), dense_strategy(5)],
+    [sine_strategy(30)],
     [lue_dptree(kary_tree(9, 3), norm=2)],
 ]
 

@@ -140,11 +140,11 @@ def draw_gaussian(
     distance between neighbours is at most M B sqrt(2 rho) / (M B).
     """
     whole = prod(strategy.total for strategy in strategies) * sensitivity
-    return draw_gaussian_rows(histogram, strategies, Fraction(whole**2) / (2 * rho), noise)
+    return draw_gaussian_rows(histogram, strategies, Fraction(whole**2) / (2 * rho), sensitivity, noise)
 
 
 def draw_gaussian_rows(
-    histogram: IntArray, strategies: Sequence[Strategy], variance: Fraction, noise: Noise
+    histogram: IntArray, strategies: Sequence[Strategy], variance: Fraction, sensitivity: int, noise: Noise
 ) -> NoisyView:
     """Measure a view with Gaussian noise of a given strength.
 
@@ -152,6 +152,7 @@ def draw_gaussian_rows(
         histogram: exact integer leaf combinations, shape (n_1, .., n_d).
         strategies: one for each axis, norm 2.
         variance: sigma^2 of a row of budget product 1; a row of product b gets sigma^2 / b^2, rounded up.
+        sensitivity: the most that one privacy unit changes the sum of |cells|, in stored units.
         noise: where noise comes from.
 
     Returns:
@@ -168,7 +169,8 @@ def draw_gaussian_rows(
         sigma2 = gaussian_sigma2(Fraction(int(share) ** 2, 2) / variance, 1)
         drawn[where] = noise.gaussian(sigma2, int(np.count_nonzero(where)))
     total = prod(strategy.total for strategy in strategies)
-    return NoisyView(_measure_all(histogram, strategies) + drawn, budget, float(variance / total**2))
+    exact = _measure_all(histogram, strategies, sensitivity)
+    return NoisyView(exact + drawn, budget, float(variance / total**2), sensitivity)
 
 
 def leaf_estimates(view: NoisyView, strategies: Sequence[Strategy]) -> FloatArray:
