@@ -76,9 +76,9 @@ def draw_laplace(
     **Privacy**: epsilon-DP for neighbours that differ in one unit's rows.
     """
     budget, cap, denominator = _laplace_budget(strategies, epsilon, sensitivity)
-    exact = _measure_all(histogram, strategies)
+    exact = _measure_all(histogram, strategies, sensitivity)
     drawn = noise.laplace(budget.ravel(), denominator).reshape(budget.shape)
-    return NoisyView(exact + drawn, budget, _laplace_unit(budget, cap, denominator, strategies))
+    return NoisyView(exact + drawn, budget, _laplace_unit(budget, cap, denominator, strategies), sensitivity)
 
 
 def _laplace_budget(
