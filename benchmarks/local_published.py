@@ -37,4 +37,4 @@ def printed_bias(people: int, epsilon: float, on_path: int) -> float:
 
 def printed_tau(axes: int, depth: int, people: int, failure: float, tables: int) -> float:
     """Theorem 11 as printed: a maximum of its own objective, with no epsilon in it."""
-    return axes * depth ** (2 * axes) * math.log(1 / failure) * float(people) ** (1 - tables) / 4
+    return float(axes * depth ** (2 * axes) * math.log(1 / failure) * float(people) ** (1 - tables) / 4)

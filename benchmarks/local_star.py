@@ -141,12 +141,12 @@ def coverage(figures: Figures, runs: int) -> None:
             plan, tallies = collect(epsilon, True, one, 300 + run)
             known = {a: axis_table(plan, tallies, a) for a in (0, 3)}
             _cover_ranges(hits, one, known, run)
-            if run < max(runs // 6, 3):
+            if run < max(runs // 4, 5):
                 _cover_boxes(hits, one, plan, tallies, known, run)
         for name, found in hits.items():
-            figures.between(
-                f"95% intervals of {name}, epsilon {epsilon:g}", float(np.mean(found)), 0.93, 0.97
-            )
+            label, share = f"95% intervals of {name}, epsilon {epsilon:g}", float(np.mean(found))
+            figures.at_least(label, share, 0.93)
+            figures.at_most(label, share, 0.97)
 
 
 def _cover_ranges(hits: dict[str, list[bool]], people: People, known: dict[int, AxisTable], run: int) -> None:

@@ -7,12 +7,12 @@ measured by fitting again to what it would have brought in.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
 from dpsql.client.plan import Plan
-from dpsql.collecting.estimate import AxisTable, Part, centred, grid_part, model_of, rest
+from dpsql.collecting.estimate import AxisTable, Part, centred, grid_part, interaction, model_of, rest
 from dpsql.collecting.smooth import LARGEST, bootstrap, joint_table
 from dpsql.collecting.tallies import Tallies
 from dpsql.mechanisms.local.oracles import FloatArray
@@ -65,7 +65,7 @@ def interactions(
 def smooth_part(
     plan: Plan, tallies: Tallies, axes: PartKey, known: Mapping[int, AxisTable], measure: int | None
 ) -> Part:
-    """The interaction of a joint fit, with the mean square error of boxes from fits to redrawn reports."""
+    """The interaction of a joint fit, with the mean square error of boxes: redrawn reports, and the grid."""
     filled = float(np.clip(np.mean([known[a].filled for a in axes]), 1e-6, 1.0))
     joint = joint_table(plan, tallies, axes, measure, filled)
     rng = np.random.default_rng(int.from_bytes(plan.hash, "big"))
@@ -73,7 +73,35 @@ def smooth_part(
     tables = bootstrap(joint, RUNS, rng)
     errors = [centred(_slots(t, measure) * filled) - values for t in tables]
     models = [rest(model_of(known[a].counts)) for a in axes]
-    return Part(values, _box_strength(errors, models, rng))
+    strength = _box_strength(errors, models, _any_cuts(values.shape), rng)
+    seen = interaction(plan, tallies, axes, measure)
+    if seen is not None:
+        cuts = [
+            np.asarray(e) for e in next(v.edges for v in plan.views if v.axes == axes and v.kind == "grid")
+        ]
+        strength += _bent(values - centred(seen[0]), seen[1], models, cuts, rng)
+    return Part(values, strength)
+
+
+def _bent(
+    distance: FloatArray,
+    views: Sequence[tuple[float, list[FloatArray]]],
+    models: Sequence[FloatArray],
+    cuts: Sequence[np.ndarray],
+    rng: np.random.Generator,
+) -> float:
+    """What smoothing bends away: the distance from the grid beyond the grid's own noise, on boxes of whole cells."""
+    noises = [(noise, [rest(s @ s.T) for s in spreads]) for noise, spreads in views]
+    squared, expected, unit = 0.0, 0.0, 0.0
+    for box, masks in _boxes(cuts, distance.shape, rng):
+        squared += float(distance[box].sum()) ** 2
+        expected += sum(noise * _product(masks, matrices) for noise, matrices in noises)
+        unit += _product(masks, models)
+    return max(0.0, squared - expected) / max(unit, 1e-300)
+
+
+def _any_cuts(sizes: Sequence[int]) -> list[np.ndarray]:
+    return [np.arange(size + 1) for size in sizes]
 
 
 def _slots(shares: FloatArray, measure: int | None) -> FloatArray:
@@ -82,19 +110,30 @@ def _slots(shares: FloatArray, measure: int | None) -> FloatArray:
 
 
 def _box_strength(
-    errors: Sequence[FloatArray], models: Sequence[FloatArray], rng: np.random.Generator
+    errors: Sequence[FloatArray],
+    models: Sequence[FloatArray],
+    edges: Sequence[np.ndarray],
+    rng: np.random.Generator,
 ) -> float:
-    """Mean square error of random boxes, in units of the product of the axes' models."""
-    sizes = errors[0].shape
-    ratios = []
+    """Mean square error of random boxes between edges, in units of the product of the axes' models."""
+    squared, unit = 0.0, 0.0
+    for box, masks in _boxes(edges, errors[0].shape, rng):
+        squared += float(np.mean([float(e[box].sum()) ** 2 for e in errors]))
+        unit += _product(masks, models)
+    return squared / max(unit, 1e-300)
+
+
+def _boxes(
+    edges: Sequence[np.ndarray], sizes: Sequence[int], rng: np.random.Generator
+) -> Iterator[tuple[tuple[slice, ...], list[FloatArray]]]:
+    """Random boxes between edges, as slices and as masks."""
     for _ in range(BOXES):
-        cuts = [np.sort(rng.choice(size + 1, 2, replace=False)) for size in sizes]
-        box = tuple(slice(lo, hi) for lo, hi in cuts)
-        masks = [
-            (np.arange(size) >= lo) & (np.arange(size) < hi)
-            for size, (lo, hi) in zip(sizes, cuts, strict=True)
-        ]
-        unit = np.prod([float(m @ model @ m) for m, model in zip(masks, models, strict=True)])
-        ratios.append((np.mean([float(e[box].sum()) ** 2 for e in errors]), unit))
-    mean, unit = np.mean(np.array(ratios), axis=0)
-    return float(mean / max(float(unit), 1e-300))
+        cuts = [np.sort(rng.choice(e, 2, replace=False)) for e in edges]
+        masks = [np.zeros(size) for size in sizes]
+        for mask, (low, high) in zip(masks, cuts, strict=True):
+            mask[low:high] = 1
+        yield tuple(slice(low, high) for low, high in cuts), masks
+
+
+def _product(masks: Sequence[FloatArray], matrices: Sequence[FloatArray]) -> float:
+    return float(np.prod([m @ matrix @ m for m, matrix in zip(masks, matrices, strict=True)]))

@@ -11,7 +11,7 @@ import itertools
 import json
 import sys
 from collections import defaultdict
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -70,7 +70,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], Hashable]],
     return distribution
 
 
-def worst_ratio(distributions: list[Distribution]) -> Fraction | None:
+def worst_ratio(distributions: Sequence[Mapping[Any, Fraction]]) -> Fraction | None:
     """The largest ratio of one output's probabilities; None if an output is possible for some inputs only."""
     outputs = set().union(*distributions)
     worst = Fraction(1)
@@ -128,7 +128,7 @@ def test_square_wave_with_and_without_a_row(
 
 
 def plan_of(views: list[dict[str, Any]], sizes: list[int], tau: int = 1) -> Plan:
-    common = {
+    common: dict[str, Any] = {
         "boxes": [],
         "edges": [],
         "measure": None,

@@ -1,0 +1,97 @@
+"""A small local collector for the survey page: serves the page and the plan, spools reports as JSON lines.
+
+    dpsql collection-plan catalog/survey.yaml -o plan.json
+    python examples/survey/collector.py plan.json reports.jsonl        then open http://localhost:8000
+    dpsql collect plan.json reports.jsonl -o survey.dpsql
+
+It keeps no address, no time and no order beyond the file's lines.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+from functools import partial
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Lock
+
+from dpsql.client import decode, read_plan, to_json
+from dpsql.errors import DataError
+
+HERE = Path(__file__).parent
+LARGEST_REPORT = 1 << 16
+PAGES = {
+    "/": (HERE / "index.html", "text/html; charset=utf-8"),
+    "/page.js": (HERE / "page.js", "text/javascript"),
+    "/dpsql-client.js": (HERE.parents[1] / "clients" / "js" / "dpsql-client.js", "text/javascript"),
+}
+_writing = Lock()
+
+
+class Handler(BaseHTTPRequestHandler):
+    """Answers GET for the page and the plan, POST /report with report bytes."""
+
+    def __init__(self, plan: Path, spool: Path, *rest: object) -> None:
+        """Remember where the plan and the spool are."""
+        self.plan, self.spool = plan, spool
+        super().__init__(*rest)  # type: ignore[arg-type]
+
+    def do_GET(self) -> None:
+        """Send a file of the page, or the plan."""
+        file, kind = (
+            (self.plan, "application/json") if self.path == "/plan.json" else PAGES.get(self.path, (None, ""))
+        )
+        if file is None:
+            self._send(404, b"no such page", "text/plain")
+            return
+        self._send(200, file.read_bytes(), kind)
+
+    def do_POST(self) -> None:
+        """Spool one report that names the plan."""
+        size = int(self.headers.get("Content-Length", "0"))
+        if self.path != "/report" or not 0 < size <= LARGEST_REPORT:
+            self._send(400, b"not a report", "text/plain")
+            return
+        try:
+            report = decode(self.rfile.read(size))
+        except DataError:
+            self._send(400, b"not a report", "text/plain")
+            return
+        if report.plan != read_plan(self.plan.read_bytes()).hash:
+            self._send(409, b"another plan", "text/plain")
+            return
+        with _writing, self.spool.open("a") as spool:
+            spool.write(to_json(report) + "\n")
+            spool.flush()
+            os.fsync(spool.fileno())
+        self._send(204, b"", "text/plain")
+
+    def log_message(self, format: str, *arguments: object) -> None:
+        """Keep no log: addresses and times would undo what the reports hide."""
+
+    def _send(self, code: int, body: bytes, kind: str) -> None:
+        self.send_response(code)
+        self.send_header("Content-Type", kind)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+
+def make_server(plan: Path, spool: Path, port: int) -> ThreadingHTTPServer:
+    """A server on localhost; port 0 takes any free one."""
+    return ThreadingHTTPServer(("127.0.0.1", port), partial(Handler, plan, spool))
+
+
+def main() -> None:
+    """Serve until interrupted."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("plan", type=Path)
+    parser.add_argument("spool", type=Path)
+    parser.add_argument("--port", type=int, default=8000)
+    given = parser.parse_args()
+    make_server(given.plan, given.spool, given.port).serve_forever()
+
+
+if __name__ == "__main__":
+    main()
