@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import product
 from pathlib import Path
+from typing import NamedTuple
 
 import pandas as pd
 
@@ -73,36 +75,60 @@ def line(name: str, value: float, bound: float, at_least: bool = False, digits: 
     return f"figure {name}: {value:.{digits}f} ({sign} {bound:g}) {'ok' if kept else 'short'}", kept
 
 
-def against_best(
-    grid: pd.DataFrame, names: Iterable[str], rivals: list[str]
-) -> list[tuple[str, float, str, float]]:
-    """For each histogram and epsilon: label, error of `auto`, the best rival and its error, all ranges."""
-    whole = grid[grid.length == 0].set_index(["data", "epsilon", "mechanism"]).error
+class Cell(NamedTuple):
+    """`auto` against the best rival on one histogram at one epsilon; errors over all ranges."""
+
+    label: str
+    error: float
+    spread: float
+    best: str
+    least: float
+    least_spread: float
+
+    @property
+    def ratio(self) -> float:
+        """Error of `auto` over that of the best rival."""
+        return self.error / self.least
+
+
+def against_best(grid: pd.DataFrame, names: Iterable[str], rivals: list[str]) -> list[Cell]:
+    """For each histogram and epsilon, `auto` and the best rival."""
+    whole = grid[grid.length == 0].set_index(["data", "epsilon", "mechanism"])
+    error, spread = whole.error.to_dict(), whole.spread.to_dict()
     out = []
-    for data in names:
-        for epsilon in EPSILONS:
-            errors = {name: float(whole[(data, epsilon, name)]) for name in rivals}
-            best = min(errors, key=lambda name: errors[name])
-            out.append((f"{data}, {epsilon:g}", float(whole[(data, epsilon, "auto")]), best, errors[best]))
+    for data, epsilon in product(names, EPSILONS):
+        best = min(rivals, key=lambda name: error[(data, epsilon, name)])
+        own, rival = (data, epsilon, "auto"), (data, epsilon, best)
+        out.append(Cell(f"{data}, {epsilon:g}", error[own], spread[own], best, error[rival], spread[rival]))
     return out
+
+
+def cell_rows(cells: list[Cell]) -> list[list[str]]:
+    """The cells as table rows, with standard errors over the releases."""
+    return [
+        [
+            cell.label,
+            f"{number(cell.error)} ± {number(cell.spread)}",
+            cell.best,
+            f"{number(cell.least)} ± {number(cell.least_spread)}",
+            f"{cell.ratio:.2f}",
+        ]
+        for cell in cells
+    ]
 
 
 def promises(grid: pd.DataFrame, exact: pd.DataFrame) -> tuple[str, list[tuple[str, bool]]]:
     """`auto` against the best of what ships, on the four promised histograms."""
-    rivals = [name for name in registry.SHIPPED if name != "auto"]
-    cells = against_best(grid, PROMISED, rivals)
+    cells = against_best(grid, PROMISED, [name for name in registry.SHIPPED if name != "auto"])
     aligned = against_best(grid, PROMISED, ["DAWA, aligned buckets"])
-    ratios = [error / least for _, error, _, least in cells]
-    body = [
-        [label, number(error), best, number(least), f"{error / least:.2f}", number(variant)]
-        for (label, error, best, least), (_, _, _, variant) in zip(cells, aligned, strict=True)
-    ]
+    near = sum(cell.ratio <= 1.15 for cell in cells)
     lines = [
-        line("DPBench cells with auto within 15% of the best", sum(r <= 1.15 for r in ratios), 10, True, 0),
-        line("DPBench worst ratio of auto to the best", max(ratios), 2.0),
+        line("DPBench cells with auto within 15% of the best", near, 10, True, 0),
+        line("DPBench worst ratio of auto to the best", max(cell.ratio for cell in cells), 2.0),
     ]
     auto = exact[(exact.figure == "exact") & (exact.mechanism == "auto (unbiased)")].set_index("cells").error
     lines += [line(f"all ranges, n = {n}, exact error", float(auto[n]), bound) for n, bound in BOUNDS.items()]
+    body = [[*row, number(other.least)] for row, other in zip(cell_rows(cells), aligned, strict=True)]
     return markdown(
         ["data, epsilon", "auto", "best other", "its error", "ratio", "DAWA, aligned"], body
     ), lines
@@ -111,15 +137,9 @@ def promises(grid: pd.DataFrame, exact: pd.DataFrame) -> tuple[str, list[tuple[s
 def held_out(grid: pd.DataFrame) -> str:
     """The same comparison on the eight DPBench histograms that no promise names."""
     others = [name for name in DPBENCH if name not in PROMISED]
-    rivals = [name for name in registry.SHIPPED if name != "auto"]
-    cells = against_best(grid, others, rivals)
-    body = [
-        [label, number(error), best, number(least), f"{error / least:.2f}"]
-        for label, error, best, least in cells
-    ]
-    near = sum(error <= 1.15 * least for _, error, _, least in cells)
-    worst = max(error / least for _, error, _, least in cells)
-    table = markdown(["data, epsilon", "auto", "best other", "its error", "ratio"], body)
+    cells = against_best(grid, others, [name for name in registry.SHIPPED if name != "auto"])
+    near, worst = sum(cell.ratio <= 1.15 for cell in cells), max(cell.ratio for cell in cells)
+    table = markdown(["data, epsilon", "auto", "best other", "its error", "ratio"], cell_rows(cells))
     return f"Within 15% of the best in {near} of {len(cells)} cells, worst ratio {worst:.2f}.\n\n{table}"
 
 
