@@ -1,0 +1,170 @@
+"""From the survey catalog to SQL: plan, reports, release, answers with error bars; the survey page's collector."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import threading
+import urllib.error
+import urllib.request
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import pytest
+
+import dpsql
+from dpsql.client import Memory, decode, read_plan, to_json
+from dpsql.client.entropy import system_entropy
+from dpsql.client.rows import to_rows
+from dpsql.collecting.run import collect, write_plan
+from dpsql.collecting.simulate import one_row_each, simulate_reports
+from dpsql.errors import CatalogError, DataError, OperationalError
+from dpsql.release.read import open_release
+
+ROOT = Path(__file__).parents[2]
+CATALOG = ROOT / "catalog" / "survey.yaml"
+PEOPLE = 40_000
+
+
+def answers(seed: int) -> dict[str, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    age = np.clip(rng.normal(45, 15, PEOPLE), 18, 81).astype(int)
+    minutes = np.clip(rng.gamma(3, 10, PEOPLE) + age * 0.2, 0, 120).astype(int)
+    return {"age": age, "minutes": minutes, "district": rng.choice(4, PEOPLE, p=[0.4, 0.3, 0.2, 0.1])}
+
+
+def write_reports(plan_file: Path, spool: Path, said: dict[str, np.ndarray]) -> None:
+    plan = read_plan(plan_file.read_bytes())
+    leaves = []
+    for axis in plan.axes:
+        values = said[axis["name"].split(".")[1]]
+        leaves.append(
+            np.searchsorted(axis["starts"], values, side="right") - 1 if "starts" in axis else values
+        )
+    people = one_row_each(np.stack(leaves, axis=1), said["minutes"][:, None])
+    reports = simulate_reports(plan, people, np.random.default_rng(5))
+    spool.write_text("\n".join(to_json(decode(report)) for report in reports))
+
+
+@pytest.fixture(scope="module")
+def survey(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, np.ndarray]]:
+    folder = tmp_path_factory.mktemp("survey")
+    said = answers(1)
+    write_plan(CATALOG, folder / "plan.json", PEOPLE)
+    write_reports(folder / "plan.json", folder / "reports.jsonl", said)
+    release = folder / "survey.dpsql"
+    done = collect(
+        folder / "plan.json", [folder / "reports.jsonl"], release, key=b"k" * 32, release_id="test"
+    )
+    assert done.manifest.accepted == PEOPLE
+    return release, said
+
+
+@pytest.mark.parametrize(("where", "low", "high"), [("age BETWEEN 30 AND 49", 30, 49), ("age < 30", 0, 29)])
+def test_counts_and_averages_lie_within_their_error_bars(
+    survey: tuple[Path, dict[str, np.ndarray]], where: str, low: int, high: int
+) -> None:
+    release, said = survey
+    kept = (said["age"] >= low) & (said["age"] <= high)
+    for sql, exact in (
+        (f"SELECT COUNT(*) FROM answer WHERE {where}", kept.sum()),
+        (f"SELECT AVG(minutes) FROM answer WHERE {where}", said["minutes"][kept].mean()),
+    ):
+        found = dpsql.query(sql, release=release)
+        error = float(np.asarray(found.stderr, dtype=float).reshape(-1)[0])
+        assert error > 0
+        assert abs(float(found.scalar()) - exact) < 4.5 * error
+
+
+def test_the_total_is_the_number_of_people_and_parts_add_up(
+    survey: tuple[Path, dict[str, np.ndarray]],
+) -> None:
+    release, _ = survey
+    assert float(dpsql.query("SELECT COUNT(*) FROM answer", release=release).scalar()) == pytest.approx(
+        PEOPLE
+    )
+    parts = dpsql.query("SELECT district, COUNT(*) FROM answer GROUP BY district", release=release).df()
+    assert parts.iloc[:, 1].sum() == pytest.approx(PEOPLE)
+
+
+def test_the_release_says_what_was_promised(survey: tuple[Path, dict[str, np.ndarray]]) -> None:
+    release = open_release(survey[0])
+    assert release.meta["privacy"]["trust"] == "local"
+    assert release.meta["privacy"]["epsilon"] == "1"
+    assert release.meta["local"]["manifest"]["rejected"] == {}
+    assert release.meta["local"]["influence"]["rows_at_most"] > 1
+    release.close()
+
+
+def test_a_release_is_not_overwritten_and_needs_reports(tmp_path: Path) -> None:
+    write_plan(CATALOG, tmp_path / "plan.json", PEOPLE)
+    (tmp_path / "none.jsonl").write_text("")
+    with pytest.raises(DataError, match="no report"):
+        collect(tmp_path / "plan.json", [tmp_path / "none.jsonl"], tmp_path / "a", key=b"k", release_id="x")
+    (tmp_path / "there").touch()
+    with pytest.raises(OperationalError, match="exists"):
+        collect(tmp_path / "plan.json", [], tmp_path / "there", key=b"k", release_id="x")
+    with pytest.raises(OperationalError, match="plan"):
+        collect(tmp_path / "absent", [], tmp_path / "a", key=b"k", release_id="x")
+
+
+def test_a_catalog_without_a_collection_is_refused(tmp_path: Path) -> None:
+    text = CATALOG.read_text().replace("collection: {epsilon: 1}\n", "")
+    (tmp_path / "c.yaml").write_text(text)
+    with pytest.raises(CatalogError, match="collection"):
+        write_plan(tmp_path / "c.yaml", tmp_path / "plan.json", 10)
+
+
+def test_shuffling_is_stated_with_its_conditions(tmp_path: Path) -> None:
+    text = CATALOG.read_text().replace("collection: {epsilon: 1}", "collection: {epsilon: 1, shuffled: true}")
+    (tmp_path / "c.yaml").write_text(text)
+    write_plan(tmp_path / "c.yaml", tmp_path / "plan.json", PEOPLE)
+    write_reports(tmp_path / "plan.json", tmp_path / "r.jsonl", answers(2))
+    collect(tmp_path / "plan.json", [tmp_path / "r.jsonl"], tmp_path / "s", key=b"k", release_id="x")
+    release = open_release(tmp_path / "s")
+    stated = release.meta["local"]["shuffled"]
+    release.close()
+    assert stated["people"] == PEOPLE
+    assert 0 < stated["epsilon"] < 0.1
+    assert "shuffler" in stated["holds_if"]
+
+
+def page_collector() -> ModuleType:
+    spec = importlib.util.spec_from_file_location(
+        "survey_collector", ROOT / "examples" / "survey" / "collector.py"
+    )
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_page_s_collector_serves_the_plan_and_spools_reports(tmp_path: Path) -> None:
+    write_plan(CATALOG, tmp_path / "plan.json", PEOPLE)
+    server = page_collector().make_server(tmp_path / "plan.json", tmp_path / "spool.jsonl", 0)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    home = f"http://127.0.0.1:{server.server_address[1]}"
+    try:
+        with urllib.request.urlopen(f"{home}/plan.json") as reply:
+            plan = read_plan(reply.read())
+        for page in ("/", "/page.js", "/dpsql-client.js"):
+            with urllib.request.urlopen(home + page) as reply:
+                assert reply.status == 200
+        record = {"answer.age": 33, "answer.district": "east", "answer.minutes": 12}
+        device = Memory(tmp_path / "memory.json", plan.epsilon, 2 * plan.epsilon)
+        report = device.answer(plan, to_rows(plan, [record]), system_entropy)
+        assert report is not None
+        with urllib.request.urlopen(f"{home}/report", data=report) as reply:
+            assert reply.status == 204
+        for bad in (b"x", report[:2] + bytes(8) + report[10:]):
+            with pytest.raises(urllib.error.HTTPError):
+                urllib.request.urlopen(f"{home}/report", data=bad)
+        with pytest.raises(urllib.error.HTTPError):
+            urllib.request.urlopen(f"{home}/absent")
+    finally:
+        server.shutdown()
+        server.server_close()
+    lines = (tmp_path / "spool.jsonl").read_text().splitlines()
+    assert [json.loads(line)["plan"] for line in lines] == [plan.hash.hex()]
