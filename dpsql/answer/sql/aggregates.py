@@ -235,7 +235,7 @@ def measure_of(binding: Binding, node: Node) -> str | None:
         instance, name = binding.rows.of(node)
         measure = f"{instance.table.name}.{name}"
         return measure if measure in binding.schema.measures else None
-    if not isinstance(node, exp.Binary):
+    if isinstance(node, exp.Literal):
         return None
     wanted = _ordered(node)
     for measure, body in declared_measures(binding).items():
