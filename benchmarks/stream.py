@@ -3,7 +3,8 @@
     python benchmarks/stream.py [--out FILE]     tables as markdown (to FILE or standard output), then one line a figure
 
 Errors are variances per unit count at epsilon = 1 (pure) or rho = 1/2 (zCDP), from closed forms; times are of this
-run (processor seconds where early and late batches are compared). The convex solver is SciPy's SLSQP, the method that seed 004 calls SQP.
+run (processor seconds where early and late batches are compared). The convex solver is SciPy's SLSQP, the method
+that seed 004 calls SQP.
 """
 
 from __future__ import annotations
@@ -221,7 +222,7 @@ def growth_figures() -> Iterator[Figure]:
         yield Figure(f"{name}, seconds to decide a batch, {span}", late / early, 1.5)
     plan = choose.default_plan(horizon)
     yield Figure(f"time tree, following the total, {span}", follow_ratio(plan, horizon), 1.5)
-    yield Figure("append, seconds, late in a page / with an empty manifest", append_ratio(), 2.0)
+    yield Figure("append, seconds, after 1,000 batches / at the start", append_ratio(), 2.0)
 
 
 def decide_times(strategy: StreamStrategy, batches: int) -> tuple[float, float, float]:

@@ -4,12 +4,12 @@
         manifest.json                   {format, release_id, base, pages, segments: [{file, sha256, batch}]}
         base.duckdb                     catalog, axes, statistics: a release file without measurements (if given)
         segments/000000000.parquet      the noisy numbers of batch 0, mode 0444
-        segments/page-000000000.json    the list of the first 1,024 segments, once there are more
+        segments/page-000000000.json    the list of the first 256 segments, once there are more
 
 The manifest is replaced atomically and only ever grows; segments and pages never change once it names them. So a
 reader that has read the manifest keeps its snapshot while batches are appended, and `as of` a batch is a prefix of
 the list. A segment file that no manifest names is not part of the release. Pages keep an append's cost flat: it
-rewrites at most 1,024 entries however long the stream is.
+rewrites at most 256 segments and one line a page, so 512 entries at 65,536 batches.
 
 **Privacy**: everything here was noised before it came here; digests of raw batches and contribution counters
 stay in the private state.
@@ -29,7 +29,7 @@ FORMAT = 1
 MANIFEST = "manifest.json"
 SEGMENTS = "segments"
 PUBLIC_FILE = 0o444
-PAGE = 1024
+PAGE = 256
 """Segments that one page lists."""
 
 
