@@ -8,9 +8,9 @@
 After the non-negative step, cells that hide in the noise are set right by their parents, so the fewer rows
 there are, the more the coarse levels are worth. The unbiased optimum knows nothing of this: on DPBench's
 sparsest trace the rows that are best before the step (tents: 206 against 262 for a 16-ary tree at 4,096
-cells) are worse after it (110 against 32), and a taper of 1.5 brings that to 19. Where most cells stand out,
-the step has nothing to do and the unbiased optimum wins again. The thresholds below were read off four
-DPBench histograms; docs/accuracy/central.md says how, and how the rule does on others.
+cells) are worse after it (about 106 against 39), and a taper of 1.5 brings that to 28. Where most cells
+stand out, the step has nothing to do and the unbiased optimum wins again. The thresholds below were read off
+four DPBench histograms; docs/accuracy/central.md says how, and how the rule does on others.
 """
 
 from __future__ import annotations
