@@ -7,7 +7,7 @@ All of it stands in the release's public catalog; nothing here depends on data.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from dpsql.answer.information import data_type
@@ -27,6 +27,7 @@ class ColumnInfo:
         use: `axis`, `measure`, `key` or `not published`.
         comment: domain, unit and description in words.
         values: its categories, where the catalog lists them; for completion.
+        origin: `table.column` that it stands for.
     """
 
     name: str
@@ -35,6 +36,7 @@ class ColumnInfo:
     use: str
     comment: str
     values: tuple[str, ...] = ()
+    origin: str = ""
 
 
 @dataclass(frozen=True)
@@ -102,7 +104,7 @@ def _wide(schema: Schema, name: str, fact: str, by_name: Mapping[str, TableInfo]
             c for c in by_name[instance.table.name.lower()].columns if c.name.lower() == column.lower()
         )
         nullable = found.nullable or instance.left
-        columns.append(ColumnInfo(spelled, found.type, nullable, found.use, found.comment, found.values))
+        columns.append(replace(found, name=spelled, nullable=nullable))
     comment = f"{fact} with the columns of every dimension it refers to"
     return TableInfo(name, "wide", tuple(columns), None, {}, comment)
 
@@ -125,7 +127,8 @@ def _column(
     nullable = name in table.nullable
     comment = "; ".join(filter(None, [_words(declared), _domain(declared), use]))
     categories = tuple(str(value) for value in declared.get("categories") or ())
-    return ColumnInfo(name, kind, nullable, use, comment, categories or _listed(release, axes))
+    values = categories or _listed(release, axes)
+    return ColumnInfo(name, kind, nullable, use, comment, values, f"{table.name}.{name}")
 
 
 def _declared_type(table: Table, name: str, is_key: bool) -> str:

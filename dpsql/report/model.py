@@ -1,0 +1,212 @@
+"""What the report page computes with: axes with labels, marginal counts, and variance tables.
+
+| here | meaning |
+|---|---|
+| cut | a boundary between leaves; a range [a, b) of cuts holds the leaves a .. b-1 |
+| rest, share | of a range on one axis: u'Cu - k(g.u)^2 and g.u, from which every view's variance is made |
+
+A page cannot run the engine, so each axis's model is tabulated over pairs of cuts: all of them up to
+MOST_CUTS, else an even choice and every cut that a coarser axis of the same name has. At these cuts the
+page's prediction is exact.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from dpsql.describe import TableInfo, describe
+from dpsql.release import AxisMeta, Release, StatisticMeta
+from dpsql.release.format import UNIT
+from dpsql.variance.kronecker import AxisSplit, KroneckerVariance
+
+MOST_CUTS = 160
+MOST_BARS = 400
+FloatArray = npt.NDArray[np.float64]
+
+
+def page_model(release: Release) -> dict[str, Any]:
+    """Everything the page needs, as JSON values.
+
+    Args:
+        release: an open release.
+
+    Returns:
+        name, promise, spends, axes and views; a view whose variance has another form than a sum of
+        products is listed without its search box.
+
+    **Privacy**: published values and public facts alone.
+    """
+    tables = describe(release)
+    labels = [axis_labels(release, i) for i in range(len(release.axes))]
+    return {
+        "name": release.name,
+        "id": release.meta["release_id"],
+        "description": release.meta["catalog"].get("description", ""),
+        "privacy": release.meta["privacy"],
+        "spends": release.meta.get("spends", []),
+        "axes": [_axis(release, i, labels, tables) for i in range(len(release.axes))],
+        "views": [_view(release, name, tables) for name in dict.fromkeys(s.view for s in release.statistics)],
+    }
+
+
+def axis_labels(release: Release, axis: int) -> list[tuple[str, str]]:
+    """First and last value of every ordinary leaf, in leaf order, as SQL text."""
+    columns = release.axes[axis].columns
+    if not columns:
+        return []
+    name = columns[0].name.replace('"', '""')
+    rows = release.connection.cursor().execute(
+        f'SELECT leaf, arg_min("{name}", atom)::VARCHAR, arg_max("{name}", atom)::VARCHAR '
+        f"FROM axis_{axis} WHERE kind = 0 GROUP BY leaf ORDER BY leaf"
+    )
+    return [(str(first), str(last)) for _, first, last in rows.fetchall()]
+
+
+def _axis(
+    release: Release, number: int, labels: list[list[tuple[str, str]]], tables: tuple[TableInfo, ...]
+) -> dict[str, Any]:
+    axis, own = release.axes[number], labels[number]
+    twins = [labels[i] for i, other in enumerate(release.axes) if other.name == axis.name and i != number]
+    cuts = chosen_cuts(own, twins)
+    split = release.model(number)
+    kind = axis.columns[0].type if axis.columns else "VARCHAR"
+    return {
+        "name": axis.name,
+        "of": axis.of,
+        "leaves": axis.leaves,
+        "strategy": axis.strategy,
+        "column": _column_name(axis, tables),
+        "quoted": not any(word in kind for word in ("INT", "DOUBLE", "DECIMAL")),
+        "ranges": all(first <= last for first, last in own)
+        and "VARCHAR" not in kind
+        and "BOOLEAN" not in kind,
+        "cuts": cuts,
+        "first": [own[cut][0] if cut < len(own) else "" for cut in cuts],
+        "last": [own[cut - 1][1] if cut else "" for cut in cuts],
+        "values": [first for first, _ in own] if len(own) <= MOST_CUTS else [],
+        "total": float(split.total),
+        **_tables(split, cuts),
+    }
+
+
+def chosen_cuts(own: list[tuple[str, str]], twins: list[list[tuple[str, str]]]) -> list[int]:
+    """Which boundaries the page offers.
+
+    >>> chosen_cuts([("1", "1"), ("2", "2")], [])
+    [0, 1, 2]
+    """
+    n = len(own)
+    if n <= MOST_CUTS:
+        return list(range(n + 1))
+    place = {first: i for i, (first, _) in enumerate(own)}
+    shared = {
+        place[first] for twin in twins for first, _ in twin if first in place and len(twin) <= MOST_CUTS
+    }
+    return sorted({*np.linspace(0, n, MOST_CUTS + 1).astype(int).tolist(), *shared})
+
+
+def _tables(split: AxisSplit, cuts: list[int]) -> dict[str, Any]:
+    """`rest` of every range of cuts (row by row, a < b) and `prefix`, the share of everything below a cut."""
+    spread = np.concatenate([[0.0], np.cumsum(split.spread)])
+    at = np.array(cuts, np.int64)
+    low, high = np.triu_indices(len(at), 1)
+    variance = split.model.ranges(at[low], at[high])
+    share = spread[at[high]] - spread[at[low]]
+    rest = np.maximum(np.asarray(variance, np.float64) - split.total * share**2, 0.0)
+    return {
+        "rest": [_short(value) for value in rest],
+        "prefix": [_short(float(value), 9) for value in spread[at]],
+    }
+
+
+def _short(value: float, digits: int = 6) -> float:
+    return float(f"{value:.{digits}g}")
+
+
+def _view(release: Release, name: str, tables: tuple[TableInfo, ...]) -> dict[str, Any]:
+    statistics = [s for s in release.statistics if s.view == name]
+    of = statistics[0].of
+    wide = next((t.name for t in tables if t.kind == "wide" and t.comment.startswith(f"{of} with")), of)
+    return {
+        "name": name,
+        "of": of,
+        "table": wide,
+        "axes": list(statistics[0].axes),
+        "cells": statistics[0].cells,
+        "statistics": [found for s in statistics if (found := _statistic(release, s)) is not None],
+        "histograms": [
+            _histogram(release, s, position)
+            for s in statistics
+            if s.measure == "count"
+            for position in range(len(s.axes))
+        ],
+    }
+
+
+def _statistic(release: Release, statistic: StatisticMeta) -> dict[str, Any] | None:
+    model: object = release.variance(statistic.id)
+    if not isinstance(model, KroneckerVariance):
+        return None
+    return {
+        "measure": statistic.measure,
+        "mid": statistic.mid,
+        "scale": statistic.scale,
+        "mechanism": statistic.mechanism,
+        "budget": statistic.budget,
+        "currency": statistic.currency,
+        "components": [[list(subset), float(sigma2)] for subset, sigma2 in model.components.items()],
+    }
+
+
+def _histogram(release: Release, statistic: StatisticMeta, position: int) -> dict[str, Any]:
+    """Noisy marginal counts along one axis, leaves joined where there are too many to draw."""
+    axis = statistic.axes[position]
+    meta = release.axes[axis]
+    step = -(-meta.leaves // MOST_BARS)
+    starts = np.arange(0, meta.leaves, step)
+    counts = np.add.reduceat(_marginal(release, statistic, position), starts)
+    masks = [np.ones((len(starts), release.axes[a].leaves)) for a in statistic.axes]
+    masks[position] = (np.arange(meta.leaves)[None, :] // step == np.arange(len(starts))[:, None]).astype(
+        float
+    )
+    stderr = np.sqrt(release.variance(statistic.id).quadratic(masks))
+    names = [first for first, _ in axis_labels(release, axis)]
+    special = {meta.null_leaf: "NULL", meta.missing_leaf: "MISSING", meta.other_leaf: "OTHER"}
+    return {
+        "axis": axis,
+        "bars": [_short(float(value), 7) for value in counts],
+        "stderr": [_short(float(value), 5) for value in stderr],
+        "labels": [special.get(int(i)) or (names[i] if i < len(names) else "") for i in starts],
+    }
+
+
+def _marginal(release: Release, statistic: StatisticMeta, position: int) -> FloatArray:
+    """Estimates of one axis's leaves over everything else, from the stored nodes."""
+    tree = release.tree(statistic.axes[position])
+    others = [f"n{i + 1} = 0" for i in range(len(statistic.axes)) if i != position]
+    rows = (
+        release.connection.cursor()
+        .execute(
+            f"SELECT n{position + 1} AS node, estimate FROM node_combination_{statistic.id}"
+            + (f" WHERE {' AND '.join(others)}" if others else "")
+        )
+        .fetchnumpy()
+    )
+    by_node = np.zeros(len(tree.lo))
+    by_node[np.asarray(rows["node"], np.int64)] = np.asarray(rows["estimate"], np.float64) / UNIT
+    return np.asarray(by_node[np.asarray(tree.leaves, np.int64)], np.float64)
+
+
+def _column_name(axis: AxisMeta, tables: tuple[TableInfo, ...]) -> str:
+    """The axis's first column as a statement over the wide table (or the counted table) names it."""
+    if not axis.columns:
+        return ""
+    origin = f"{axis.columns[0].table}.{axis.columns[0].column}".lower()
+    for table in sorted(tables, key=lambda t: t.kind != "wide"):
+        for column in table.columns:
+            if column.origin.lower() == origin and (table.kind == "wide" or table.name == axis.of):
+                return column.name
+    return axis.columns[0].column

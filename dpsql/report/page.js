@@ -1,0 +1,250 @@
+// The report page: pictures, and the predicted error of a question, computed from the variance tables.
+// A range on an axis is a pair [a, b] of positions in the axis's `cuts`; null means the axis is not used.
+"use strict";
+
+const NORMAL_95 = 1.959964;
+
+// Row-by-row index of the pair a < b among m cuts.
+function pairIndex(m, a, b) {
+  return a * (2 * m - a - 1) / 2 + (b - a - 1);
+}
+
+// Remainder variance and total share of a range; an unused axis has remainder 0 and share 1.
+function parts(axis, range) {
+  if (range === null) return [0, 1];
+  const [a, b] = range;
+  if (a >= b) return [0, 0];
+  return [axis.rest[pairIndex(axis.cuts.length, a, b)], axis.prefix[b] - axis.prefix[a]];
+}
+
+// Var = sum over components T of sigma^2 * prod_{i in T} rest_i * prod_{i not in T} share_i^2.
+function statisticVariance(model, view, statistic, ranges) {
+  const each = view.axes.map((number, position) => parts(model.axes[number], ranges[position]));
+  let variance = 0;
+  for (const [subset, sigma2] of statistic.components) {
+    let term = sigma2;
+    each.forEach(([rest, share], i) => { term *= subset.includes(i) ? rest : share * share; });
+    variance += term;
+  }
+  return variance;
+}
+
+// SUM(x) = stored sum of (x - mid) + mid * COUNT, both at the measure's scale.
+function answerVariance(model, view, measure, ranges) {
+  const find = (name) => view.statistics.find((s) => s.measure === name);
+  const statistic = find(measure);
+  if (!statistic) return null;
+  let variance = statisticVariance(model, view, statistic, ranges);
+  if (statistic.mid !== 0) {
+    const count = find(`count(${measure})`) || find("count");
+    if (!count) return null;
+    variance += statistic.mid ** 2 * statisticVariance(model, view, count, ranges);
+  }
+  return variance / 100 ** statistic.scale;
+}
+
+// The same range on another view's axis of that name, or undefined where its leaves do not end there.
+function translate(axis, from, range) {
+  if (range === null) return null;
+  const end = axis.cuts.length - 1;
+  const place = (cut) => (cut === from.cuts.length - 1 ? end : axis.first.indexOf(from.first[cut]));
+  const [a, b] = range.map(place);
+  return a < 0 || b < 0 || (b === end && range[1] !== from.cuts.length - 1) ? undefined : [a, b];
+}
+
+// The best view for a question {of, measure, ranges: {axis number: [a, b]}}, as the planner chooses.
+function predict(model, question) {
+  let best = null;
+  for (const view of model.views) {
+    if (view.of !== question.of) continue;
+    const ranges = view.axes.map(() => null);
+    let able = true;
+    for (const [number, range] of Object.entries(question.ranges)) {
+      const from = model.axes[number];
+      const position = view.axes.findIndex((i) => model.axes[i].name === from.name);
+      const moved = position < 0 ? undefined : translate(model.axes[view.axes[position]], from, range);
+      if (moved === undefined) { able = false; break; }
+      ranges[position] = moved;
+    }
+    const variance = able ? answerVariance(model, view, question.measure, ranges) : null;
+    if (variance !== null && (best === null || variance < best.variance)) {
+      best = { variance, view: view.name, table: view.table, stderr: Math.sqrt(variance) };
+    }
+  }
+  return best;
+}
+
+function literal(axis, text) {
+  return axis.quoted ? `'${text.replaceAll("'", "''")}'` : text;
+}
+
+// The condition that a range stands for.
+function condition(axis, [a, b]) {
+  if (axis.ranges) {
+    return `${axis.column} >= ${literal(axis, axis.first[a])} AND ${axis.column} <= ${literal(axis, axis.last[b])}`;
+  }
+  const values = axis.values.slice(axis.cuts[a], axis.cuts[b]).map((value) => literal(axis, value));
+  return `${axis.column} IN (${values.join(", ")})`;
+}
+
+function statement(model, question) {
+  const view = model.views.find((v) => v.of === question.of);
+  const what = question.measure === "count" ? "COUNT(*)" : `SUM(${question.measure.split(".").pop()})`;
+  const where = Object.entries(question.ranges).map(([number, range]) => condition(model.axes[number], range));
+  return `SELECT ${what} FROM ${view.table}` + (where.length ? ` WHERE ${where.join(" AND ")}` : "");
+}
+
+// What may be asked: one entry for each table and measure, with the finest axis of each name.
+function questions(model) {
+  const found = new Map();
+  for (const view of model.views) {
+    for (const { measure } of view.statistics) {
+      if (measure.startsWith("count(")) continue;
+      const key = `${view.of} ${measure}`;
+      if (!found.has(key)) found.set(key, { of: view.of, measure, axes: new Map() });
+      for (const number of view.axes) {
+        const axis = model.axes[number];
+        const known = found.get(key).axes.get(axis.name);
+        if (known === undefined || model.axes[known].cuts.length < axis.cuts.length) {
+          found.get(key).axes.set(axis.name, number);
+        }
+      }
+    }
+  }
+  return [...found.values()].map((each) => ({ ...each, axes: [...each.axes.values()] }));
+}
+
+function element(name, attributes = {}, ...children) {
+  const made = document.createElement(name);
+  for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
+  made.append(...children);
+  return made;
+}
+
+function shape(name, attributes) {
+  const made = document.createElementNS("http://www.w3.org/2000/svg", name);
+  for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
+  return made;
+}
+
+function histogram(data) {
+  const width = 640, height = 160, n = data.bars.length;
+  const margins = data.stderr.map((error) => NORMAL_95 * error);
+  const top = Math.max(1, ...data.bars.map((bar, i) => bar + margins[i]));
+  const bottom = Math.min(0, ...data.bars.map((bar, i) => bar - margins[i]));
+  const y = (value) => height - ((value - bottom) / (top - bottom)) * height;
+  const picture = shape("svg", { viewBox: `0 0 ${width} ${height}`, class: "histogram", role: "img" });
+  data.bars.forEach((bar, i) => {
+    const x = (i * width) / n, step = Math.max(0.5, width / n - (n < 100 ? 1 : 0));
+    const group = shape("g", {});
+    const title = shape("title", {});
+    title.textContent = `${data.labels[i]}: ${bar.toFixed(0)} ± ${margins[i].toFixed(0)}`;
+    group.append(title,
+      shape("rect", { x, y: Math.min(y(bar), y(0)), width: step, height: Math.abs(y(bar) - y(0)), class: "bar" }),
+      shape("rect", { x, y: y(bar + margins[i]), width: step, height: y(bar - margins[i]) - y(bar + margins[i]), class: "band" }));
+    picture.append(group);
+  });
+  return picture;
+}
+
+// Standard error of COUNT over every range of one axis: begin downwards, end to the right.
+function errorMap(model, view, position) {
+  const axis = model.axes[view.axes[position]], m = axis.cuts.length;
+  const canvas = element("canvas", { width: 240, height: 240, class: "map" });
+  const picture = canvas.getContext("2d");
+  const size = Math.min(m - 1, 60), cell = 240 / size;
+  const cut = (i) => Math.round((i * (m - 1)) / size);
+  const errors = [];
+  for (let a = 0; a < size; a++) {
+    for (let b = a; b < size; b++) {
+      const ranges = view.axes.map((_, i) => (i === position ? [cut(a), cut(b + 1)] : null));
+      errors.push([a, b, Math.sqrt(answerVariance(model, view, "count", ranges) || 0)]);
+    }
+  }
+  const most = Math.max(...errors.map((e) => e[2])), least = Math.min(...errors.map((e) => e[2]));
+  for (const [a, b, error] of errors) {
+    const level = most > least ? (error - least) / (most - least) : 0;
+    picture.fillStyle = `hsl(${220 - 200 * level}, 70%, ${80 - 35 * level}%)`;
+    picture.fillRect(b * cell, a * cell, cell + 0.5, cell + 0.5);
+  }
+  const caption = `${axis.name}: standard error ${least.toPrecision(3)} (blue) to ${most.toPrecision(3)} (red)`;
+  return element("figure", {}, canvas, element("figcaption", {}, caption));
+}
+
+function sliders(model, question, number, changed) {
+  const axis = model.axes[number], end = axis.cuts.length - 1;
+  const used = element("input", { type: "checkbox", "data-axis": number });
+  const low = element("input", { type: "range", min: 0, max: end - 1, value: 0 });
+  const high = element("input", { type: "range", min: 1, max: end, value: end });
+  const shown = element("span", { class: "range" }, "all");
+  const update = (event) => {
+    if (event && event.target !== used) used.checked = true;
+    let a = Number(low.value), b = Number(high.value);
+    if (a >= b && event && event.target === low) { b = a + 1; high.value = b; }
+    if (a >= b) { a = b - 1; low.value = a; }
+    if (used.checked) question.ranges[number] = [a, b]; else delete question.ranges[number];
+    shown.textContent = used.checked ? `${axis.first[a]} to ${axis.last[b]}` : "all";
+    changed();
+  };
+  for (const input of [used, low, high]) input.addEventListener("input", update);
+  return element("div", { class: "axis" }, element("label", {}, used, axis.name), low, high, shown);
+}
+
+function searchBox(model) {
+  const box = document.getElementById("ask"), out = document.getElementById("answer");
+  const all = questions(model);
+  const choose = element("select", { id: "what" }, ...all.map((each, i) =>
+    element("option", { value: i }, each.measure === "count" ? `rows of ${each.of}` : `sum of ${each.measure}`)));
+  const area = element("div", {});
+  const start = () => {
+    const { of, measure, axes } = all[Number(choose.value)];
+    const question = { of, measure, ranges: {} };
+    const show = () => {
+      const best = predict(model, question);
+      out.dataset.stderr = best ? best.stderr : "";
+      out.dataset.sql = best ? statement(model, question) : "";
+      out.replaceChildren(...(best ? [
+        element("p", { class: "figure" }, `± ${(NORMAL_95 * best.stderr).toPrecision(4)}`),
+        element("p", {}, `95% margin; standard error ${best.stderr.toPrecision(5)}, from view ${best.view}`),
+        element("code", {}, statement(model, question)),
+      ] : [element("p", {}, "no view has all of these axes with bins that end there")]));
+    };
+    area.replaceChildren(...axes.map((number) => sliders(model, question, number, show)));
+    show();
+  };
+  choose.addEventListener("input", start);
+  box.append(choose, area);
+  start();
+  follow(choose, area);
+}
+
+// A link may carry a question: #what=0&3=5-20 moves the sliders of axis 3 to the cuts 5 and 20.
+function follow(choose, area) {
+  const asked = new URLSearchParams(location.hash.slice(1));
+  const move = (input, value) => { input.value = value; input.dispatchEvent(new Event("input")); };
+  if (asked.has("what")) move(choose, asked.get("what"));
+  for (const [key, value] of asked) {
+    const row = area.querySelector(`[data-axis="${CSS.escape(key)}"]`);
+    if (!row) continue;
+    const [low, high] = row.closest(".axis").querySelectorAll("input[type=range]");
+    move(high, value.split("-")[1]);
+    move(low, value.split("-")[0]);
+  }
+}
+
+function draw(model) {
+  for (const view of model.views) {
+    const place = document.getElementById(`view-${view.name}`);
+    for (const data of view.histograms) {
+      place.append(element("figure", {}, histogram(data), element("figcaption", {}, `${model.axes[data.axis].name}: noisy counts with 95% bands`)));
+    }
+    if (!view.statistics.some((s) => s.measure === "count")) continue;
+    view.axes.forEach((number, position) => {
+      if (model.axes[number].cuts.length > 2) place.append(errorMap(model, view, position));
+    });
+  }
+  searchBox(model);
+}
+
+if (typeof document !== "undefined") draw(JSON.parse(document.getElementById("model").textContent));
+if (typeof module !== "undefined") module.exports = { predict, statement, questions, pairIndex };
