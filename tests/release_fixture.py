@@ -79,16 +79,31 @@ class AxisPlan:
     leaf: Callable[[Row], int]
 
 
-def _axis(name: str, path: tuple[str, ...], columns: list[tuple[tuple[str, ...], str, str, str]],
-          atoms: list[tuple[int, tuple[Any, ...]]], special: str, leaf: Callable[[Row, dict[str, int]], int],
-          of: str = "sales") -> AxisPlan:
+def _axis(
+    name: str,
+    path: tuple[str, ...],
+    columns: list[tuple[tuple[str, ...], str, str, str]],
+    atoms: list[tuple[int, tuple[Any, ...]]],
+    special: str,
+    leaf: Callable[[Row, dict[str, int]], int],
+    of: str = "sales",
+) -> AxisPlan:
     """One axis; `special` names its extra leaves by their letters: n(ull), m(issing), o(ther)."""
     size = max(which for which, _ in atoms) + 1
     extra = {letter: size + i for i, letter in enumerate(special)}
     metas = tuple(ColumnMeta(p, t, c, c, kind) for p, t, c, kind in columns)
     meta = AxisMeta(
-        name=name, table=columns[0][1], path=path, of=of, leaves=size + len(special), null_leaf=extra.get("n"),
-        missing_leaf=extra.get("m"), other_leaf=extra.get("o"), atomic=True, columns=metas, model=0,
+        name=name,
+        table=columns[0][1],
+        path=path,
+        of=of,
+        leaves=size + len(special),
+        null_leaf=extra.get("n"),
+        missing_leaf=extra.get("m"),
+        other_leaf=extra.get("o"),
+        atomic=True,
+        columns=metas,
+        model=0,
         strategy="identity",
     )
     return AxisPlan(meta, atoms, lambda row: leaf(row, extra))
@@ -147,7 +162,9 @@ def make_rows(seed: int = 5, sales: int = 900) -> dict[str, list[Row]]:
          "has_customer": True}
         for i in range(120)
     ]  # fmt: skip
-    products = [{"product_id": i, "price": draw.randrange(30), "category_id": draw.randrange(5)} for i in range(40)]
+    products = [
+        {"product_id": i, "price": draw.randrange(30), "category_id": draw.randrange(5)} for i in range(40)
+    ]
     nobody = {"age": None, "region": None, "has_customer": False}
     found = []
     for i in range(sales):
@@ -170,28 +187,41 @@ def raw_star(rows: dict[str, list[Row]], known_only: bool = False) -> duckdb.Duc
         known_only: ages out of the domain become NULL, since a release cannot compare them.
     """
     con = duckdb.connect()
-    con.execute("CREATE TABLE sales (sale_id INT, customer_id INT, product_id INT, sold_on DATE,"
-                " amount DECIMAL(9, 2), qty INT)")
+    con.execute(
+        "CREATE TABLE sales (sale_id INT, customer_id INT, product_id INT, sold_on DATE,"
+        " amount DECIMAL(9, 2), qty INT)"
+    )
     con.executemany("INSERT INTO sales VALUES (?, ?, ?, ?, ?::INT / 100.0, ?)",
                     [[r["sale_id"], r["customer_id"], r["product_id"], r["sold_on"], r["cents"], r["qty"]]
                      for r in rows["sales"]])  # fmt: skip
     con.execute("CREATE TABLE customer (customer_id INT, age INT, region VARCHAR)")
-    con.executemany("INSERT INTO customer VALUES (?, ?, ?)",
-                    [[r["customer_id"], r["age"] if r["age"] in AGES or not known_only else None, r["region"]]
-                     for r in rows["customer"]])
+    con.executemany(
+        "INSERT INTO customer VALUES (?, ?, ?)",
+        [
+            [r["customer_id"], r["age"] if r["age"] in AGES or not known_only else None, r["region"]]
+            for r in rows["customer"]
+        ],
+    )
     con.execute("CREATE TABLE product (product_id INT, price INT, category_id INT)")
-    con.executemany("INSERT INTO product VALUES (?, ?, ?)",
-                    [[r["product_id"], r["price"], r["category_id"]] for r in rows["product"]])
+    con.executemany(
+        "INSERT INTO product VALUES (?, ?, ?)",
+        [[r["product_id"], r["price"], r["category_id"]] for r in rows["product"]],
+    )
     con.execute("CREATE TABLE category (category_id INT, category VARCHAR, department VARCHAR)")
-    con.executemany("INSERT INTO category VALUES (?, ?, ?)", [[i, *pair] for i, pair in enumerate(CATEGORIES)])
+    con.executemany(
+        "INSERT INTO category VALUES (?, ?, ?)", [[i, *pair] for i, pair in enumerate(CATEGORIES)]
+    )
     return con
 
 
 def _value(row: Row, measure: str) -> int | None:
     """What a row adds to a statistic, in its stored integers."""
     qty = row.get("qty")
-    values = {"count": 1, "sales.qty": None if qty is None else qty - MIDS["sales.qty"],
-              "count(sales.qty)": None if qty is None else 1}
+    values = {
+        "count": 1,
+        "sales.qty": None if qty is None else qty - MIDS["sales.qty"],
+        "count(sales.qty)": None if qty is None else 1,
+    }
     if measure in values:
         return values[measure]
     if measure == "sales.amount":
@@ -208,7 +238,9 @@ def _statistic(rows: list[Row], plans: list[AxisPlan], measure: str) -> Statisti
     nodes = leaves
     for position, plan in enumerate(plans):
         tree = kary_tree(plan.meta.leaves, 3)
-        prefix = np.concatenate([np.zeros_like(nodes.take([0], position)), np.cumsum(nodes, position)], position)
+        prefix = np.concatenate(
+            [np.zeros_like(nodes.take([0], position)), np.cumsum(nodes, position)], position
+        )
         nodes = prefix.take(tree.hi, position) - prefix.take(tree.lo, position)
     return StatisticContent(leaves, np.ones_like(leaves), nodes * UNIT)
 
@@ -223,16 +255,28 @@ def _axis_content(plan: AxisPlan) -> AxisContent:
             kind.append(code)
     order = np.argsort(leaf, kind="stable")
     weight = 1.0 / np.bincount(leaf)[leaf]
-    values = [values for _, values in plan.atoms] + [(None,) * len(meta.columns)] * (len(leaf) - len(plan.atoms))
-    arrays: dict[str, Any] = {"atom": np.arange(len(leaf)), "leaf": np.array(leaf)[order],
-                              "kind": np.array(kind)[order], "weight": weight[order]}
-    casts = ["CAST(atom AS INTEGER) AS atom", "CAST(leaf AS INTEGER) AS leaf", "CAST(kind AS TINYINT) AS kind",
-             "weight"]
+    values = [values for _, values in plan.atoms] + [(None,) * len(meta.columns)] * (
+        len(leaf) - len(plan.atoms)
+    )
+    arrays: dict[str, Any] = {
+        "atom": np.arange(len(leaf)),
+        "leaf": np.array(leaf)[order],
+        "kind": np.array(kind)[order],
+        "weight": weight[order],
+    }
+    casts = [
+        "CAST(atom AS INTEGER) AS atom",
+        "CAST(leaf AS INTEGER) AS leaf",
+        "CAST(kind AS TINYINT) AS kind",
+        "weight",
+    ]
     for i, column in enumerate(meta.columns):
         texts = [None if values[o][i] is None else str(values[o][i]) for o in order]
         arrays[column.name] = np.array(texts, dtype=object)
         casts.append(f"CAST({column.name} AS {column.type}) AS {column.name}")
-    return AxisContent(arrays, f"SELECT {', '.join(casts)} FROM {ARRAYS} ORDER BY atom", kary_tree(meta.leaves, 3))
+    return AxisContent(
+        arrays, f"SELECT {', '.join(casts)} FROM {ARRAYS} ORDER BY atom", kary_tree(meta.leaves, 3)
+    )
 
 
 def write_fixture(path: Path, rows: dict[str, list[Row]], noise: float = 1.0) -> Path:

@@ -47,7 +47,7 @@ def explain_relation(number: int, relation: Relation, release: Release) -> list[
     joins = ", ".join(f"{'.'.join(path)} ({kind})" for path, kind in block.joins)
     lines = [f"block {number}: rows of {block.root}" + (f", joined along {joins}" if joins else "")]
     if block.columns:
-        lines.append(f"rows where {condition_words(block.where, block)}")
+        lines.append(f"condition: {condition_words(block.where, block)}")
     if block.groups:
         lines.append(f"grouped by {', '.join(said(group, block) for group in block.groups)}")
     lines += list(relation.notes)

@@ -83,11 +83,18 @@ def relate(block: Block, release: Release, schema: Schema, refuse_cuts: bool = F
     notes: list[str] = []
     if not terms or (block.listing and not _answerable(block, terms, release, schema)):
         plan = catalog_plan(block, release, schema)
-        notes.append("the groups come from the catalog; no noise")
+        notes.append(_catalog_note(block))
         if terms:
             notes.append("no view can order them by a count; that order is left out")
         return _assemble(block, [(plan, [])], release, schema, notes)
     return _assemble(block, _plans(block, terms, release, schema, refuse_cuts), release, schema, notes)
+
+
+def _catalog_note(block: Block) -> str:
+    asked = [value.form if isinstance(value, ErrorOf) else value for value in block.values]
+    if any(isinstance(value, Known) and value.function == "quantile" for value in asked):
+        return "the groups come from the catalog; quantiles come from noisy counts along the axis"
+    return "the answer comes from the catalog; no noise"
 
 
 def _answerable(block: Block, terms: Sequence[Term], release: Release, schema: Schema) -> bool:
@@ -114,6 +121,8 @@ def _plans(block: Block, terms: list[Term], release: Release, schema: Schema,
         wanted = terms_of(value)
         if wanted and not any(set(wanted) <= set(done) for _, done in each):
             each.append((choose(block, wanted, release, schema, refuse_cuts), wanted))
+    if together is not None and all(plan.view.name == together.view.name for plan, _ in each):
+        return [(together, terms)]
     keys = [tuple(cells.keys for cells in plan.cells if cells.types) for plan, _ in each]
     if any(other != keys[0] for other in keys):
         if together is not None:

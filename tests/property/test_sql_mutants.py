@@ -33,7 +33,9 @@ WORDS = ["SELECT", "FROM", "WHERE", "GROUP BY", "(", ")", ",", "NULL", "*", "'",
 
 @pytest.fixture(scope="module")
 def answerer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Answerer]:
-    found = Answerer(open_release(write_fixture(tmp_path_factory.mktemp("star") / "f.dpsql", make_rows(sales=100), 1.0)))
+    found = Answerer(
+        open_release(write_fixture(tmp_path_factory.mktemp("star") / "f.dpsql", make_rows(sales=100), 1.0))
+    )
     yield found
     found.release.close()
 
@@ -43,7 +45,11 @@ def mutant(draw: random.Random) -> str:
     text = draw.choice(SEEDS)
     if draw.random() < 0.3:
         place = draw.randrange(len(text))
-        return text[:place] + draw.choice(["", "(", "'", " ", "\n", "x", text[place:][:9]]) + text[place + draw.randrange(3):]
+        return (
+            text[:place]
+            + draw.choice(["", "(", "'", " ", "\n", "x", text[place:][:9]])
+            + text[place + draw.randrange(3) :]
+        )
     tokens = text.split(" ")
     for _ in range(draw.randrange(1, 4)):
         place = draw.randrange(len(tokens))

@@ -48,7 +48,9 @@ DAY_TEST = st.one_of(
 )
 CATEGORY_TEST = st.one_of(
     st.builds("department = '{}'".format, st.sampled_from(["food", "drinks"])),
-    st.builds("category {} '{}'".format, st.sampled_from(["<", ">=", "<>"]), st.sampled_from(["cake", "jam", "tea"])),
+    st.builds(
+        "category {} '{}'".format, st.sampled_from(["<", ">=", "<>"]), st.sampled_from(["cake", "jam", "tea"])
+    ),
 )
 
 
@@ -73,8 +75,12 @@ MEASURES = st.sampled_from([
     "COUNT(*) FILTER (WHERE region = 'north' OR age > 30)", "COUNT(CASE WHEN age > 20 THEN 1 END)", "COUNT(region)",
     "SUM(CASE WHEN age < 25 THEN 1 WHEN age < 30 THEN 2 ELSE 3 END)", "COALESCE(SUM(qty), 0)",
 ])  # fmt: skip
-GROUPS = st.sampled_from(["", "region", "age", "age / 5", "region, age > 25", "CASE WHEN age < 30 THEN 'young' END"])
-TIME_GROUPS = st.sampled_from(["", "department", "DATE_TRUNC('month', sold_on)", "category, EXTRACT(YEAR FROM sold_on)"])
+GROUPS = st.sampled_from(
+    ["", "region", "age", "age / 5", "region, age > 25", "CASE WHEN age < 30 THEN 'young' END"]
+)
+TIME_GROUPS = st.sampled_from(
+    ["", "department", "DATE_TRUNC('month', sold_on)", "category, EXTRACT(YEAR FROM sold_on)"]
+)
 
 
 def statement(source: str, where: str, measures: list[str], groups: str, having: bool) -> str:
@@ -113,15 +119,31 @@ def close(exact: Any, value: Any) -> bool:
     return value is not None and math.isclose(float(exact), float(value), rel_tol=1e-9, abs_tol=1e-9)
 
 
-@given(where=PEOPLE, measures=st.lists(MEASURES, min_size=1, max_size=3), groups=GROUPS, having=st.booleans(),
-       left=st.booleans())
-def test_people(star: tuple[Answerer, duckdb.DuckDBPyConnection], where: str, measures: list[str], groups: str,
-                having: bool, left: bool) -> None:
+@given(
+    where=PEOPLE,
+    measures=st.lists(MEASURES, min_size=1, max_size=3),
+    groups=GROUPS,
+    having=st.booleans(),
+    left=st.booleans(),
+)
+def test_people(
+    star: tuple[Answerer, duckdb.DuckDBPyConnection],
+    where: str,
+    measures: list[str],
+    groups: str,
+    having: bool,
+    left: bool,
+) -> None:
     text = statement(FROM.format(join="LEFT" if left else ""), where, measures, groups, having)
     same(text, star, len(split(groups)))
 
 
-@given(where=TIMES, measures=st.lists(st.sampled_from(["COUNT(*)", "SUM(amount)", "AVG(amount)"]), min_size=1, max_size=2),
-       groups=TIME_GROUPS)
-def test_times(star: tuple[Answerer, duckdb.DuckDBPyConnection], where: str, measures: list[str], groups: str) -> None:
+@given(
+    where=TIMES,
+    measures=st.lists(st.sampled_from(["COUNT(*)", "SUM(amount)", "AVG(amount)"]), min_size=1, max_size=2),
+    groups=TIME_GROUPS,
+)
+def test_times(
+    star: tuple[Answerer, duckdb.DuckDBPyConnection], where: str, measures: list[str], groups: str
+) -> None:
     same(statement(TREND, where, measures, groups, False), star, len(split(groups)))

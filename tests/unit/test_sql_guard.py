@@ -53,7 +53,9 @@ def test_in_items() -> None:
         check_text(f"SELECT 1 WHERE 1 IN ({items},1)")
 
 
-@pytest.mark.parametrize("text", ["SELECT '\ud800'", "SELECT '\u202e'", "SELECT \x00", "", "   ", ";", "SELECT 1; SELECT 2"])
+@pytest.mark.parametrize(
+    "text", ["SELECT '\ud800'", "SELECT '\u202e'", "SELECT \x00", "", "   ", ";", "SELECT 1; SELECT 2"]
+)
 def test_not_one_statement(text: str) -> None:
     with pytest.raises(SqlSyntaxError) as caught:
         parse(text)
@@ -72,8 +74,18 @@ def test_dialects() -> None:
         parse("SELECT 1", "klingon")
 
 
-@pytest.mark.parametrize("text", ["DROP TABLE sales", "INSERT INTO t VALUES (1)", "ATTACH 'x'", "COPY t TO 'x'",
-                                  "PRAGMA version", "SET threads = 4", "UPDATE t SET a = 1"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "DROP TABLE sales",
+        "INSERT INTO t VALUES (1)",
+        "ATTACH 'x'",
+        "COPY t TO 'x'",
+        "PRAGMA version",
+        "SET threads = 4",
+        "UPDATE t SET a = 1",
+    ],
+)
 def test_only_queries(text: str) -> None:
     with pytest.raises(SqlSyntaxError):
         parse(text)

@@ -22,7 +22,9 @@ from tests.release_fixture import make_rows, write_fixture
 
 @pytest.fixture(scope="module")
 def answerer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Answerer]:
-    found = Answerer(open_release(write_fixture(tmp_path_factory.mktemp("star") / "f.dpsql", make_rows(), 1.0)))
+    found = Answerer(
+        open_release(write_fixture(tmp_path_factory.mktemp("star") / "f.dpsql", make_rows(), 1.0))
+    )
     yield found
     found.release.close()
 
@@ -33,10 +35,25 @@ CASES: list[tuple[str, type[Error], str, str]] = [
     ("SELECT COUNT(*) FROM nowhere", UnknownName, "FROM", "nowhere"),
     ("SELECT COUNT(*) FROM other.sales", UnknownName, "FROM", "other.sales"),
     ("SELECT COUNT(*) FROM customer WHERE agee > 3", UnknownName, "column", "agee"),
-    ("SELECT COUNT(*) FROM sales s JOIN customer c USING (customer_id) WHERE x.age > 3", UnknownName, "FROM", "x.age"),
-    ("SELECT a.region FROM customer a JOIN customer b ON a.age = b.age GROUP BY 1", NotSupportedError, "JOIN", "a.age = b.age"),
+    (
+        "SELECT COUNT(*) FROM sales s JOIN customer c USING (customer_id) WHERE x.age > 3",
+        UnknownName,
+        "FROM",
+        "x.age",
+    ),
+    (
+        "SELECT a.region FROM customer a JOIN customer b ON a.age = b.age GROUP BY 1",
+        NotSupportedError,
+        "JOIN",
+        "a.age = b.age",
+    ),
     ("SELECT COUNT(*) FROM sales s, customer c", NotSupportedError, "FROM", ""),
-    ("SELECT COUNT(*) FROM sales s JOIN customer c ON s.qty = c.age", NotSupportedError, "JOIN", "s.qty = c.age"),
+    (
+        "SELECT COUNT(*) FROM sales s JOIN customer c ON s.qty = c.age",
+        NotSupportedError,
+        "JOIN",
+        "s.qty = c.age",
+    ),
     ("SELECT COUNT(*) FROM sales s FULL JOIN customer c USING (customer_id)", NotSupportedError, "JOIN", ""),
     ("SELECT COUNT(*) FROM sales WHERE amount > 5", NoViewError, "WHERE", "amount"),
     ("SELECT age, COUNT(*) FROM customer", ProgrammingError, "SELECT", "age"),
@@ -80,8 +97,14 @@ def test_a_refusal_names_the_views_and_the_nearest_statement(answerer: Answerer)
 
 
 def test_too_many_boxes_names_the_cap(answerer: Answerer) -> None:
-    parts = " OR ".join(f"(age = {18 + i} AND region = '{r}' AND category <> '{c}')" for i, (r, c) in enumerate(
-        (r, c) for r in ("north", "south", "east", "west") for c in ("tea", "jam", "cake", "bread", "coffee")))
+    parts = " OR ".join(
+        f"(age = {18 + i} AND region = '{r}' AND category <> '{c}')"
+        for i, (r, c) in enumerate(
+            (r, c)
+            for r in ("north", "south", "east", "west")
+            for c in ("tea", "jam", "cake", "bread", "coffee")
+        )
+    )
     try:
         assert answerer.query(f"SELECT COUNT(*) FROM shop WHERE {parts}").rows
     except NotSupportedError as error:

@@ -79,15 +79,22 @@ def test_equals_duckdb(text: str, answerer: Answerer, raw: duckdb.DuckDBPyConnec
 
 def _plain(rows: Iterable[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
     """Numbers as rounded floats, so that 3, 3.0 and Decimal(3) are alike."""
-    return [tuple(round(float(v), 6) if isinstance(v, (int, float, Decimal)) else v for v in row) for row in rows]
+    return [
+        tuple(round(float(v), 6) if isinstance(v, (int, float, Decimal)) else v for v in row) for row in rows
+    ]
 
 
 def test_out_of_domain_is_not_null(answerer: Answerer) -> None:
     others = sum(row["age"] not in AGES for row in ROWS["customer"])
     assert others > 0
-    assert answerer.query("SELECT COUNT(*) FROM customer WHERE age IS NOT NULL").scalar() == len(ROWS["customer"])
+    assert answerer.query("SELECT COUNT(*) FROM customer WHERE age IS NOT NULL").scalar() == len(
+        ROWS["customer"]
+    )
     assert answerer.query("SELECT COUNT(*) FROM customer WHERE age IS NULL").scalar() == 0
-    assert answerer.query("SELECT COUNT(*) FROM customer WHERE age > 0").scalar() == len(ROWS["customer"]) - others
+    assert (
+        answerer.query("SELECT COUNT(*) FROM customer WHERE age > 0").scalar()
+        == len(ROWS["customer"]) - others
+    )
 
 
 def test_parts_add_up_to_the_whole(answerer: Answerer) -> None:
@@ -115,13 +122,18 @@ def test_wide_table_is_left_joined(answerer: Answerer) -> None:
 def test_information_schema(answerer: Answerer) -> None:
     tables = answerer.query("SELECT table_name FROM information_schema.tables ORDER BY 1").rows
     assert [row[0] for row in tables] == ["category", "customer", "product", "sales", "shop"]
-    columns = answerer.query("SELECT column_name FROM information_schema.columns WHERE table_name = 'customer'").rows
+    columns = answerer.query(
+        "SELECT column_name FROM information_schema.columns WHERE table_name = 'customer'"
+    ).rows
     assert {row[0] for row in columns} == {"customer_id", "age", "region"}
 
 
 def test_a_cut_bin_is_within_its_model_bound(answerer: Answerer, raw: duckdb.DuckDBPyConnection) -> None:
     for stop in (3, 12, 14, 27):
-        text = "SELECT COUNT(*), SUM(amount * qty) FROM sales JOIN product USING (product_id) WHERE price < " + str(stop)
+        text = (
+            "SELECT COUNT(*), SUM(amount * qty) FROM sales JOIN product USING (product_id) WHERE price < "
+            + str(stop)
+        )
         found = answerer.query(text)
         exact = raw.execute(text).fetchone()
         assert exact is not None
@@ -147,7 +159,9 @@ def test_dialects_reach_the_same_answer(answerer: Answerer) -> None:
 
 
 def test_explain_ends_with_duckdb(answerer: Answerer) -> None:
-    lines = answerer.explain("SELECT region, COUNT(*) FROM shop WHERE age > 30 GROUP BY region ORDER BY 2").splitlines()
+    lines = answerer.explain(
+        "SELECT region, COUNT(*) FROM shop WHERE age > 30 GROUP BY region ORDER BY 2"
+    ).splitlines()
     assert [line.split(".")[0] for line in lines] == [str(i + 1) for i in range(len(lines))]
     assert "DuckDB:" in lines[-1] and "ORDER BY 2" in lines[-1]
     assert any("view demand" in line for line in lines)

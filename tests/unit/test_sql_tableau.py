@@ -29,10 +29,14 @@ def star_of(tree: exp.Expression) -> Schema:
     plain = {column.name for item in summed for column in item.find_all(exp.Column)}
     odd = {f"m{i}": bare(item) for i, item in enumerate(summed)}
     found = {
-        name.lower(): Table(name, None, {low.lower(): low for low in names}, {}, odd, {}, frozenset(), {}, True)
+        name.lower(): Table(
+            name, None, {low.lower(): low for low in names}, {}, odd, {}, frozenset(), {}, True
+        )
         for name in tables
     }
-    columns = tuple(ColumnMeta((), table, name, f"c{i}", "VARCHAR") for table in tables for i, name in enumerate(names))
+    columns = tuple(
+        ColumnMeta((), table, name, f"c{i}", "VARCHAR") for table in tables for i, name in enumerate(names)
+    )
     axis = AxisMeta("all", tables[0], (), tables[0], 10, None, None, None, True, columns, 0, "")
     measures = frozenset({"count"} | {f"{table}.{name}" for table in tables for name in plain | set(odd)})
     return Schema("w", found, (axis,), measures)
@@ -55,7 +59,9 @@ def classify(text: str) -> str:
         statement = take_apart(tree, star_of(tree), text)
     except (NotSupportedError, RawRowsError) as error:
         return error.reason
-    functions = {value.function for block in statement.blocks for value in block.values if isinstance(value, Known)}
+    functions = {
+        value.function for block in statement.blocks for value in block.values if isinstance(value, Known)
+    }
     return "distinct" if "count" in functions else "axis bounds" if functions else "plain"
 
 

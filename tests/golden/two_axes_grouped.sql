@@ -1,0 +1,17 @@
+SELECT region, SUM(amount) AS total
+FROM shop
+WHERE age >= 30 AND category IN ('tea', 'jam')
+GROUP BY region ORDER BY total DESC
+-- 1. block 0: rows of sales, joined along customer_id (left), product_id (left), product_id.category_id (left)
+-- 2. condition: (customer_id.customer.age >= 30 and product_id.category_id.category.category IN ('tea', 'jam'))
+-- 3. grouped by customer_id.customer.region
+-- 4. view demand: 720 cells over customer.age, customer.region, category
+-- 5. axis customer.age: [12, 22) of 24 leaves
+-- 6. axis customer.region: ('north',): [0, 1), ('south',): [1, 2), ('east',): [2, 3), ('west',): [3, 4), (None,): [4, 6) of 6 leaves
+-- 7. axis category: [0, 1), [4, 5) of 5 leaves
+-- 8. statistic sales.amount: 5 x 5 x 2 nodes, sensitivity 1250, epsilon 1
+-- 9. statistic count: 5 x 5 x 2 nodes, sensitivity 1, epsilon 1
+-- 10. predicted standard error: 55.9017 to 79.057
+-- 11. DuckDB: SELECT a1.g, a2.g, a3.g, SUM(c.estimate) AS total FROM node_combination_1 AS c, (SELECT unnest(?::INTEGER[]) AS b, unnest(?::INTEGER[]) AS g, unnest(?::INTEGER[]) AS n) AS a1, (SELECT unnest(?::INTEGER[]) AS b, unnest(?::INTEGER[]) AS g, unnest(?::INTEGER[]) AS n) AS a2, (SELECT unnest(?::INTEGER[]) AS b, unnest(?::INTEGER[]) AS g, unnest(?::INTEGER[]) AS n) AS a3 WHERE c.n1 = a1.n AND c.n2 = a2.n AND c.n3 = a3.n GROUP BY a1.g, a2.g, a3.g
+-- 12. DuckDB: SELECT a1.g, a2.g, a3.g, SUM(c.estimate) AS total FROM node_combination_0 AS c, (SELECT unnest(?::INTEGER[]) AS b, unnest(?::INTEGER[]) AS g, unnest(?::INTEGER[]) AS n) AS a1, (SELECT unnest(?::INTEGER[]) AS b, unnest(?::INTEGER[]) AS g, unnest(?::INTEGER[]) AS n) AS a2, (SELECT unnest(?::INTEGER[]) AS b, unnest(?::INTEGER[]) AS g, unnest(?::INTEGER[]) AS n) AS a3 WHERE c.n1 = a1.n AND c.n2 = a2.n AND c.n3 = a3.n GROUP BY a1.g, a2.g, a3.g
+-- 13. DuckDB: SELECT k0 AS "region", v0 AS "total", dp_at AS "dp_hidden_1" FROM dp_block_0 ORDER BY "total" DESC
