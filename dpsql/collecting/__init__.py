@@ -9,5 +9,10 @@
 | tallies    | counts per view and fold of people |
 | estimate   | tallies to tables of shares with covariances |
 | content    | tables to a release of the same shape as a central one |
-| simulate   | raw rows to reports, for planning and for tests |
+| raw        | a raw star as people with rows |
+| simulate   | people with rows to reports, for planning and for tests |
+| survey     | a catalog as questions to people |
+| parts      | interactions of several axes |
+| smooth     | the smooth estimates beside the unbiased ones |
+| run        | plan, collect: the two steps |
 """

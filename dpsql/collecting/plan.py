@@ -68,7 +68,8 @@ class Design:
         branching: children a tree node.
         tau: slots; rows beyond it stay silent.
         rows_floor, rows_cap: public bounds of a person's rows; with rows_floor >= tau "no row" is no item.
-        row_share: share of people who report how many rows they have.
+        row_share: share of people who report how many rows they have; a tenth, since of a million people a fiftieth
+            leaves an error of 2.7% on every count and a tenth 1.2%.
         row_weighting: none, or mar (scale by E r / E min(r, tau)).
         wave_share: share of an ordered axis's people who send Square Wave (only without measures).
         shuffled: whether reports reach the collector through an anonymous shuffler.
@@ -86,7 +87,7 @@ class Design:
     tau: int = 1
     rows_floor: int = 0
     rows_cap: int = 10
-    row_share: Fraction = Fraction(2, 100)
+    row_share: Fraction = Fraction(1, 10)
     row_weighting: str = "none"
     wave_share: Fraction = Fraction(1, 4)
     shuffled: bool = False

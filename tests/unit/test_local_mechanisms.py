@@ -28,7 +28,6 @@ from dpsql.mechanisms.local import (
     truncation,
 )
 from dpsql.mechanisms.local.grids import even_edges, granularity, snapped_edges
-from dpsql.mechanisms.local.shuffle import shuffled_epsilon
 
 VECTORS = json.loads((Path(__file__).parent.parent / "vectors" / "local.json").read_text())
 W1 = largest_weight(Fraction(1))
@@ -37,7 +36,7 @@ UNBIASED = {25: (5, 3.45), 64: (4, 5.75), 125: (5, 8.1)}
 
 def bell(leaves: int) -> np.ndarray:
     shares = np.exp(-((np.arange(leaves) - leaves / 2) ** 2) / (leaves / 4) ** 2 / 2)
-    return shares / shares.sum()
+    return np.asarray(shares / shares.sum())
 
 
 def oracle(name: str, domain: int = 6) -> oracles.Oracle:
@@ -263,10 +262,8 @@ def test_ahead_boxes_partition_the_plane() -> None:
 def test_granularity_vectors() -> None:
     for key, axes in (("d6", 6), ("d2", 2)):
         found, wanted = granularity(1e6, 1.0, axes), VECTORS["hdg_granularity"][key]
-        assert (found.one, found.two) == (
-            pytest.approx(wanted["g1"], rel=1e-4),
-            pytest.approx(wanted["g2"], rel=1e-4),
-        )
+        assert found.one == pytest.approx(wanted["g1"], rel=1e-4)
+        assert found.two == pytest.approx(wanted["g2"], rel=1e-4)
     assert snapped_edges(25, 5, 4.0).tolist() == [0, 5, 10, 15, 20, 25]
     assert even_edges(7, 3.2).size == 4
 
@@ -299,15 +296,3 @@ def test_maximum_entropy_keeps_pairs_and_multiplies_independent_axes() -> None:
     quarter = maxent.quarters(table, slice(1, 3), slice(0, 2))
     assert quarter.sum() == pytest.approx(1)
     assert quarter[1, 1] == pytest.approx(table[1:3, 0:2].sum())
-
-
-@pytest.mark.parametrize(
-    ("people", "delta", "key"), [(100_000, 1e-6, "n1e5_delta1e-6"), (10_000, 1e-6, "n1e4_delta1e-6")]
-)
-def test_shuffled_epsilons(people: int, delta: float, key: str) -> None:
-    for local, central in VECTORS["shuffle_eps_c"][key].items():
-        assert shuffled_epsilon(people, float(local), delta) == pytest.approx(central, rel=0.01)
-
-
-def test_few_people_get_no_amplification() -> None:
-    assert shuffled_epsilon(3, 1.0, 1e-9) == pytest.approx(1.0)

@@ -13,5 +13,6 @@
 | grids       | HDG granularity                      | seed 001, section 3.4 |
 | ahead       | adaptive trees in rounds             | seed 001 |
 | maxent      | maximum entropy over 2^m cells       | seed 001, section 4.5.2 |
+| services    | several services, one product        | seed 003, theorem 6, replaced |
 | shuffle     | numeric clones bound                 | Feldman, McMillan, Talwar 2021 |
 """

@@ -1,0 +1,130 @@
+"""A raw star as people with rows: what devices would hold if the rows had stayed with their owners.
+
+For simulation only: whoever holds a raw star needs no local collection, but wants to know what one would bring.
+Rows that the catalog leaves out (out of domain, no owner) are left out here too.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from dpsql.axis import KeyRule, leaf_sql
+from dpsql.catalog import Catalog, reachable, unit_path
+from dpsql.catalog.graph import KeyPath
+from dpsql.client.plan import read_plan
+from dpsql.collecting.plan import build_plan
+from dpsql.collecting.simulate import People, Progress, simulate_reports
+from dpsql.collecting.survey import Survey, design_of, public_axis_maker, survey_of
+from dpsql.sources import RawSide, identifier, open_sources
+
+
+def simulated_collection(
+    catalog: Catalog, rng: np.random.Generator, progress: Progress = lambda step: None
+) -> tuple[bytes, list[bytes]]:
+    """Plan a collection and let everybody of a raw star report.
+
+    Args:
+        catalog: a catalog with `collection:` and a source.
+        rng: source of pseudo-random numbers.
+        progress: told each step.
+
+    Returns:
+        The plan's bytes and one report per person.
+
+    **Privacy**: none; the reports come from one machine that sees all rows. Mark what is made of them.
+    """
+    survey = survey_of(catalog, public_axis_maker(catalog))
+    source = catalog.raw_source()
+    raw = open_sources(source.kind, source.folder(catalog.file), source.tables)
+    try:
+        progress("reading the star")
+        people = people_of(survey, raw)
+    finally:
+        raw.close()
+    plan = build_plan(design_of(survey, people.count))
+    progress(f"{people.count} people report")
+    return plan, simulate_reports(read_plan(plan), people, rng)
+
+
+def people_of(survey: Survey, raw: RawSide) -> People:
+    """Everybody's rows, joined as a device would join them.
+
+    Args:
+        survey: the catalog's questions.
+        raw: the raw star.
+    """
+    catalog = survey.catalog
+    leaves, joins = [], _joins(survey)
+    for i, axis in enumerate(survey.axes):
+        place = _place(axis.path)
+        if isinstance(axis.rule, KeyRule):
+            name = f"leaf_of_{i}"
+            _store_lookup(raw, name, axis.rule)
+            key = f"{place}.{identifier(axis.rule.key)}"
+            joins.append(f"LEFT JOIN {name} ON {key} = {name}.key")
+            leaves.append(
+                f"coalesce({name}.leaf, {'NULL' if axis.missing_leaf is None else axis.missing_leaf})"
+            )
+            continue
+        present = (
+            f"{place}.{identifier(str(catalog.tables[axis.table].key))} IS NOT NULL" if axis.path else None
+        )
+        leaves.append(leaf_sql(axis, f"{place}.{identifier(str(axis.resolved.column))}", present))
+    owner = unit_path(catalog, survey.of)
+    unit = "row_number() OVER ()" if owner is None else f"{_place(owner.path)}.{identifier(owner.column)}"
+    values = [
+        f"CAST(round(coalesce({_place(())}.{identifier(m.column)}, 0) * {10**m.scale}) AS BIGINT)"
+        for m in survey.measures
+    ]
+    columns = [f"{e} AS l{i}" for i, e in enumerate(leaves)] + [f"{e} AS m{i}" for i, e in enumerate(values)]
+    whole = " AND ".join(f"l{i} IS NOT NULL" for i in range(len(leaves)))
+    rows = f"SELECT {unit} AS owner, {', '.join(columns)} FROM {_table(catalog, survey.of)} AS {_place(())}"
+    placed = f"{rows} {' '.join(joins)}"
+    data = raw.connection.execute(
+        f"SELECT * FROM ({placed}) WHERE owner IS NOT NULL AND {whole} ORDER BY owner"
+    ).fetchnumpy()
+    return _people(dict(data), len(leaves), len(values))
+
+
+def _people(data: dict[str, object], axes: int, measures: int) -> People:
+    owner = np.asarray(data["owner"])
+    starts = np.nonzero(np.append(True, owner[1:] != owner[:-1]))[0] if owner.size else np.zeros(0, np.int64)
+    empty = np.zeros((owner.size, 0), dtype=np.int64)
+    leaves = np.stack([np.asarray(data[f"l{i}"], dtype=np.int64) for i in range(axes)], axis=1)
+    values = [np.asarray(data[f"m{i}"], dtype=np.int64) for i in range(measures)]
+    return People(np.append(starts, owner.size), leaves, np.stack(values, axis=1) if values else empty)
+
+
+def _place(path: KeyPath) -> str:
+    return identifier(".".join(("row", *path)))
+
+
+def _table(catalog: Catalog, name: str) -> str:
+    """A raw table with its derived columns and measures."""
+    table = catalog.tables[name]
+    derived = dict(table.derive) | {m: measure.expr for m, measure in table.measures.items()}
+    extra = "".join(f", {expr} AS {identifier(column)}" for column, expr in derived.items())
+    return f"(SELECT *{extra} FROM raw.{identifier(name)})"
+
+
+def _joins(survey: Survey) -> list[str]:
+    """Every hop of every path, parents before children."""
+    catalog = survey.catalog
+    owner = unit_path(catalog, survey.of)
+    ends = {axis.path for axis in survey.axes} | ({owner.path} if owner else set())
+    tables = reachable(catalog, survey.of)
+    hops = sorted({path[:hop] for path in ends for hop in range(1, len(path) + 1)}, key=len)
+    found = []
+    for path in hops:
+        key = identifier(str(catalog.tables[tables[path]].key))
+        match = f"{_place(path[:-1])}.{identifier(path[-1])} = {_place(path)}.{key}"
+        found.append(f"LEFT JOIN {_table(catalog, tables[path])} AS {_place(path)} ON {match}")
+    return found
+
+
+def _store_lookup(raw: RawSide, name: str, rule: KeyRule) -> None:
+    import pandas as pd
+
+    raw.connection.register("incoming", pd.DataFrame({"key": list(rule.keys), "leaf": rule.leaf}))
+    raw.connection.execute(f"CREATE TEMP TABLE {name} AS SELECT * FROM incoming")
+    raw.connection.unregister("incoming")
