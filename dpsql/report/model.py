@@ -12,13 +12,14 @@ page's prediction is exact.
 
 from __future__ import annotations
 
-from typing import Any
+from itertools import pairwise
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from dpsql.describe import TableInfo, describe
-from dpsql.release import AxisMeta, Release, StatisticMeta
+from dpsql.release import AxisMeta, ColumnMeta, Release, StatisticMeta
 from dpsql.release.format import UNIT
 from dpsql.variance.kronecker import AxisSplit, KroneckerVariance
 
@@ -52,41 +53,67 @@ def page_model(release: Release) -> dict[str, Any]:
     }
 
 
-def axis_labels(release: Release, axis: int) -> list[tuple[str, str]]:
-    """First and last value of every ordinary leaf, in leaf order, as SQL text."""
-    columns = release.axes[axis].columns
-    if not columns:
-        return []
-    name = columns[0].name.replace('"', '""')
-    rows = release.connection.cursor().execute(
-        f'SELECT leaf, arg_min("{name}", atom)::VARCHAR, arg_max("{name}", atom)::VARCHAR '
-        f"FROM axis_{axis} WHERE kind = 0 GROUP BY leaf ORDER BY leaf"
-    )
-    return [(str(first), str(last)) for _, first, last in rows.fetchall()]
+class AxisLabels(NamedTuple):
+    """How an axis's ordinary leaves are called.
+
+    Args:
+        column: the column of the axis table that tells the leaves apart, or None where it takes several.
+        ranges: whether leaves are consecutive ranges of that column, so that `>=` and `<=` select them.
+        ends: first and last value of each leaf, as text.
+    """
+
+    column: ColumnMeta | None
+    ranges: bool
+    ends: list[tuple[str, str]]
+
+
+def axis_labels(release: Release, axis: int) -> AxisLabels:
+    """The first column of an axis that tells its leaves apart, and its values leaf by leaf."""
+    found = AxisLabels(None, False, [])
+    for column in release.axes[axis].columns:
+        name = column.name.replace('"', '""')
+        rows = (
+            release.connection.cursor()
+            .execute(
+                f'SELECT min("{name}"), max("{name}"), count(DISTINCT "{name}") '
+                f"FROM axis_{axis} WHERE kind = 0 GROUP BY leaf ORDER BY leaf"
+            )
+            .fetchall()
+        )
+        ends = [(str(low), str(high)) for low, high, _ in rows]
+        if any(low is None for low, _, _ in rows):
+            continue
+        ordered = all(a[1] < b[0] for a, b in pairwise(rows))
+        if ordered and column.type not in ("VARCHAR", "BOOLEAN"):
+            return AxisLabels(column, True, ends)
+        if all(count == 1 for _, _, count in rows) and len({low for low, _ in ends}) == len(ends):
+            return AxisLabels(column, False, ends)
+        found = found if found.ends else AxisLabels(None, False, ends)
+    return found
 
 
 def _axis(
-    release: Release, number: int, labels: list[list[tuple[str, str]]], tables: tuple[TableInfo, ...]
+    release: Release, number: int, labels: list[AxisLabels], tables: tuple[TableInfo, ...]
 ) -> dict[str, Any]:
     axis, own = release.axes[number], labels[number]
-    twins = [labels[i] for i, other in enumerate(release.axes) if other.name == axis.name and i != number]
-    cuts = chosen_cuts(own, twins)
+    twins = [
+        labels[i].ends for i, other in enumerate(release.axes) if other.name == axis.name and i != number
+    ]
+    cuts = chosen_cuts(own.ends, twins)
     split = release.model(number)
-    kind = axis.columns[0].type if axis.columns else "VARCHAR"
+    kind = own.column.type if own.column else "VARCHAR"
     return {
         "name": axis.name,
         "of": axis.of,
         "leaves": axis.leaves,
         "strategy": axis.strategy,
-        "column": _column_name(axis, tables),
+        "column": _column_name(axis, own.column, tables) if own.column else "",
         "quoted": not any(word in kind for word in ("INT", "DOUBLE", "DECIMAL")),
-        "ranges": all(first <= last for first, last in own)
-        and "VARCHAR" not in kind
-        and "BOOLEAN" not in kind,
+        "ranges": own.ranges,
         "cuts": cuts,
-        "first": [own[cut][0] if cut < len(own) else "" for cut in cuts],
-        "last": [own[cut - 1][1] if cut else "" for cut in cuts],
-        "values": [first for first, _ in own] if len(own) <= MOST_CUTS else [],
+        "first": [own.ends[cut][0] if cut < len(own.ends) else "" for cut in cuts],
+        "last": [own.ends[cut - 1][1] if cut else "" for cut in cuts],
+        "values": [first for first, _ in own.ends] if len(own.ends) <= MOST_CUTS else [],
         "total": float(split.total),
         **_tables(split, cuts),
     }
@@ -173,7 +200,7 @@ def _histogram(release: Release, statistic: StatisticMeta, position: int) -> dic
         float
     )
     stderr = np.sqrt(release.variance(statistic.id).quadratic(masks))
-    names = [first for first, _ in axis_labels(release, axis)]
+    names = [first for first, _ in axis_labels(release, axis).ends]
     special = {meta.null_leaf: "NULL", meta.missing_leaf: "MISSING", meta.other_leaf: "OTHER"}
     return {
         "axis": axis,
@@ -200,13 +227,11 @@ def _marginal(release: Release, statistic: StatisticMeta, position: int) -> Floa
     return np.asarray(by_node[np.asarray(tree.leaves, np.int64)], np.float64)
 
 
-def _column_name(axis: AxisMeta, tables: tuple[TableInfo, ...]) -> str:
-    """The axis's first column as a statement over the wide table (or the counted table) names it."""
-    if not axis.columns:
-        return ""
-    origin = f"{axis.columns[0].table}.{axis.columns[0].column}".lower()
+def _column_name(axis: AxisMeta, wanted: ColumnMeta, tables: tuple[TableInfo, ...]) -> str:
+    """A column as a statement over the wide table (or the counted table) names it."""
+    origin = f"{wanted.table}.{wanted.column}".lower()
     for table in sorted(tables, key=lambda t: t.kind != "wide"):
         for column in table.columns:
             if column.origin.lower() == origin and (table.kind == "wide" or table.name == axis.of):
                 return column.name
-    return axis.columns[0].column
+    return wanted.column

@@ -87,7 +87,9 @@ function condition(axis, [a, b]) {
   return `${axis.column} IN (${values.join(", ")})`;
 }
 
+// The question as SQL; empty where an axis takes several columns to name its leaves.
 function statement(model, question) {
+  if (Object.keys(question.ranges).some((number) => !model.axes[number].column)) return "";
   const view = model.views.find((v) => v.of === question.of);
   const what = question.measure === "count" ? "COUNT(*)" : `SUM(${question.measure.split(".").pop()})`;
   const where = Object.entries(question.ranges).map(([number, range]) => condition(model.axes[number], range));

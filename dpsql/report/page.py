@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from html import escape
 from importlib.resources import files
 from typing import Any
@@ -66,7 +67,7 @@ def _promise(privacy: dict[str, Any]) -> list[str]:
     return [f"<p>{escape(words)}</p>", _table(("part", "value"), rows)]
 
 
-def _table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
+def _table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
     def line(tag: str, cells: tuple[str, ...]) -> str:
         return "<tr>" + "".join(f"<{tag}>{escape(cell)}</{tag}>" for cell in cells) + "</tr>"
 
