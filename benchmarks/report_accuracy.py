@@ -149,7 +149,7 @@ def with_aligned(grid: pd.DataFrame) -> str:
     rivals = [name for name in registry.SHIPPED if name not in ("auto", "DAWA")] + ["DAWA, aligned buckets"]
     cells = against_best(grid, PROMISED, rivals)
     near, worst = sum(cell.ratio <= 1.15 for cell in cells), max(cell.ratio for cell in cells)
-    return f"With it in place of DAWA, `auto` is within 15% in {near} of 12 cells and at worst {worst:.1f} times the best."
+    return f"With it in place of DAWA, `auto` is within 15% in {near} of 12 cells, at worst {worst:.1f} times the best."
 
 
 def exact_table(rows: pd.DataFrame) -> str:
