@@ -95,7 +95,10 @@ def test_error_bars_pass_through_wrappers(answerer: Answerer) -> None:
 
 
 def test_dp_functions_in_sql_equal_the_result(answerer: Answerer) -> None:
-    text = "SELECT COUNT(*), DP_STDERR(COUNT(*)), DP_INTERVAL_LOW(COUNT(*), 0.9), DP_INTERVAL_HIGH(COUNT(*), 0.9) FROM shop"
+    text = (
+        "SELECT COUNT(*), DP_STDERR(COUNT(*)), DP_INTERVAL_LOW(COUNT(*), 0.9), DP_INTERVAL_HIGH(COUNT(*),"
+        " 0.9) FROM shop"
+    )
     result = answerer.query(text)
     low, high = result.interval_rows(0.9)
     assert result.rows[0][1] == result.stderr_rows[0][0]
@@ -106,7 +109,8 @@ def test_dp_functions_in_sql_equal_the_result(answerer: Answerer) -> None:
 
 @pytest.mark.parametrize("text", [
     "SELECT SUM(COUNT(*)) OVER (ORDER BY region) FROM shop GROUP BY region",
-    "SELECT COUNT(*) * COUNT(*) FROM shop", "SELECT SQRT(COUNT(*)) FROM shop", "SELECT MAX(n) FROM (SELECT region, COUNT(*) AS n"
+    "SELECT COUNT(*) * COUNT(*) FROM"
+    " shop", "SELECT SQRT(COUNT(*)) FROM shop", "SELECT MAX(n) FROM (SELECT region, COUNT(*) AS n"
     " FROM shop GROUP BY 1) AS t", "SELECT CASE WHEN COUNT(*) > 3 THEN 1 END FROM shop",
 ])  # fmt: skip
 def test_what_is_not_linear_has_no_error_bar(text: str, answerer: Answerer) -> None:

@@ -37,27 +37,35 @@ SAME = [
     "SELECT region, COUNT(*) n FROM sales LEFT JOIN customer USING (customer_id) GROUP BY region",
     'SELECT "region" AS "count", COUNT(*) FROM "sales" JOIN "customer" ON "sales"."customer_id" = "customer"."customer_id"'
     ' GROUP BY "region"',
-    "SELECT department, category, SUM(amount) FROM sales JOIN product USING (product_id) JOIN category USING (category_id)"
+    "SELECT department, category, SUM(amount) FROM sales JOIN product USING (product_id) JOIN category USING"
+    " (category_id)"
     " GROUP BY department, category",
     "SELECT EXTRACT(MONTH FROM sold_on) AS m, COUNT(*) FROM sales GROUP BY m ORDER BY m DESC LIMIT 2",
     "SELECT DATE_TRUNC('month', sold_on) AS sold_on, COUNT(*) FROM sales GROUP BY DATE_TRUNC('month', sold_on)",
     "SELECT FLOOR((age - 18) / 5) * 5 + 18 AS bin, COUNT(*) FROM customer WHERE age > 0 GROUP BY 1 ORDER BY 1",
     "SELECT COUNT(*) FROM sales JOIN customer USING (customer_id) WHERE age > 30 OR region = 'north'",
     "SELECT COUNT(*) FROM sales JOIN customer USING (customer_id) WHERE NOT (age > 30 AND region = 'north')",
-    "SELECT COUNT(*) FROM sales JOIN customer USING (customer_id) WHERE (age, region) IN ((20, 'north'), (21, 'south'))",
+    "SELECT COUNT(*) FROM sales JOIN customer USING (customer_id) WHERE (age, region) IN ((20, 'north'),"
+    " (21, 'south'))",
     "SELECT COUNT(*) FROM sales LEFT JOIN customer USING (customer_id) WHERE region IS NULL",
     "SELECT COUNT(*) FROM sales LEFT JOIN customer USING (customer_id) WHERE NOT region IS NULL",
-    "SELECT SUM(CASE WHEN age < 25 THEN amount ELSE 0 END) / NULLIF(SUM(amount), 0) FROM sales JOIN customer USING (customer_id)",
+    "SELECT SUM(CASE WHEN age < 25 THEN amount ELSE 0 END) / NULLIF(SUM(amount), 0) FROM sales JOIN customer"
+    " USING (customer_id)",
     "SELECT COUNT(*) FILTER (WHERE region = 'east'), COUNT_IF(age > 30) FROM sales JOIN customer USING (customer_id)",
-    "SELECT r, n FROM (SELECT region AS r, COUNT(*) AS n FROM (SELECT c.region, s.amount FROM sales s JOIN customer c ON"
-    " s.customer_id = c.customer_id WHERE age > 20) AS virtual_table GROUP BY region) AS t WHERE n > 50 ORDER BY n DESC",
-    "WITH x AS (SELECT c.region AS r, s.amount AS a FROM sales s JOIN customer c USING (customer_id)), y AS (SELECT r, SUM(a)"
+    "SELECT r, n FROM (SELECT region AS r, COUNT(*) AS n FROM (SELECT c.region, s.amount FROM sales s JOIN"
+    " customer c ON"
+    " s.customer_id = c.customer_id WHERE age > 20) AS virtual_table GROUP BY region) AS t WHERE n > 50"
+    " ORDER BY n DESC",
+    "WITH x AS (SELECT c.region AS r, s.amount AS a FROM sales s JOIN customer c USING (customer_id)), y AS"
+    " (SELECT r, SUM(a)"
     " AS t FROM x GROUP BY r) SELECT r, t, RANK() OVER (ORDER BY t DESC) AS k FROM y WHERE r IS NOT NULL ORDER BY k",
     "SELECT 'all' AS k, COUNT(*) AS n FROM sales UNION ALL SELECT 'teens', COUNT(*) FROM sales JOIN customer USING"
     " (customer_id) WHERE age < 20",
-    "SELECT COUNT(*) * 100.0 / (SELECT COUNT(*) FROM sales) FROM sales JOIN customer USING (customer_id) WHERE age > 30",
+    "SELECT COUNT(*) * 100.0 / (SELECT COUNT(*) FROM sales) FROM sales JOIN customer USING (customer_id)"
+    " WHERE age > 30",
     "SELECT region, COUNT(*) AS n FROM customer GROUP BY ALL HAVING COUNT(*) > 20 ORDER BY COUNT(*), region",
-    "SELECT region, SUM(amount) AS m, SUM(SUM(amount)) OVER (ORDER BY region) FROM sales JOIN customer USING (customer_id)"
+    "SELECT region, SUM(amount) AS m, SUM(SUM(amount)) OVER (ORDER BY region) FROM sales JOIN customer USING"
+    " (customer_id)"
     " WHERE region IS NOT NULL GROUP BY region",
     "SELECT COUNT(*) FROM customer WHERE age BETWEEN 30 AND 20",
     "SELECT COUNT(*) FROM customer WHERE 1 = 0 OR age = 20",
@@ -109,7 +117,10 @@ def test_groups_come_in_catalog_order(answerer: Answerer) -> None:
 
 
 def test_a_single_leaf_group_keeps_its_place(answerer: Answerer, raw: duckdb.DuckDBPyConnection) -> None:
-    text = "SELECT age, COUNT(*) FROM sales JOIN customer USING (customer_id) WHERE 17 > age OR age IN (17, 19) GROUP BY 1"
+    text = (
+        "SELECT age, COUNT(*) FROM sales JOIN customer USING (customer_id) WHERE 17 > age OR age IN (17,"
+        " 19) GROUP BY 1"
+    )
     assert answerer.query(text).rows == tuple(raw.execute(text).fetchall())
 
 
@@ -152,7 +163,10 @@ def test_same_text_same_answer(answerer: Answerer) -> None:
 
 def test_dialects_reach_the_same_answer(answerer: Answerer) -> None:
     want = answerer.query("SELECT COUNT(*) FROM sales JOIN customer USING (customer_id) WHERE age > 30").rows
-    tsql = "SELECT COUNT(*) FROM [sales] JOIN [customer] ON [sales].[customer_id] = [customer].[customer_id] WHERE [age] > 30"
+    tsql = (
+        "SELECT COUNT(*) FROM [sales] JOIN [customer] ON [sales].[customer_id] = [customer].[customer_id]"
+        " WHERE [age] > 30"
+    )
     assert answerer.query(tsql, dialect="tsql").rows == want
     mysql = "SELECT COUNT(*) FROM `sales` JOIN `customer` USING (`customer_id`) WHERE `age` > 30"
     assert answerer.query(mysql, dialect="mysql").rows == want

@@ -28,7 +28,7 @@ SHAPES = _words("""
 OPERATORS = _words("""
     And Or Not Xor EQ NEQ NullSafeEQ NullSafeNEQ GT GTE LT LTE Is Like ILike SimilarTo RegexpLike RegexpILike Escape
     Add Sub Mul Div IntDiv Mod Pow Neg BitwiseAnd BitwiseOr BitwiseXor BitwiseNot
-    BitwiseLeftShift BitwiseRightShift DPipe SafeDPipe Concat Cast TryCast Collate
+    BitwiseLeftShift BitwiseRightShift DPipe Concat Cast TryCast Collate
 """)
 
 AGGREGATES = _words("""
@@ -42,12 +42,12 @@ FUNCTIONS = _words("""
     Sin Cos Tan Asin Acos Atan Atan2
     Coalesce Nullif IsNan IsInf
     Lower Upper Length Trim Substring Left Right Replace StrPosition StartsWith EndsWith Contains Initcap
-    Reverse Lpad Rpad Pad Ascii Chr Repeat SplitPart RegexpReplace RegexpExtract ConcatWs
+    Reverse Pad Ascii Chr Repeat SplitPart RegexpReplace RegexpExtract ConcatWs
     DateTrunc TimestampTrunc DatetimeTrunc Extract Year Month Day Quarter Week WeekOfYear DayOfWeek
     DayOfWeekIso DayOfMonth DayOfYear Hour Minute Second Date Timestamp TimeToStr StrToTime StrToDate
     TsOrDsToDate TsOrDsAdd TsOrDsDiff TsOrDsToTimestamp DateAdd DateSub DateDiff TimestampAdd TimestampSub
-    TimestampDiff DatetimeAdd DatetimeSub DatetimeDiff DateFromParts TimestampFromParts LastDay MakeDate
-    UnixToTime TimeToUnix Datetime Monthname Dayname DayName MonthName DateStrToDate TimeStrToTime
+    TimestampDiff DatetimeAdd DatetimeSub DatetimeDiff DateFromParts TimestampFromParts LastDay
+    UnixToTime TimeToUnix Datetime Monthname Dayname DateStrToDate TimeStrToTime
     RowNumber Rank DenseRank PercentRank CumeDist Ntile Lag Lead FirstValue LastValue NthValue
 """)
 
