@@ -11,7 +11,7 @@ DB-API, SQLAlchemy) call this module only.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,6 +20,7 @@ from dpsql.errors import InterfaceError
 if TYPE_CHECKING:
     from dpsql.answer.answerer import Answerer
     from dpsql.answer.result import Result
+    from dpsql.forecast import PlanReport
     from dpsql.ledger import BudgetReport
     from dpsql.publishing.central import Published
 
@@ -68,6 +69,28 @@ def publish(
         label=label,
         progress=progress or (lambda step: None),
     )
+
+
+def plan(catalog: ReleasePath, workload: Sequence[str] = (), *, compare: bool = False) -> PlanReport:
+    """What a catalog's release will cost and how noisy it will be, before anything is spent.
+
+    Args:
+        catalog: the YAML file.
+        workload: statements whose standard errors are wanted.
+        compare: also plan the views with flat, tree, tents and Gaussian mechanisms.
+
+    Returns:
+        Views with strategies, cells, bytes and seconds; the workload's errors; the break-even number of queries.
+
+    Raises:
+        CatalogError, SourceError: the catalog or a public table is wrong.
+
+    **Privacy**: spends nothing and opens no private table.
+    """
+    from dpsql.catalog import load_catalog
+    from dpsql.forecast import plan_catalog
+
+    return plan_catalog(load_catalog(Path(catalog)), workload, compare=compare)
 
 
 def query(sql: str, release: ReleasePath | None = None, *, dialect: str = "duckdb") -> Result:

@@ -1,0 +1,107 @@
+"""Command of the curator: plan. What a release will cost and answer, before anything is spent."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from dpsql import engine
+from dpsql.cli import cli
+from dpsql.errors import InterfaceError
+
+if TYPE_CHECKING:
+    from dpsql.forecast import PlanReport, QueryForecast
+    from dpsql.publishing.predict import StatisticForecast
+
+FILE = click.Path(path_type=Path)
+
+
+@cli.command()
+@click.argument("catalog", type=FILE)
+@click.option("--workload", type=FILE, help="file of SQL statements, each ended by `;`")
+@click.option("--compare", is_flag=True, help="show flat, tree, tents and Gaussian side by side")
+@click.option("--json", "as_json", is_flag=True, help="report as JSON on standard output")
+def plan(catalog: Path, workload: Path | None, compare: bool, as_json: bool) -> None:
+    """Say what publishing CATALOG will cost and how far each answer will be off; spends nothing.
+
+    Errors are one standard error; no private table is opened.
+    """
+    report = engine.plan(catalog, statements(workload) if workload else (), compare=compare)
+    click.echo(json.dumps(asdict(report), indent=2) if as_json else plan_text(report))
+
+
+def statements(file: Path) -> tuple[str, ...]:
+    """The statements of a workload file; shell commands in it are left out.
+
+    Raises:
+        InterfaceError: the file cannot be read.
+    """
+    from dpsql.shell.split import split
+
+    try:
+        text = file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InterfaceError(f"{file} cannot be read as text ({type(error).__name__})") from error
+    pieces, _ = split(text + "\n;")
+    return tuple(piece.text for piece in pieces if not piece.command and piece.text.strip())
+
+
+def plan_text(report: PlanReport) -> str:
+    """A report for people."""
+    lines = ["views and measures (typical: standard error of a random range on every axis)"]
+    for statistic in report.statistics:
+        lines += _statistic_lines(statistic)
+    size = sum(statistic.bytes for statistic in report.statistics)
+    seconds = sum(statistic.seconds for statistic in report.statistics)
+    lines.append(f"in all about {size / 2**20:.0f} MiB and {seconds:.1f} s, counting rows on top")
+    for number, query in enumerate(report.queries, 1):
+        lines += _query_lines(number, query)
+    if report.break_even is not None:
+        lines.append(f"better than paying per query from {report.break_even} queries on")
+    return "\n".join([*lines, *_comparison_lines(report)])
+
+
+def _statistic_lines(s: StatisticForecast) -> list[str]:
+    rows = f"at most {s.tau} rows a unit" if s.tau else "rows a unit chosen at publish, figures for one row each"
+    lines = [
+        f"  {s.view}: {s.measure} of {s.of}, {s.currency} {s.charge}, {s.noise}, {rows}; {s.cells} cells, "
+        f"{s.nodes} stored, typical {s.typical:.4g}"
+    ]
+    for axis, strategy, others in zip(s.axes, s.strategies, s.runners_up, strict=True):
+        behind = "; ".join(f"{name} {error:.4g}" for name, error in others[:3])
+        lines.append(f"    {axis}: {strategy}" + (f" (runners-up: {behind})" if behind else ""))
+    return lines
+
+
+def _query_lines(number: int, query: QueryForecast) -> list[str]:
+    lines = [f"{number}. {' '.join(query.sql.split())}"]
+    if query.refusal is not None:
+        return [*lines, f"   no answer: {query.refusal}"]
+    for column in query.columns:
+        if column.median is None or column.least is None or column.most is None:
+            lines.append(f"   {column.name}: depends on the answer")
+            continue
+        spread = f" ({column.least:.4g} to {column.most:.4g})" if column.most > column.least else ""
+        lines.append(
+            f"   {column.name}: +- {column.median:.4g}{spread}, {column.groups} groups, view {column.view}, "
+            f"{column.cells} cells"
+        )
+    even = query.break_even
+    return [*lines, f"   better than paying per query from {even} such queries on"] if even is not None else lines
+
+
+def _comparison_lines(report: PlanReport) -> list[str]:
+    """One line for each compared column, one column for each mechanism."""
+    if not report.comparison:
+        return []
+    names = list(report.comparison)
+    lines = ["standard errors side by side", " ".join(f"{name:>12}" for name in names)]
+    for row, what in enumerate(report.compared):
+        cells = [report.comparison[name][row] for name in names]
+        shown = [f"{'-' if cell is None else f'{cell:.4g}':>12}" for cell in cells]
+        lines.append(f"{' '.join(shown)}  {what}")
+    return lines
