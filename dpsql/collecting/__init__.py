@@ -14,5 +14,6 @@
 | survey     | a catalog as questions to people |
 | parts      | interactions of several axes |
 | smooth     | the smooth estimates beside the unbiased ones |
+| rounds     | adaptive collections, a plan a round |
 | run        | plan, collect: the two steps |
 """
