@@ -80,14 +80,23 @@ def alias(path: Path) -> str:
 
 
 def checked(table: str) -> str:
-    """Name of the checked copy of a table that rows are taken from and joined to."""
+    """Name of the checked copy of a dimension that rows are joined to."""
     return f"checked.{identifier(table)}"
 
 
-def check_fact(connection: duckdb.DuckDBPyConnection, table: str, derived: Mapping[str, str]) -> None:
-    """Make `checked.<table>` for a table without a key: the raw rows and their derived columns."""
-    connection.execute("CREATE SCHEMA IF NOT EXISTS checked")
-    connection.execute(f"CREATE OR REPLACE VIEW {checked(table)} AS {_with_derived(table, derived)}")
+def counted(table: str) -> str:
+    """Name of a counted table: its raw rows with their derived columns, whatever their keys.
+
+    Rows that are counted need no unique key, since each unit's rows are bounded; keeping one row of a key
+    that two units share would make one unit's row appear when the other's goes.
+    """
+    return f"counted.{identifier(table)}"
+
+
+def prepare_counted(connection: duckdb.DuckDBPyConnection, table: str, derived: Mapping[str, str]) -> None:
+    """Make `counted.<table>`."""
+    connection.execute("CREATE SCHEMA IF NOT EXISTS counted")
+    connection.execute(f"CREATE OR REPLACE VIEW {counted(table)} AS {_with_derived(table, derived)}")
 
 
 def check_dimension(
@@ -126,7 +135,7 @@ def bounded_rows(connection: duckdb.DuckDBPyConnection, plan: RowPlan) -> str:
     """Place, rank and bound the rows of one table.
 
     Args:
-        connection: raw side with `raw.*`, `checked.*` and the variable `contribution_key` set.
+        connection: raw side with `counted.*`, `checked.*` and the variable `contribution_key` set.
         plan: what to compute.
 
     Returns:
@@ -152,7 +161,7 @@ def bounded_rows(connection: duckdb.DuckDBPyConnection, plan: RowPlan) -> str:
     connection.execute(
         f"CREATE OR REPLACE TEMP TABLE {table} AS WITH placed AS ("
         f"SELECT {', '.join([*columns, f'{unit} AS unit', f'{rank} AS rank'])} "
-        f"FROM {checked(plan.of)} AS {alias(())} {_join_sql(plan)} "
+        f"FROM {counted(plan.of)} AS {alias(())} {_join_sql(plan)} "
         f"{'WHERE ' + ' AND '.join(dropped) if dropped else ''}) "
         f"SELECT * EXCLUDE ({hidden}) FROM placed WHERE {' AND '.join(kept) or 'true'} {slots}"
     )

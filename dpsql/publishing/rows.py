@@ -16,9 +16,10 @@ from dpsql.publishing.contributions import (
     alias,
     bounded_rows,
     check_dimension,
-    check_fact,
+    prepare_counted,
 )
 from dpsql.publishing.measures import Bounds, measure_sql
+from dpsql.publishing.ownership import check_ownership
 from dpsql.publishing.plan import PlannedStatistic, ReleasePlan
 from dpsql.sources import RawSide, identifier
 
@@ -29,17 +30,17 @@ def prepare_tables(catalog: Catalog, raw: RawSide, plan: ReleasePlan) -> None:
     Raises:
         SourceError: a table or column of the catalog is not in the source, or a public key is not unique.
     """
-    for name in _tables_used(catalog, plan):
-        table = catalog.tables[name]
+    counted = {s.of for s in plan.statistics}
+    joined = {path: t for of in counted for path, t in reachable(catalog, of).items() if path}
+    for name in sorted(counted | set(joined.values())):
         if name not in raw.columns:
             raise SourceError(f"source.tables has no `{name}`", hint="name its file there")
-        derived = dict(table.derive) | {m: measure.expr for m, measure in table.measures.items()}
-        needed = [*table.foreign_keys, *([table.key] if table.key else [])]
-        _require(raw, name, needed, derived)
-        if table.key is not None and table.role != "fact":
-            check_dimension(raw.connection, name, table.key, derived, public=table.is_public)
-        else:
-            check_fact(raw.connection, name, derived)
+        table, derived = catalog.tables[name], _derived(catalog, name)
+        _require(raw, name, [*table.foreign_keys, *([table.key] if table.key else [])], derived)
+        if name in counted:
+            prepare_counted(raw.connection, name, derived)
+        if name in joined.values():
+            check_dimension(raw.connection, name, str(table.key), derived, public=table.is_public)
 
 
 def place_rows(catalog: Catalog, raw: RawSide, plan: ReleasePlan, of: str) -> tuple[str, dict[str, str]]:
@@ -69,9 +70,11 @@ def place_rows(catalog: Catalog, raw: RawSide, plan: ReleasePlan, of: str) -> tu
     measures = _measures(catalog, raw, statistics)
     owner = unit_path(catalog, of)
     paths = {plan.axes[i].axis.path for i in axes} | ({owner.path} if owner else set())
+    joins = _joins(catalog, raw, of, paths)
+    check_ownership(catalog, of, [join.path for join in joins])
     rows = RowPlan(
         of=of,
-        joins=_joins(catalog, raw, of, paths),
+        joins=joins,
         axes=leaves,
         measures=measures,
         unit=f"{alias(owner.path)}.{identifier(owner.column)}" if owner else None,
@@ -115,12 +118,6 @@ def _joins(catalog: Catalog, raw: RawSide, of: str, ends: set[KeyPath]) -> list[
 
 def _key(catalog: Catalog, tables: Mapping[KeyPath, str], path: KeyPath) -> ForeignKey:
     return catalog.tables[tables[path[:-1]]].foreign_keys[path[-1]]
-
-
-def _tables_used(catalog: Catalog, plan: ReleasePlan) -> list[str]:
-    """Counted tables and everything their foreign keys lead to."""
-    names = [name for s in plan.statistics for name in reachable(catalog, s.of).values()]
-    return list(dict.fromkeys(names))
 
 
 def _derived(catalog: Catalog, table: str) -> dict[str, str]:

@@ -15,8 +15,8 @@ from dpsql.publishing.contributions import (
     alias,
     bounded_rows,
     check_dimension,
-    check_fact,
     histogram,
+    prepare_counted,
     set_key,
 )
 from dpsql.publishing.measures import Bounds, measure_sql
@@ -43,7 +43,7 @@ def raw_side(rows, customers):
 def views(connection, tau):
     """COUNT and SUM(x - mid) over the age axis: 0-3 ages, 4 NULL, 5 MISSING, 6 OTHER."""
     set_key(connection, b"k" * 32)
-    check_fact(connection, "sales", {})
+    prepare_counted(connection, "sales", {})
     check_dimension(connection, "customer", "customer_id", {}, public=False)
     customer = alias(("customer_id",))
     leaf = (
