@@ -7,6 +7,8 @@ coverage of each leaf by each (group, truths) class.
 
 from __future__ import annotations
 
+import threading
+import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -31,7 +33,8 @@ NEAR = 1e-9
 """Coverages this near to 0 or 1 are 0 or 1: weights are sums of floats."""
 
 
-_asked: dict[Any, AxisCells] = {}
+_asked: dict[int, tuple[weakref.ref[Release], dict[AxisQuestion, AxisCells]]] = {}
+_lock = threading.RLock()  # a weak reference's callback may run while the lock is held
 
 
 @dataclass(frozen=True)
@@ -187,12 +190,24 @@ def ask_axis(release: Release, question: AxisQuestion) -> AxisCells:
     leaves = release.axes[question.axis].leaves
     if question.whole:
         return whole_axis(leaves)
-    key = (str(release.path), release.meta["release_id"], question)
-    if key not in _asked:
-        while len(_asked) >= KEPT:
-            _asked.pop(next(iter(_asked)), None)
-        _asked[key] = _ask(release, question, leaves)
-    return _asked[key]
+    kept = _kept(release)
+    found = kept.get(question)
+    if found is None:
+        found = _ask(release, question, leaves)
+        with _lock:
+            while len(kept) >= KEPT:
+                kept.pop(next(iter(kept)))
+            kept[question] = found
+    return found
+
+
+def _kept(release: Release) -> dict[AxisQuestion, AxisCells]:
+    """The answers kept for one open release; forgotten with it."""
+    key = id(release)
+    with _lock:
+        if key not in _asked or _asked[key][0]() is not release:
+            _asked[key] = (weakref.ref(release, lambda _: _asked.pop(key, None)), {})
+        return _asked[key][1]
 
 
 def _ask(release: Release, question: AxisQuestion, leaves: int) -> AxisCells:

@@ -25,10 +25,13 @@ SEEDS = [
     "SELECT MEDIAN(age), MIN(age), COUNT(DISTINCT region) FROM customer WHERE region LIKE '%o%'",
     "SELECT * FROM information_schema.columns WHERE table_name = 'sales' LIMIT 5",
 ]
-WORDS = ["SELECT", "FROM", "WHERE", "GROUP BY", "(", ")", ",", "NULL", "*", "'", '"', "--", "/*", "1e400", "-1", "NOT",
-         "CASE", "END", "age", "region", "OVER ()", "UNION", "JOIN", "ON", "::DATE", "[1]", "{}", ";", "\u202e", "é", "LATERAL",
-         "EXISTS", "$1", "?", "INTERVAL", "99999999999999999999", "0.0", "% 0", "/ 0", "||", "DISTINCT", "WITH",
-         "PIVOT", "kind", "dp_at", "axis_0", "node", "meta", "dp_block_0", "k0", "now()", "getenv('HOME')"]  # fmt: skip
+WORDS = [
+    "SELECT", "FROM", "WHERE", "GROUP BY", "(", ")", ",", "NULL", "*", "'", '"', "--", "/*", "1e400", "-1",
+    "NOT", "CASE", "END", "age", "region", "OVER ()", "UNION", "JOIN", "ON", "::DATE", "[1]", "{}", ";",
+    "\u202e", "é", "LATERAL", "EXISTS", "$1", "?", "INTERVAL", "99999999999999999999", "0.0", "% 0", "/ 0",
+    "||", "DISTINCT", "WITH", "PIVOT", "kind", "dp_at", "axis_0", "node", "meta", "dp_block_0", "k0", "now()",
+    "getenv('HOME')",
+]  # fmt: skip
 
 
 @pytest.fixture(scope="module")

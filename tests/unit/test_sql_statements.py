@@ -35,8 +35,8 @@ SAME = [
     "SELECT COUNT(*) FROM main.sales s, main.customer AS c WHERE c.customer_id = s.customer_id",
     "SELECT COUNT(*) FROM sales INNER JOIN customer USING (customer_id) WHERE 20 <= age AND age < 30",
     "SELECT region, COUNT(*) n FROM sales LEFT JOIN customer USING (customer_id) GROUP BY region",
-    'SELECT "region" AS "count", COUNT(*) FROM "sales" JOIN "customer" ON "sales"."customer_id" = "customer"."customer_id"'
-    ' GROUP BY "region"',
+    'SELECT "region" AS "count", COUNT(*) FROM "sales" JOIN "customer"'
+    ' ON "sales"."customer_id" = "customer"."customer_id" GROUP BY "region"',
     "SELECT department, category, SUM(amount) FROM sales JOIN product USING (product_id) JOIN category USING"
     " (category_id)"
     " GROUP BY department, category",
