@@ -48,7 +48,7 @@ def flat(counts: IntArray, epsilon: Fraction, noise: Noise) -> FloatArray:
     return np.full(counts.shape, total / counts.size)
 
 
-def auto(counts: IntArray, epsilon: Fraction, noise: Noise) -> FloatArray:
+def by_signal(counts: IntArray, epsilon: Fraction, noise: Noise) -> FloatArray:
     """The signal rule on both axes: one taper, product trees, the non-negative step."""
     signal = noisy_signal(counts, epsilon, 1, noise)
     ratio = taper(strength(signal.rows, epsilon, counts.size))
@@ -57,7 +57,7 @@ def auto(counts: IntArray, epsilon: Fraction, noise: Noise) -> FloatArray:
 
 
 ALL: dict[str, Publish] = {
-    "auto": auto,
+    "signal rule, non-negative": by_signal,
     "Dwork": kronecker(identity_strategy),
     "flat": flat,
     "LUE-DPTree x LUE-DPTree": kronecker(lue_strategy),

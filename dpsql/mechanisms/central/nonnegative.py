@@ -105,6 +105,9 @@ def node_sums(tree: Tree, leaf: FloatArray) -> FloatArray:
 def product_tree(outer: Tree, inner: Tree) -> Tree:
     """The tree over the cells of two axes in row-major order: `outer` first, then `inner` under each row.
 
+    For questions about cells or whole rows. Rectangles cut through many rows and add up the bias of each:
+    on 256 x 256 histograms they err 4 to 100 times as much as with the unbiased estimate.
+
     Args:
         outer: tree over the n1 leaves of the first axis.
         inner: tree over the n2 leaves of the second axis.
