@@ -71,9 +71,9 @@ def _statistic_lines(s: StatisticForecast) -> list[str]:
         f"  {s.view}: {s.measure} of {s.of}, {s.currency} {s.charge}, {s.noise}, {rows}; {s.cells} cells, "
         f"{s.nodes} stored, typical {s.typical:.4g}"
     ]
-    for axis, strategy, others in zip(s.axes, s.strategies, s.runners_up, strict=True):
+    for axis, strategy, own, others in zip(s.axes, s.strategies, s.expected, s.runners_up, strict=True):
         behind = "; ".join(f"{name} {error:.4g}" for name, error in others[:3])
-        lines.append(f"    {axis}: {strategy}" + (f" (runners-up: {behind})" if behind else ""))
+        lines.append(f"    {axis}: {strategy} {own:.4g}" + (f" (runners-up: {behind})" if behind else ""))
     return lines
 
 

@@ -44,6 +44,7 @@ class StatisticForecast:
         view, of, measure: what is counted or summed.
         axes: the names of its axes.
         strategies: what will be measured on each axis.
+        expected: for each axis the strategy's mean squared error over the axis's workload, at unit noise.
         runners_up: for each axis (strategy, expected error) of the others, best first.
         noise: Laplace or Gaussian.
         charge: what the ledger will be charged, in `currency`.
@@ -60,6 +61,7 @@ class StatisticForecast:
     measure: str
     axes: tuple[str, ...]
     strategies: tuple[str, ...]
+    expected: tuple[float, ...]
     runners_up: tuple[tuple[tuple[str, float], ...], ...]
     noise: str
     charge: str
@@ -107,6 +109,7 @@ def _forecast(plan: ReleasePlan, statistic: PlannedStatistic, means: list[float]
         view=statistic.view, of=statistic.of, measure=statistic.measure.name,
         axes=tuple(planned.axis.name for planned in axes),
         strategies=tuple(planned.choice.name for planned in axes),
+        expected=tuple(planned.choice.expected_error for planned in axes),
         runners_up=tuple(planned.choice.runners_up for planned in axes),
         noise="Laplace" if statistic.norm == 1 else "Gaussian", charge=str(statistic.charge),
         currency="rho" if plan.catalog.privacy.delta else "epsilon", tau=statistic.tau,
