@@ -209,5 +209,6 @@ def provenance(release: Release, relations: Sequence[Relation]) -> dict[str, Any
         "catalog": release.name,
         "privacy": release.meta.get("privacy"),
         "views": list(dict.fromkeys(views)),
+        "scale": {table: vars(scale) for table, scale in release.scales.items()},
         "notes": [note for relation in relations for note in relation.notes],
     }

@@ -198,7 +198,6 @@ class Block:
         where: which rows count.
         groups: GROUP BY expressions, in order; keys are named k0, k1, ..
         values: aggregates, in order; named v0, v1, ..
-        text: the block in the user's words.
         span: where it stands in the statement.
         listing: True for a domain list (no aggregate at all): answered from the catalog.
     """
@@ -209,7 +208,6 @@ class Block:
     where: Condition
     groups: tuple[Expression, ...]
     values: tuple[Value, ...]
-    text: str
     span: tuple[int, int] | None = None
     listing: bool = False
     tables: tuple[str, ...] = field(default=())

@@ -229,6 +229,10 @@ def bad_expression(error: duckdb.Error) -> DataError:
 
 def _grouped(leaves: int, question: AxisQuestion, types: tuple[str, ...], rows: Sequence[tuple[Any, ...]]) -> AxisCells:
     """Number groups and truths in order of appearance: rows come in order of their first atom."""
+    if not question.groups and not question.classes:
+        cells = np.array(rows, np.float64).reshape(len(rows), 3)
+        zeros = np.zeros(len(rows), np.int64)
+        return AxisCells(leaves, ((),), (), zeros, zeros, cells[:, 0].astype(np.int64), _rounded(cells[:, 1]), ((),))
     wide = len(question.groups)
     stop = wide + len(question.classes)
     keys: dict[tuple[Any, ...], int] = {}

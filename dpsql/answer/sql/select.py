@@ -70,8 +70,8 @@ def build(context: Context, select: exp.Select, scope: Scope, track: bool, rewri
     rows = bind_from(context, select, scope)
     paths = find_paths(rows, context.schema)
     binding = Binding(rows, paths, context.schema)
-    text, place = select.sql(dialect="duckdb"), span(select)
-    draft = Draft(Block(paths.root, paths.joins, (), every([]), (), (), text, place))
+    place = span(select)
+    draft = Draft(Block(paths.root, paths.joins, (), every([]), (), (), place))
     builder = Builder(context, binding, draft, len(context.drafts))
     context.drafts.append(draft)
     _select_list(builder, select)
@@ -81,7 +81,7 @@ def build(context: Context, select: exp.Select, scope: Scope, track: bool, rewri
     keys = tuple(expression(binding, group) for group in builder.groups)
     shape = _outer(builder, select, track, rewrite_subquery)
     draft.block = Block(
-        paths.root, paths.joins, tuple(binding.columns), where, keys, tuple(draft.values), text, place, listing,
+        paths.root, paths.joins, tuple(binding.columns), where, keys, tuple(draft.values), place, listing,
         tuple(dict.fromkeys(instance.table.name for instance in rows.instances)),
     )
     return shape
