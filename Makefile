@@ -11,6 +11,8 @@ ifneq ($(SHARED),)
 export DPSQL_DATA ?= $(abspath $(SHARED))
 endif
 RETAIL_SEED := 20250101
+# Small matrices: more than one BLAS thread only makes two test processes wait for each other.
+export OPENBLAS_NUM_THREADS ?= 1
 
 .PHONY: demo test check slow bench bench-accuracy bench-local bench-stream bench-userlevel data clean
 
