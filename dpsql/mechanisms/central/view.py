@@ -37,6 +37,10 @@ FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 
 
+SMALLEST_RATIO = 1e-9
+"""At budgets of hundreds discrete noise is 0 for all practical purposes; a variance of 0 would divide by 0."""
+
+
 @dataclass(frozen=True)
 class NoisyView:
     """One view's noisy integers as drawn.
@@ -203,7 +207,7 @@ def _laplace_unit(budget: IntArray, cap: int, denominator: int, strategies: Sequ
     real = budget.astype(np.float64)
     floors = float(np.average((ideal / real) ** 2, weights=ideal**2))
     ratio = laplace_variance(budget, denominator) * real**2 / (2.0 * float(denominator) ** 2)
-    return 2.0 * (denominator / cap) ** 2 * floors * float(np.max(ratio))
+    return 2.0 * (denominator / cap) ** 2 * floors * max(float(np.max(ratio)), SMALLEST_RATIO)
 
 
 def _along(values: npt.NDArray[Any], axis: int, dimensions: int) -> npt.NDArray[Any]:
