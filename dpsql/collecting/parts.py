@@ -19,6 +19,8 @@ from dpsql.mechanisms.local.oracles import FloatArray
 
 RUNS = 8
 BOXES = 200
+UNEVEN = 2.5
+"""Errors of smooth parts differ from box to box; the mean alone covered 86-92% of two-axis boxes at 95%."""
 PartKey = tuple[int, ...]
 
 
@@ -80,7 +82,7 @@ def smooth_part(
             np.asarray(e) for e in next(v.edges for v in plan.views if v.axes == axes and v.kind == "grid")
         ]
         strength += _bent(values - centred(seen[0]), seen[1], models, cuts, rng)
-    return Part(values, strength)
+    return Part(values, UNEVEN * strength)
 
 
 def _bent(
