@@ -13,12 +13,14 @@ from typing import Any, NamedTuple
 
 import duckdb
 
-from dpsql.errors import QueryTimeout
+from dpsql.errors import QueryTimeout, ReleaseError
 from dpsql.release import Release
 
 LIMIT = 30.0
 """Seconds that a single DuckDB statement may take."""
 TICK = 0.1
+DAMAGE = "Corrupt database file"
+"""What DuckDB says of a block whose checksum does not match, under several of its error classes."""
 
 _running: dict[int, tuple[float, duckdb.DuckDBPyConnection]] = {}
 _guard = threading.Condition()
@@ -48,6 +50,7 @@ def run(release: Release, sql: str, values: Sequence[Any] = (), *, limit: float 
 
     Raises:
         QueryTimeout: it was stopped.
+        ReleaseError: a block of the file fails its checksum, or is not there.
         duckdb.Error: anything else; callers know what it means to them.
     """
     cursor = release.connection.cursor()
@@ -65,6 +68,10 @@ def run(release: Release, sql: str, values: Sequence[Any] = (), *, limit: float 
         rows = result.fetchall()
     except duckdb.InterruptException as error:
         raise QueryTimeout(f"the statement was stopped after {limit:g} s", hint="ask for less") from error
+    except duckdb.Error as error:
+        if isinstance(error, duckdb.IOException) or DAMAGE in str(error):
+            raise ReleaseError(f"{release.path} is damaged", hint="ask its curator for a fresh copy") from error
+        raise
     finally:
         with _guard:
             _running.pop(key, None)

@@ -86,13 +86,13 @@ def write_release(path: Path, content: ReleaseContent) -> None:
         raise InternalError(f"{path.name} exists and a release is never reopened for writing")
     connection = duckdb.connect(str(path))
     try:
-        _write_meta(connection, content.meta)
         _write_axes(connection, content.axes)
         for k, model in enumerate(content.models):
             _create(connection, f"variance_{k}", model.columns())
         for s, statistic in enumerate(content.statistics):
             _write_statistic(connection, s, statistic)
         _write_scales(connection, content.scales)
+        _write_meta(connection, content.meta)  # last: without it no half-written state passes for a release
         connection.execute("CHECKPOINT")
     finally:
         connection.close()

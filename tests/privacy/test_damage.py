@@ -1,0 +1,94 @@
+"""A damaged release answers as before or refuses with a typed error; it never answers something else."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dpsql.answer.answerer import Answerer
+from dpsql.errors import ReleaseError
+from dpsql.release import open_release
+from dpsql.release.write import ReleaseContent, write_release
+from tests.release_fixture import make_rows, write_fixture
+
+QUERIES = (
+    "SELECT COUNT(*) FROM sales",
+    "SELECT region, SUM(amount) AS s, AVG(amount) AS a FROM sales JOIN customer USING (customer_id) GROUP BY region",
+    "SELECT sold_on, category, COUNT(*) AS n FROM sales JOIN product USING (product_id)"
+    " JOIN category USING (category_id) GROUP BY sold_on, category",
+    "SELECT age, COUNT(*) AS n FROM customer GROUP BY age",
+)
+HEADERS = 3 * 4096
+"""Bytes of DuckDB's file header and its two database headers, of which the newer one counts."""
+
+
+@pytest.fixture(scope="module")
+def release(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_fixture(tmp_path_factory.mktemp("damage") / "shop.dpsql", make_rows())
+
+
+def answers(path: Path) -> list[Any]:
+    opened = open_release(path, insecure=True)
+    try:
+        answerer = Answerer(opened)
+        results = [answerer.query(query) for query in QUERIES]
+        return [(result.rows, result.stderr_rows, result.interval_rows(0.95)) for result in results]
+    finally:
+        opened.close()
+
+
+def flipped(data: bytes, bits: Iterator[int]) -> Iterator[bytes]:
+    for bit in bits:
+        damaged = bytearray(data)
+        damaged[bit // 8] ^= 1 << bit % 8
+        yield bytes(damaged)
+
+
+def survivors(release: Path, copies: Iterator[bytes]) -> tuple[int, int]:
+    """How many damaged copies answered as before, and how many refused; anything else fails the test."""
+    expected, same, refused = answers(release), 0, 0
+    copy = release.with_name("copy.dpsql")
+    for damaged in copies:
+        copy.write_bytes(damaged)
+        try:
+            assert answers(copy) == expected
+            same += 1
+        except ReleaseError as error:
+            assert "damaged" in str(error) or "lacks" in str(error), error
+            refused += 1
+    return same, refused
+
+
+def check(release: Path, flips: int, headers: int, cuts: int) -> None:
+    data, draw = release.read_bytes(), random.Random(flips)
+    anywhere = (draw.randrange(len(data) * 8) for _ in range(flips))
+    assert survivors(release, flipped(data, anywhere))[1] > flips // 5  # else the bits missed what is read
+    survivors(release, flipped(data, (draw.randrange(HEADERS * 8) for _ in range(headers))))
+    same, _ = survivors(release, (data[: draw.randrange(len(data))] for _ in range(cuts)))
+    assert same == 0
+
+
+def test_damage_is_never_silent(release: Path):
+    check(release, flips=40, headers=20, cuts=10)
+
+
+@pytest.mark.slow
+def test_much_damage_is_never_silent(release: Path):
+    check(release, flips=200, headers=200, cuts=40)
+
+
+def test_a_release_that_was_never_finished_is_no_release(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """What lay in the file before its last table was written does not open as a release."""
+
+    def stop(*arguments: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("dpsql.release.write._write_meta", stop)
+    with pytest.raises(KeyboardInterrupt):
+        write_release(tmp_path / "half", ReleaseContent({"format": 1}, [], [], []))
+    with pytest.raises(ReleaseError):
+        open_release(tmp_path / "half")
