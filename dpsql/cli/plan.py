@@ -66,7 +66,9 @@ def plan_text(report: PlanReport) -> str:
 
 
 def _statistic_lines(s: StatisticForecast) -> list[str]:
-    rows = f"at most {s.tau} rows a unit" if s.tau else "rows a unit chosen at publish, figures for one row each"
+    rows = (
+        f"at most {s.tau} rows a unit" if s.tau else "rows a unit chosen at publish, figures for one row each"
+    )
     lines = [
         f"  {s.view}: {s.measure} of {s.of}, {s.currency} {s.charge}, {s.noise}, {rows}; {s.cells} cells, "
         f"{s.nodes} stored, typical {s.typical:.4g}"
@@ -91,7 +93,11 @@ def _query_lines(number: int, query: QueryForecast) -> list[str]:
             f"{column.cells} cells"
         )
     even = query.break_even
-    return [*lines, f"   better than paying per query from {even} such queries on"] if even is not None else lines
+    return (
+        [*lines, f"   better than paying per query from {even} such queries on"]
+        if even is not None
+        else lines
+    )
 
 
 def _comparison_lines(report: PlanReport) -> list[str]:

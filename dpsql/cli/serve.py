@@ -1,0 +1,51 @@
+"""Command about serving: serve."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import click
+
+from dpsql.cli import cli
+from dpsql.cli.query import RELEASE
+from dpsql.errors import InterfaceError
+
+FILE = click.Path(path_type=Path)
+
+
+@cli.command()
+@click.argument("releases", type=RELEASE, nargs=-1, required=True)
+@click.option("--pg", is_flag=True, help="speak PostgreSQL's protocol (the only one there is)")
+@click.option("--host", default="127.0.0.1", show_default=True)
+@click.option("--port", default=5433, show_default=True, help="0 takes a free one")
+@click.option("--password-file", type=FILE, help="one line user:password; readable by you alone")
+@click.option("--tls-certificate", type=FILE, help="PEM file")
+@click.option("--tls-key", type=FILE, help="PEM file")
+@click.option("--json", "as_json", is_flag=True, help="say where it listens as JSON")
+def serve(
+    releases: tuple[Path, ...], pg: bool, host: str, port: int, password_file: Path | None,
+    tls_certificate: Path | None, tls_key: Path | None, as_json: bool,
+) -> None:  # fmt: skip
+    """Serve RELEASES read-only to psql, JDBC and every PostgreSQL driver, until interrupted.
+
+    Only this machine can connect, unless TLS and a password are given.
+    """
+    from dpsql.session import open_session
+    from dpsql.wire import Options
+    from dpsql.wire import serve as serve_wire
+
+    if not pg:
+        raise InterfaceError("which protocol?", hint="write dpsql serve --pg")
+
+    def told(address: str, number: int) -> None:
+        line = (
+            json.dumps({"host": address, "port": number}) if as_json else f"listening on {address}:{number}"
+        )
+        click.echo(line, err=not as_json)
+
+    opened = open_session(releases)
+    try:
+        serve_wire(opened, Options(host, port, password_file, tls_certificate, tls_key), told)
+    finally:
+        opened.close()

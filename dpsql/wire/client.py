@@ -1,0 +1,271 @@
+"""One client's connection: start-up, login, then simple and extended queries until it leaves.
+
+Whatever a client sends, an error ends at most its own connection.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+import struct
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from dpsql import errors
+from dpsql.shell.split import split, unfinished
+from dpsql.wire import protocol
+from dpsql.wire.encode import as_binary, as_text, parameter_value
+from dpsql.wire.protocol import Frame, FrameError, Reader
+from dpsql.wire.scram import MECHANISM, Exchange, Refused, Verifier
+from dpsql.wire.statements import Answer, Backend, bind_numbered, placeholders
+
+STATES = (
+    (errors.SqlSyntaxError, "42601"), (errors.UnknownName, "42703"), (errors.ProgrammingError, "42000"),
+    (errors.NotSupportedError, "0A000"), (errors.DataError, "22000"), (errors.QueryTimeout, "57014"),
+    (errors.PrivacyError, "42501"), (errors.InterfaceError, "08P01"),
+)  # fmt: skip
+LOGIN_SECONDS = 30.0
+MOST_PREPARED = 1000
+
+
+@dataclass
+class Portal:
+    """A bound statement, and how many of its rows were sent."""
+
+    answer: Answer
+    formats: list[int]
+    sent: int = 0
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A statement with its parameter types."""
+
+    sql: str
+    oids: list[int]
+
+
+class Client:
+    """The server's side of one connection."""
+
+    def __init__(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, backend: Backend,
+        verifier: Verifier | None, tls: ssl.SSLContext | None, tls_only: bool,
+    ) -> None:  # fmt: skip
+        self.reader, self.writer, self.backend = reader, writer, backend
+        self.verifier, self.tls, self.tls_only = verifier, tls, tls_only
+        self.prepared: dict[str, Prepared] = {}
+        self.portals: dict[str, Portal] = {}
+        self.in_transaction = False
+        self.skipping = False
+
+    async def serve(self) -> None:
+        """Serve until the client leaves or breaks the protocol."""
+        try:
+            if await asyncio.wait_for(self._start(), LOGIN_SECONDS):
+                while await self._one():
+                    await self.writer.drain()
+        except FrameError as error:
+            self._send(protocol.error("08P01", str(error), severity="FATAL"))
+        except Refused as error:
+            self._send(protocol.error("28P01", str(error), severity="FATAL"))
+        except (asyncio.IncompleteReadError, ConnectionError, TimeoutError, ssl.SSLError):
+            pass  # the client left; there is nobody to tell
+        finally:
+            self.writer.close()
+
+    def _send(self, *messages: bytes) -> None:
+        self.writer.write(b"".join(messages))
+
+    async def _start(self) -> bool:
+        """Start-up and login; False if the connection was for something else."""
+        encrypted = False
+        code, body = await protocol.read_startup(self.reader)
+        while code in (protocol.SSL_REQUEST, protocol.GSS_REQUEST):
+            offered = code == protocol.SSL_REQUEST and self.tls is not None and not encrypted
+            self._send(b"S" if offered else b"N")
+            await self.writer.drain()
+            if offered and self.tls is not None:
+                await self.writer.start_tls(self.tls)
+                encrypted = True
+            code, body = await protocol.read_startup(self.reader)
+        if code == protocol.CANCEL_REQUEST:
+            return False
+        if code != protocol.PROTOCOL:
+            raise FrameError("only protocol 3.0 is spoken here")
+        if self.tls_only and not encrypted:
+            raise FrameError("this server asks for TLS; set sslmode=require")
+        words = body.rstrip(b"\0").split(b"\0")
+        options = dict(zip(words[::2], words[1::2], strict=False))
+        await self._login(options.get(b"user", b"").decode("utf-8", "replace"))
+        return True
+
+    async def _login(self, user: str) -> None:
+        if self.verifier is not None:
+            self._send(protocol.authentication(10, protocol.text(MECHANISM) + b"\0"))
+            exchange = Exchange(self.verifier)
+            first = Reader((await self._password()).body)
+            if first.text() != MECHANISM:
+                raise Refused(f"only {MECHANISM} is spoken here")
+            self._send(protocol.authentication(11, exchange.first(first.value() or b"")))
+            signature = exchange.final((await self._password()).body)
+            if user != self.verifier.user:
+                raise Refused("wrong user or password")
+            self._send(protocol.authentication(12, signature))
+        self._send(protocol.authentication(0))
+        settings = {
+            "server_version": "15.0 (dpsql)", "server_encoding": "UTF8", "client_encoding": "UTF8",
+            "DateStyle": "ISO, MDY", "TimeZone": "UTC", "integer_datetimes": "on", "standard_conforming_strings": "on",
+        }  # fmt: skip
+        self._send(*(protocol.parameter(name, value) for name, value in settings.items()))
+        self._send(protocol.message("K", struct.pack("!ii", 0, 0)), protocol.ready(False))
+        await self.writer.drain()
+
+    async def _password(self) -> Frame:
+        await self.writer.drain()
+        frame = await protocol.read_frame(self.reader, protocol.MOST_STARTUP_BYTES)
+        if frame.kind != "p":
+            raise FrameError("a password message was expected")
+        return frame
+
+    async def _one(self) -> bool:
+        """Serve one message; False when the client says goodbye."""
+        frame = await protocol.read_frame(self.reader)
+        if frame.kind == "X":
+            return False
+        if frame.kind == "S":
+            self.skipping = False
+            self._send(protocol.ready(self.in_transaction))
+            return True
+        if self.skipping:
+            return True
+        steps: dict[str, Callable[[Reader], Any]] = {
+            "Q": self._simple, "P": self._parse, "B": self._bind, "D": self._describe, "E": self._execute,
+            "C": self._close, "H": self._flush,
+        }  # fmt: skip
+        if frame.kind not in steps:
+            raise FrameError(f"a message of type {frame.kind} is not known")
+        try:
+            await steps[frame.kind](Reader(frame.body))
+        except errors.Error as error:
+            self._send(refusal(error))
+            self.skipping = frame.kind != "Q"
+            if frame.kind == "Q":
+                self._send(protocol.ready(self.in_transaction))
+        return True
+
+    async def _run(self, sql: str) -> Answer:
+        answer = await asyncio.to_thread(self.backend.run, sql)
+        if answer.tag in ("BEGIN", "COMMIT", "ROLLBACK"):
+            self.in_transaction = answer.tag == "BEGIN"
+        return answer
+
+    async def _simple(self, body: Reader) -> None:
+        text = body.text()
+        pieces, rest = split(text)
+        statements = [piece.text for piece in pieces] + ([last] if (last := unfinished(rest)) else [])
+        if not statements:
+            self._send(protocol.message("I"))
+        for sql in statements:
+            answer = await self._run(sql)
+            if answer.columns is not None:
+                self._send(protocol.row_description(answer.columns, [0] * len(answer.columns)))
+                self._send(*(protocol.data_row([as_text(value) for value in row]) for row in answer.rows))
+            self._send(protocol.complete(tag_of(answer)))
+        self._send(protocol.ready(self.in_transaction))
+
+    async def _parse(self, body: Reader) -> None:
+        name, sql = body.text(), body.text()
+        oids = [body.int32() for _ in range(body.int16())]
+        if len(self.prepared) >= MOST_PREPARED and name not in self.prepared:
+            raise errors.ProgrammingError(f"more than {MOST_PREPARED} prepared statements", hint="close some")
+        oids += [0] * (placeholders(sql) - len(oids))
+        self.prepared[name] = Prepared(sql, oids)
+        self._send(protocol.message("1"))
+
+    async def _bind(self, body: Reader) -> None:
+        portal, name = body.text(), body.text()
+        prepared = self._prepared(name)
+        codes = [body.int16() for _ in range(body.int16())]
+        raw = [body.value() for _ in range(body.int16())]
+        formats = [body.int16() for _ in range(body.int16())]
+        binary = codes * len(raw) if len(codes) == 1 else codes or [0] * len(raw)
+        oids = prepared.oids + [0] * (len(raw) - len(prepared.oids))
+        try:
+            triples = zip(raw, oids, binary, strict=False)
+            values = [parameter_value(value, oid, code == 1) for value, oid, code in triples]
+        except ValueError as error:
+            raise errors.DataError(f"a parameter cannot be read: {type(error).__name__}") from error
+        answer = await self._run(bind_numbered(prepared.sql, values))
+        width = len(answer.columns or ())
+        wanted = formats * width if len(formats) == 1 else formats or [0] * width
+        if len(self.portals) >= MOST_PREPARED:
+            self.portals.clear()
+        self.portals[portal] = Portal(answer, wanted)
+        self._send(protocol.message("2"))
+
+    async def _describe(self, body: Reader) -> None:
+        kind, name = body.take(1), body.text()
+        if kind == b"P":
+            self._send_columns(self._portal(name).answer, self._portal(name).formats)
+            return
+        prepared = self._prepared(name)
+        self._send(
+            protocol.message("t", struct.pack(f"!h{len(prepared.oids)}i", len(prepared.oids), *prepared.oids))
+        )
+        answer = await self._run(bind_numbered(prepared.sql, [None] * len(prepared.oids)))
+        self._send_columns(answer, [0] * len(answer.columns or ()))
+
+    def _send_columns(self, answer: Answer, formats: list[int]) -> None:
+        if answer.columns is None:
+            self._send(protocol.message("n"))
+        else:
+            self._send(protocol.row_description(answer.columns, formats))
+
+    async def _execute(self, body: Reader) -> None:
+        portal, most = self._portal(body.text()), body.int32()
+        answer = portal.answer
+        rows = answer.rows[portal.sent : portal.sent + most] if most > 0 else answer.rows[portal.sent :]
+        portal.sent += len(rows)
+        for row in rows:
+            triples = zip(row, answer.columns or (), portal.formats, strict=True)
+            self._send(
+                protocol.data_row([as_binary(v, c[1]) if form else as_text(v) for v, c, form in triples])
+            )
+        if portal.sent < len(answer.rows):
+            self._send(protocol.message("s"))
+        elif not answer.tag:
+            self._send(protocol.message("I"))
+        else:
+            self._send(protocol.complete(tag_of(answer)))
+
+    async def _close(self, body: Reader) -> None:
+        kind, name = body.take(1), body.text()
+        (self.portals if kind == b"P" else self.prepared).pop(name, None)
+        self._send(protocol.message("3"))
+
+    async def _flush(self, body: Reader) -> None:
+        await self.writer.drain()
+
+    def _prepared(self, name: str) -> Prepared:
+        if name not in self.prepared:
+            raise errors.ProgrammingError(f"there is no prepared statement {name!r}", hint="parse it first")
+        return self.prepared[name]
+
+    def _portal(self, name: str) -> Portal:
+        if name not in self.portals:
+            raise errors.ProgrammingError(f"there is no portal {name!r}", hint="bind it first")
+        return self.portals[name]
+
+
+def tag_of(answer: Answer) -> str:
+    """CommandComplete's words."""
+    return f"SELECT {len(answer.rows)}" if answer.columns is not None else answer.tag
+
+
+def refusal(error: errors.Error) -> bytes:
+    """An ErrorResponse with SQLSTATE, hint and place."""
+    state = next((state for kind, state in STATES if isinstance(error, kind)), "58000")
+    place = error.position[0] + 1 if error.position else None
+    return protocol.error(state, error.reason, hint=error.hint, position=place)

@@ -1,0 +1,149 @@
+"""Frames of the PostgreSQL protocol 3.0: read with limits, build as bytes."""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from collections.abc import Sequence
+from typing import NamedTuple
+
+PROTOCOL = 196608
+SSL_REQUEST, GSS_REQUEST, CANCEL_REQUEST = 80877103, 80877104, 80877102
+MOST_BYTES = 1 << 20
+MOST_STARTUP_BYTES = 10_000
+
+
+class FrameError(Exception):
+    """A frame that breaks the protocol; the connection ends."""
+
+
+class Frame(NamedTuple):
+    """One message from a client."""
+
+    kind: str
+    body: bytes
+
+
+class Reader:
+    """Reads the fields of a frame; every read past its end is a FrameError."""
+
+    def __init__(self, body: bytes) -> None:
+        self.body = body
+        self.at = 0
+
+    def take(self, count: int) -> bytes:
+        """The next bytes."""
+        if count < 0 or self.at + count > len(self.body):
+            raise FrameError("a message ends too early")
+        self.at += count
+        return self.body[self.at - count : self.at]
+
+    def int16(self) -> int:
+        """A two-byte integer, unsigned."""
+        return int(struct.unpack("!H", self.take(2))[0])
+
+    def int32(self) -> int:
+        """A four-byte integer, signed."""
+        return int(struct.unpack("!i", self.take(4))[0])
+
+    def text(self) -> str:
+        """A zero-terminated string."""
+        end = self.body.find(b"\0", self.at)
+        if end < 0:
+            raise FrameError("a string has no end")
+        raw = self.body[self.at : end]
+        self.at = end + 1
+        try:
+            return raw.decode("utf-8")
+        except UnicodeDecodeError as error:
+            raise FrameError("a string is not UTF-8") from error
+
+    def value(self) -> bytes | None:
+        """A value with its length; -1 is NULL."""
+        length = self.int32()
+        return None if length == -1 else self.take(length)
+
+
+async def read_startup(stream: asyncio.StreamReader) -> tuple[int, bytes]:
+    """The first message of a connection: (code, body)."""
+    length = struct.unpack("!i", await stream.readexactly(4))[0]
+    if not 8 <= length <= MOST_STARTUP_BYTES:
+        raise FrameError(f"a startup message has {length} bytes")
+    body = await stream.readexactly(length - 4)
+    return int(struct.unpack("!i", body[:4])[0]), body[4:]
+
+
+async def read_frame(stream: asyncio.StreamReader, most: int = MOST_BYTES) -> Frame:
+    """The next message.
+
+    Raises:
+        FrameError: longer than `most` bytes, or not a message.
+        asyncio.IncompleteReadError: the client left.
+    """
+    head = await stream.readexactly(5)
+    length = struct.unpack("!i", head[1:])[0]
+    if not 4 <= length <= most:
+        raise FrameError(f"a message has {length} bytes, the limit is {most}")
+    if not head[:1].isalpha():
+        raise FrameError("a message has no type")
+    return Frame(head[:1].decode("ascii"), await stream.readexactly(length - 4))
+
+
+def message(kind: str, *parts: bytes) -> bytes:
+    """A message of a kind.
+
+    >>> message("Z", b"I")
+    b'Z\\x00\\x00\\x00\\x05I'
+    """
+    body = b"".join(parts)
+    return kind.encode("ascii") + struct.pack("!i", len(body) + 4) + body
+
+
+def text(value: str) -> bytes:
+    """A zero-terminated string."""
+    return value.encode("utf-8").replace(b"\0", b"") + b"\0"
+
+
+def authentication(code: int, data: bytes = b"") -> bytes:
+    """R: 0 done, 10 offer SASL, 11 continue, 12 final."""
+    return message("R", struct.pack("!i", code), data)
+
+
+def parameter(name: str, value: str) -> bytes:
+    """S: a setting of the server."""
+    return message("S", text(name), text(value))
+
+
+def ready(in_transaction: bool) -> bytes:
+    """Z: the next command may come."""
+    return message("Z", b"T" if in_transaction else b"I")
+
+
+def complete(tag: str) -> bytes:
+    """C: a command is done."""
+    return message("C", text(tag))
+
+
+def row_description(columns: Sequence[tuple[str, int, int]], formats: Sequence[int]) -> bytes:
+    """T: name, OID and width of each column."""
+    parts = [struct.pack("!h", len(columns))]
+    for (name, oid, width), form in zip(columns, formats, strict=True):
+        parts.append(text(name) + struct.pack("!ihihih", 0, 0, oid, width, -1, form))
+    return message("T", *parts)
+
+
+def data_row(values: Sequence[bytes | None]) -> bytes:
+    """D: one row."""
+    parts = [struct.pack("!h", len(values))]
+    parts += [struct.pack("!i", -1) if v is None else struct.pack("!i", len(v)) + v for v in values]
+    return message("D", *parts)
+
+
+def error(
+    state: str, reason: str, *, hint: str = "", position: int | None = None, severity: str = "ERROR"
+) -> bytes:
+    """E: what went wrong, with its SQLSTATE."""
+    fields = [("S", severity), ("V", severity), ("C", state), ("M", reason)]
+    fields += [("H", hint)] if hint else []
+    fields += [("P", str(position))] if position is not None else []
+    return message("E", *(key.encode() + text(value) for key, value in fields), b"\0")

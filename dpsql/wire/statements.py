@@ -1,0 +1,135 @@
+"""What a statement is: a question for the releases, a catalogue query, a setting, or a word to nod at."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from dpsql.dbapi.binding import PIECE, literal
+from dpsql.errors import ProgrammingError
+from dpsql.session import OpenReleases
+from dpsql.shell.split import LEADING
+from dpsql.wire.catalogue import Catalogue
+from dpsql.wire.encode import WIDTHS, oid_of
+
+NODS = {
+    "BEGIN": "BEGIN", "START": "BEGIN", "COMMIT": "COMMIT", "END": "COMMIT", "ROLLBACK": "ROLLBACK",
+    "ABORT": "ROLLBACK", "SET": "SET", "RESET": "RESET", "DISCARD": "DISCARD ALL", "DEALLOCATE": "DEALLOCATE",
+    "CLOSE": "CLOSE CURSOR", "SAVEPOINT": "SAVEPOINT", "RELEASE": "RELEASE", "LISTEN": "LISTEN", "UNLISTEN": "UNLISTEN",
+}  # fmt: skip
+"""Statements that drivers send and that change nothing here: the tag that answers each."""
+
+SETTINGS = {
+    "transaction isolation level": "serializable", "transaction_isolation": "serializable",
+    "standard_conforming_strings": "on", "server_version": "15.0", "server_version_num": "150000",
+    "client_encoding": "UTF8", "server_encoding": "UTF8", "datestyle": "ISO, MDY", "timezone": "UTC",
+    "search_path": "main", "max_identifier_length": "63", "transaction_read_only": "on",
+    "default_transaction_read_only": "on", "integer_datetimes": "on", "extra_float_digits": "1",
+}  # fmt: skip
+
+CATALOGUE = re.compile(
+    r"\bpg_(?!version)\w+|\bversion\s*\(|\bcurrent_(?:schema|schemas|database|catalog|user|setting)\b|\bset_config\s*\(",
+    re.IGNORECASE,
+)
+PLACE = re.compile(r"\$(\d+)")
+
+
+@dataclass(frozen=True)
+class Answer:
+    """Rows with their columns, or a bare tag.
+
+    Args:
+        tag: what CommandComplete says, without the number of rows.
+        columns: (name, OID, width) of each column; None for a bare tag.
+        rows: Python values.
+    """
+
+    tag: str
+    columns: tuple[tuple[str, int, int], ...] | None = None
+    rows: Sequence[tuple[Any, ...]] = ()
+
+
+@dataclass(frozen=True)
+class Backend:
+    """What statements run on."""
+
+    releases: OpenReleases
+    catalogue: Catalogue
+
+    def run(self, sql: str) -> Answer:
+        """Answer one statement.
+
+        Args:
+            sql: without placeholders; blank gives an answer without a tag.
+
+        Raises:
+            dpsql.errors.Error: it cannot be answered.
+        """
+        begun = LEADING.match(sql)
+        bare = sql[begun.end() if begun else 0 :].strip().rstrip(";").rstrip()
+        if not bare:
+            return Answer("")
+        word = re.split(r"\W", bare, maxsplit=1)[0].upper()
+        if word in NODS:
+            return Answer(NODS[word])
+        if word == "SHOW":
+            return _setting(bare[4:].strip().strip('"').lower())
+        if CATALOGUE.search(_outside_of_strings(bare)):
+            names, types, rows = self.catalogue.query(bare)
+            return _answer(names, types, rows)
+        result = self.releases.query(bare, dialect="postgres")
+        return _answer(result.columns, result.types, result.rows)
+
+
+def _setting(name: str) -> Answer:
+    if name not in SETTINGS:
+        raise ProgrammingError(
+            f"there is no setting {name}", hint=f"for instance SHOW {next(iter(SETTINGS))}"
+        )
+    return _answer((name,), ("VARCHAR",), [(SETTINGS[name],)])
+
+
+def _answer(names: Sequence[str], types: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> Answer:
+    oids = [oid_of(kind) for kind in types]
+    columns = tuple((name, oid, WIDTHS.get(oid, -1)) for name, oid in zip(names, oids, strict=True))
+    return Answer("SELECT", columns, rows)
+
+
+def _outside_of_strings(sql: str) -> str:
+    return "".join(p.group() for p in PIECE.finditer(sql) if not p.group().startswith(("'", "--", "/*", "$")))
+
+
+def bind_numbered(sql: str, values: Sequence[Any]) -> str:
+    """The statement with `$1, $2, ..` outside of quotes replaced by literals.
+
+    Raises:
+        ProgrammingError: a number without a value.
+
+    >>> bind_numbered("SELECT $1, '$1', $2", ["it's", 2])
+    "SELECT 'it''s', '$1', 2"
+    """
+    parts, copied = [], 0
+    for place in PLACE.finditer(sql):
+        if not _free(sql, place.start()):
+            continue
+        number = int(place.group(1))
+        if not 1 <= number <= len(values):
+            raise ProgrammingError(f"there is no value for ${number}")
+        parts += [sql[copied : place.start()], literal(values[number - 1])]
+        copied = place.end()
+    return "".join([*parts, sql[copied:]])
+
+
+def _free(sql: str, at: int) -> bool:
+    """Whether a position lies outside of quotes and comments."""
+    for piece in PIECE.finditer(sql):
+        if piece.end() > at:
+            return piece.start() == at or piece.lastgroup == "other"
+    return True
+
+
+def placeholders(sql: str) -> int:
+    """The largest `$n` outside of quotes."""
+    return max((int(p.group(1)) for p in PLACE.finditer(sql) if _free(sql, p.start())), default=0)
