@@ -16,12 +16,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from math import ceil, isqrt, prod
+from math import ceil, hypot, isqrt, prod, sqrt
 
 import numpy as np
 import numpy.typing as npt
 
-from dpsql.mechanisms.central.scale import Ratio, ratio, spread
+from dpsql.mechanisms.central.scale import Estimate, Ratio, pooled, ratio, spread
 from dpsql.mechanisms.central.selection import doubling_edges, quantile, rounded
 from dpsql.mechanisms.central.strategy import variance_model
 from dpsql.mechanisms.central.view import NoisyView, draw_gaussian_rows, draw_laplace, leaf_estimates
@@ -31,7 +31,6 @@ from dpsql.publishing.userlevel_choose import (
     Choices,
     Table,
     choose_bounds,
-    counts_of,
     is_sticky,
     people_histogram,
     typical,
@@ -88,9 +87,7 @@ def settle_table(table: Table) -> Drawn:
     statistics = table.statistics
     draw_views = _whitened_views if table.norm == 2 else _pure_views
     views = draw_views(table, choices)
-    found = ratio(
-        choices.rows, [_total(table.plan, s, views[i][0]) for i, s in counts_of(statistics).items()]
-    )
+    found = _ratio(table, choices, {i: view for i, (view, _) in views.items()})
     settled = {
         i: replace(s, tau=choices.tau, settled=Settled(_mid(s, choices), views[i][1], found.value / UNIT))
         for i, s in statistics.items()
@@ -209,9 +206,26 @@ def _mid(statistic: PlannedStatistic, choices: Choices) -> int:
     return choices.mids[statistic.measure.name] if statistic.bounds is not None else 0
 
 
-def _total(plan: ReleasePlan, statistic: PlannedStatistic, view: NoisyView) -> tuple[float, float]:
-    """A view's total of weighted rows and its variance, in rows."""
+def _ratio(table: Table, choices: Choices, views: Mapping[int, NoisyView]) -> Ratio:
+    """Step 5: R from the totals with a high bound and the same totals of the views."""
+
+    def low(measure: str) -> Estimate:
+        same = [i for i, s in table.statistics.items() if s.measure.name == measure]
+        return pooled([_total(table.plan, table.plan.statistics[i], views[i]) for i in same])
+
+    rows, sums = low("count"), []
+    present = {s.measure.name for s in table.statistics.values()}
+    for name, total in choices.sums.items():
+        own = low(f"count({name})") if f"count({name})" in present else rows
+        centred, mid = low(name), choices.mids[name]
+        sums.append((total, Estimate(centred.value + mid * own.value, hypot(centred.sd, mid * own.sd))))
+    return ratio(choices.rows, rows, sums)
+
+
+def _total(plan: ReleasePlan, statistic: PlannedStatistic, view: NoisyView) -> Estimate:
+    """A view's total of a statistic in stored units of weight 1."""
     strategies = plan.strategies(statistic)
     ends = np.array([0])
     factor = prod(float(variance_model(s).ranges(ends, np.array([s.n]))[0]) for s in strategies)
-    return float(leaf_estimates(view, strategies).sum()) / UNIT, view.unit_variance * factor / UNIT**2
+    value = float(leaf_estimates(view, strategies).sum()) / UNIT
+    return Estimate(value, sqrt(view.unit_variance * factor) / UNIT)

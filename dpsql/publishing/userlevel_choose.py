@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dpsql.catalog import unit_path
-from dpsql.mechanisms.central.scale import NoisyTotal, centre, draw_total, high_bound
+from dpsql.mechanisms.central.scale import NoisyTotal, centre, draw_total, high_bound, unit_noise
 from dpsql.mechanisms.central.selection import (
     NoisyHistogram,
     cleaned,
@@ -57,6 +57,7 @@ class Choices:
         quantile: q.5 or q.9, of which tau and K are.
         tau: rows of a typical unit.
         rows: N_hi.
+        sums: S_hi of each measure, by name.
         mids: the centre of each measure, by name.
         weighted_down: share of rows, about, whose unit owns more than tau.
     """
@@ -64,6 +65,7 @@ class Choices:
     quantile: float
     tau: int
     rows: NoisyTotal
+    sums: Mapping[str, NoisyTotal]
     mids: Mapping[str, int]
     weighted_down: float
 
@@ -114,21 +116,21 @@ def choose_bounds(table: Table) -> Choices:
     people = make_people(table.connection, table.rows, table.of, [table.columns[name] for name in measures])
     per_unit = people_histogram(table, people, "n", doubling_edges(1, ROW_BINS), table.step(ROWS))
     rows = _total_rows(table, people, per_unit)
-    mids = {}
+    totals, mids = {}, {}
     for i, name in enumerate(measures):
         bounds = table.sums[name].bounds
         assert bounds is not None
         largest = max(abs(bounds.lower), abs(bounds.upper), 1)
         edges = doubling_edges(max(1, largest // SUM_START), SUM_BINS)
-        sums = people_histogram(table, people, f"abs(s{i})", edges, table.step(SUMS, name))
-        bound = high_bound(quantile(sums, HIGH))
+        per_sum = people_histogram(table, people, f"abs(s{i})", edges, table.step(SUMS, name))
         step = table.step(TOTAL_SUMS, name)
+        bound = _high_bound(per_sum, step, table.norm)
         exact = clipped_total(table.connection, people, f"s{i}", bound)
-        total = draw_total(exact, bound, step.spend, table.norm, table.noise)
-        mids[name] = centre(total, rows, bounds.lower, bounds.upper)
+        totals[name] = draw_total(exact, bound, step.spend, table.norm, table.noise)
+        mids[name] = centre(totals[name], rows, bounds.lower, bounds.upper)
     share = _low_quantile(table, per_unit, rows)
     tau = rounded(quantile(per_unit, share))
-    return Choices(share, tau, rows, mids, _owned_above(per_unit, tau))
+    return Choices(share, tau, rows, totals, mids, _owned_above(per_unit, tau))
 
 
 def _total_rows(table: Table, people: str, per_unit: NoisyHistogram) -> NoisyTotal:
@@ -136,9 +138,17 @@ def _total_rows(table: Table, people: str, per_unit: NoisyHistogram) -> NoisyTot
     if table.plan.catalog.privacy.rows == "public":
         exact = clipped_total(table.connection, people, "n", 1 << 62)
         return NoisyTotal(exact, 0.0, 0)
-    bound = high_bound(quantile(per_unit, HIGH))
+    bound = _high_bound(per_unit, table.step(TOTAL_ROWS), table.norm)
     exact = clipped_total(table.connection, people, "n", bound)
     return draw_total(exact, bound, table.step(TOTAL_ROWS).spend, table.norm, table.noise)
+
+
+def _high_bound(histogram: NoisyHistogram, step: Step, norm: int) -> int:
+    """The bound of a total, from the two quantiles of its histogram."""
+    people = float(cleaned(histogram).sum())
+    return high_bound(
+        quantile(histogram, LOW), quantile(histogram, HIGH), people, unit_noise(step.spend, norm)
+    )
 
 
 def _low_quantile(table: Table, per_unit: NoisyHistogram, rows: NoisyTotal) -> float:

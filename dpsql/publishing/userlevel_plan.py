@@ -5,7 +5,7 @@
 | rows per unit | 2% | tau = q.5(n), tau_hi = 3 q.9(n) |
 | sums per unit | 2%, split among measures | C = 3 q.9(S) |
 | norms per unit | 2%, zCDP only | K = q.5(nu) |
-| total rows, total sums | 14%, in equal parts | N_hi, S_hi |
+| total rows, total sums | 5% and 9%, the latter split among measures | N_hi, S_hi |
 | views | what is left | weighted shapes, by the catalog's shares |
 | groups | 5% of a view, `calibrate: per_group` only | R_g |
 
@@ -34,6 +34,9 @@ SELECTION = Fraction(2, 100)
 
 SCALE = Fraction(14, 100)
 """Of all totals with a high bound together."""
+
+SCALE_ROWS = Fraction(5, 100)
+"""The part of the total of rows; sums get the rest, since S_hi sets the centre and so every SUM."""
 
 GROUPS = Fraction(5, 100)
 """Of a view that is calibrated by group: its own totals with a high bound."""
@@ -92,9 +95,10 @@ def recipe_shares(
     steps |= {(SUMS, name): SELECTION / len(measures) for name in measures}
     if norm == 2:
         steps[NORMS, ""] = SELECTION
-    totals = [] if public_rows else [(TOTAL_ROWS, "")]
-    totals += [(TOTAL_SUMS, name) for name in measures]
-    steps |= {total: SCALE / len(totals) for total in totals}
+    if not public_rows:
+        steps[TOTAL_ROWS, ""] = SCALE_ROWS if measures else SCALE
+    left = SCALE if public_rows else SCALE - SCALE_ROWS
+    steps |= {(TOTAL_SUMS, name): left / len(measures) for name in measures}
     return steps, 1 - sum(steps.values(), Fraction(0))
 
 

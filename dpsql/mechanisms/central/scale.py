@@ -6,9 +6,9 @@ common factor. One total with a high bound is published beside them, and the rat
 | here | there | unit |
 |---|---|---|
 | `draw_total` | N_hi, S_hi | rows, stored integers |
-| `high_bound` | tau_hi = 3 q.9(n), C = 3 q.9(S) | the same |
+| `high_bound` | tau_hi, C: about 3 q.9(n), 3 q.9(S) | the same |
 | `centre` | mid = S_hi / N_hi within [2%, 98%] of the clip range | stored integers |
-| `Ratio` | R = N_hi / (inverse-variance mean of the views' totals) | 1 |
+| `Ratio` | R: N_hi, and S_hi, over the inverse-variance mean of the views' totals | 1 |
 
 **Source**: userlevel.md, steps 2, 3 and 5.
 """
@@ -18,7 +18,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from math import sqrt
+from math import exp, isqrt, log, sqrt
+from statistics import NormalDist
+from typing import NamedTuple
 
 import numpy as np
 
@@ -26,13 +28,21 @@ from dpsql.budget import cap_units, gaussian_sigma2, scaled_denominator
 from dpsql.noise import Noise, laplace_variance
 
 HIGH = 3
-"""The high bound is this many times q.9."""
+"""The high bound is this many times q.9 where nobody is seen."""
+
+LIGHT_TAIL = 1.2
+"""Noise counts more than the predicted bias, since real tails may be lighter than log-normal ones."""
+
+NORMAL = NormalDist()
 
 APPLY = 1.1
 """A smaller ratio is not worth its own error."""
 
-SEEN = 3.0
-"""Standard errors that both totals must be above 0 before their ratio is used."""
+SEEN, CLEAR = 3.0, 10.0
+"""Standard errors that both totals must be above 0 before their ratio is used: of rows, of a measure."""
+
+ROWS_SAY = 2 / 3
+"""The say of rows in the ratio, beside that of the measures."""
 
 
 @dataclass(frozen=True)
@@ -48,6 +58,13 @@ class NoisyTotal:
     value: int
     sd: float
     bound: int
+
+
+class Estimate(NamedTuple):
+    """A number with its standard error."""
+
+    value: float
+    sd: float
 
 
 @dataclass(frozen=True)
@@ -70,13 +87,36 @@ class Ratio:
         return self.value != 1.0
 
 
-def high_bound(quantile: float) -> int:
-    """Three times the 90% quantile, an integer of at least 1.
+def high_bound(half: float, ninth: float, people: float, unit_noise: float) -> int:
+    """The bound of a total with the least predicted error, bias and noise together.
 
-    >>> high_bound(35.2), high_bound(0.1)
-    (106, 1)
+    Amounts per person are taken for log-normal with the two released quantiles; of that law the part above a
+    bound is known in closed form. On Online Retail this takes the total's error from 10% to 7%, against three
+    times q.9.
+
+    Args:
+        half: q.5 of the amount per person, released.
+        ninth: q.9.
+        people: how many there seem to be, released.
+        unit_noise: noise SD of the total for a bound of 1.
+
+    Returns:
+        A bound between 1.5 and 8 times q.9, an integer of at least 1.
+
+    >>> high_bound(10.0, 35.0, 5581.0, 17.1)
+    122
     """
-    return max(1, round(HIGH * quantile))
+    spread = max(log(max(ninth / half, 1.0)) / NORMAL.inv_cdf(0.9), 0.05) if half > 0 else 1.0
+    mean = half * exp(spread**2 / 2)
+
+    def predicted(bound: float) -> float:
+        far = log(bound / half) / spread
+        left_out = mean * NORMAL.cdf(spread - far) - bound * NORMAL.cdf(-far)
+        return (people * left_out) ** 2 + LIGHT_TAIL * (unit_noise * bound) ** 2
+
+    if half <= 0 or ninth <= 0 or people <= 0:
+        return max(1, round(HIGH * ninth))
+    return max(1, round(min((ninth * step / 8 for step in range(12, 65)), key=predicted)))
 
 
 def draw_total(exact: int, bound: int, amount: Fraction, norm: int, noise: Noise) -> NoisyTotal:
@@ -100,6 +140,16 @@ def draw_total(exact: int, bound: int, amount: Fraction, norm: int, noise: Noise
     return NoisyTotal(exact + drawn, float(laplace_variance(units, t * bound)) ** 0.5, bound)
 
 
+def unit_noise(amount: Fraction, norm: int) -> float:
+    """Noise SD of a total for a bound of 1.
+
+    Args:
+        amount: what may be spent: epsilon (norm 1) or rho (norm 2).
+        norm: 1 for Laplace, 2 for Gaussian noise.
+    """
+    return sqrt(2) / float(amount) if norm == 1 else sqrt(1 / (2 * float(amount)))
+
+
 def centre(total: NoisyTotal, rows: NoisyTotal, lower: int, upper: int) -> int:
     """The integer that a measure is published around.
 
@@ -118,29 +168,54 @@ def centre(total: NoisyTotal, rows: NoisyTotal, lower: int, upper: int) -> int:
 
 
 def spread(mid: int, lower: int, upper: int) -> int:
-    """How far a typical value is from the centre: |mid|, and at least a tenth of the reach.
+    """How far a typical value is from the centre: 9/20 of the most that a standard deviation can be.
 
-    Amounts spread about as wide as their mean. A measure centred near 0 would look constant without the tenth.
+    Values in [lower, upper] with mean mid deviate by at most sqrt((mid - lower)(upper - mid)) (Bhatia, Davis).
+    The 9/20 was best on FoodMart (real deviation 0.34 of the most) and Online Retail (0.39).
+
+    >>> spread(650, 0, 2500)
+    493
     """
-    return max(abs(mid), max(upper - mid, mid - lower) // 10, 1)
+    return max(isqrt(81 * (mid - lower) * (upper - mid) // 400), 1)
 
 
-def ratio(high: NoisyTotal, views: Sequence[tuple[float, float]]) -> Ratio:
+def ratio(rows: NoisyTotal, low: Estimate, sums: Sequence[tuple[NoisyTotal, Estimate]] = ()) -> Ratio:
     """R with its error and its rule.
 
+    Rows alone would give N_hi over the views' rows. A measure's total gives the same factor over again, with noise of
+    its own: together they are less noisy. Rows keep two thirds of the say, since large buyers also buy
+    dear, so that the bound of a sum leaves out more.
+
     Args:
-        high: N_hi, or the public number of rows with sd 0.
-        views: (total, variance) of each view's weighted rows, independent.
+        rows: N_hi, or the public number of rows with sd 0.
+        low: the views' total of weighted rows.
+        sums: S_hi of each measure with the views' weighted sum of it; those lost in noise have no say.
 
     Returns:
         The ratio; 1 where it is below 1.1 or where a total is not clearly above 0.
     """
-    precision = [1.0 / max(variance, 1e-12) for _, variance in views]
-    low = sum(p * total for p, (total, _) in zip(precision, views, strict=True)) / sum(precision)
-    low_sd = sqrt(1.0 / sum(precision))
-    if high.value <= SEEN * high.sd or low <= SEEN * low_sd:
+    if rows.value <= SEEN * rows.sd or low.value <= SEEN * low.sd:
         return Ratio(1.0, 0.0, None)
-    measured = high.value / low
+    clear = [(h, t) for h, t in sums if rows.sd and h.value > CLEAR * h.sd and t.value > CLEAR * t.sd]
+    share = ROWS_SAY if clear else 1.0
+    shares = [share] + [(1.0 - share) / len(clear)] * len(clear)
+    pairs = [(rows, low), *clear]
+    measured = sum(w * h.value / t.value for w, (h, t) in zip(shares, pairs, strict=True))
     if measured < APPLY:
         return Ratio(1.0, 0.0, measured)
-    return Ratio(measured, sqrt((high.sd / high.value) ** 2 + (low_sd / low) ** 2), measured)
+    squares = [
+        (w * h.value / t.value) ** 2 * ((h.sd / h.value) ** 2 + (t.sd / t.value) ** 2)
+        for w, (h, t) in zip(shares, pairs, strict=True)
+    ]
+    return Ratio(measured, sqrt(sum(squares)) / measured, measured)
+
+
+def pooled(estimates: Sequence[Estimate]) -> Estimate:
+    """The inverse-variance mean of independent estimates.
+
+    >>> pooled([Estimate(1.0, 1.0), Estimate(3.0, 1.0)]).value
+    2.0
+    """
+    precision = [1.0 / max(e.sd**2, 1e-12) for e in estimates]
+    value = sum(p * e.value for p, e in zip(precision, estimates, strict=True)) / sum(precision)
+    return Estimate(value, sqrt(1.0 / sum(precision)))

@@ -1,0 +1,147 @@
+"""User-level accuracy on two real stars: `make bench-userlevel` prints one `figure` line per number.
+
+Every release chooses its bounds privately, weights each customer once and draws its own noise, by the code that
+publishes; noise comes from a seeded generator. Relative errors are against the plain answer over all rows, so what
+bounding loses is in them; coverage is of the noise alone, against the same release without noise.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from benchmarks.userlevel_questions import AGGREGATES, CLASSES, SEEN, answers, exact, questions
+from benchmarks.userlevel_releases import Star, open_star
+
+ROOT = Path(__file__).resolve().parents[1]
+MEDIAN_SLACK, P90_SLACK = 1.15, 1.25
+
+TO_REACH: dict[str, dict[str, tuple[str, ...]]] = {
+    "foodmart": {
+        "total": ("2.2/5", "1.8/5", "2.7/6"),
+        "one-way group": ("9.3/50", "13.2/53", "3.7/19"),
+        "one range": ("3.2/8", "4.2/12", "2.8/9"),
+        "two ranges joined": ("6.2/25", "8.0/31", "4.3/15"),
+        "month": ("3.5/8", "4.6/10", "2.7/7"),
+    },
+    "online_retail": {
+        "total": ("8.9/14", "19.5/24", "12.5/17"),
+        "one-way group": ("13.3/53", "12.9/55", "6.8/46"),
+        "one range": ("8.1/23", "11.1/23", "6.3/19"),
+        "two ranges joined": ("14.7/92", "16.8/77", "11.9/85"),
+        "month": ("9.6/19", "12.5/25", "5.3/14"),
+    },
+    "foodmart pure": {
+        "total": ("1.4/5",),
+        "one-way group": ("15/67",),
+        "one range": ("7.3/24",),
+        "two ranges joined": ("12/45",),
+        "month": ("5.6/15",),
+    },
+}
+"""Median and p90 of the relative error, in percent: COUNT, SUM, AVG."""
+
+
+class Measured(NamedTuple):
+    """What many releases of one star gave, by (class, aggregate).
+
+    Args:
+        errors: relative errors, in percent; AVG below noise is refused and left out.
+        held: whether the noise's 95% interval held the noiseless answer, by (signal class, aggregate).
+    """
+
+    errors: dict[tuple[str, str], list[float]]
+    held: dict[tuple[str, str], list[bool]]
+
+
+def measure(star: Star, releases: int, first: int = 0) -> Measured:
+    """Ask all questions of many releases.
+
+    Args:
+        star: the star.
+        releases: how many.
+        first: seed of the first one.
+    """
+    truth = star.truth()
+    asked = questions(truth, "price", "month")
+    right = [exact(truth[q.view], q.masks) for q in asked]
+    found = Measured(defaultdict(list), defaultdict(list))
+    for seed in range(first, first + releases):
+        release = star.release(seed)
+        for question, true in zip(asked, right, strict=True):
+            noiseless = exact(release.noiseless[question.view], question.masks)
+            for name, answer in answers(release.views[question.view], question.masks).items():
+                if np.isnan(answer.value):
+                    continue
+                found.errors[question.kind, name].append(100 * abs(answer.value / true[name] - 1))
+                if answer.signal >= SEEN:
+                    signal = "above 10" if answer.signal >= 10 else "3 to 10"
+                    found.held[signal, name].append(answer.low <= noiseless[name] <= answer.high)
+    return found
+
+
+def error_figures(name: str, measured: Measured) -> Iterator[tuple[str, bool]]:
+    """Lines of the table "numbers to reach"."""
+    for kind in CLASSES:
+        for aggregate, bounds in zip(AGGREGATES, TO_REACH[name][kind], strict=False):
+            errors = measured.errors[kind, aggregate]
+            median, p90 = float(np.median(errors)), float(np.quantile(errors, 0.9))
+            for what, value, bound, slack in zip(
+                ("median", "p90"), (median, p90), bounds.split("/"), (MEDIAN_SLACK, P90_SLACK), strict=True
+            ):
+                limit = float(bound) * slack
+                yield _figure(f"{name} {kind} {aggregate} {what} %", value, f"<= {limit:.2f}", value <= limit)
+
+
+def coverage_figures(name: str, measured: Measured) -> Iterator[tuple[str, bool]]:
+    """Lines of the noise-only coverage, by signal class."""
+    for signal in ("above 10", "3 to 10"):
+        for aggregate in AGGREGATES:
+            share = 100 * float(np.mean(measured.held[signal, aggregate]))
+            yield _figure(
+                f"{name} coverage, count/SE {signal}, {aggregate} %", share, "93 to 97", 93 <= share <= 97
+            )
+
+
+def shares_under(measured: Measured) -> dict[tuple[str, str], tuple[float, ...]]:
+    """Share of answers under 5, 10 and 25% error, in percent, by (class, aggregate)."""
+    return {
+        key: tuple(100 * float(np.mean(np.array(errors) < limit)) for limit in (5, 10, 25))
+        for key, errors in measured.errors.items()
+    }
+
+
+def _figure(name: str, value: float, bound: str, ok: bool) -> tuple[str, bool]:
+    return f"figure userlevel {name}: {value:.2f} ({bound}) {'ok' if ok else 'short'}", ok
+
+
+def main() -> int:
+    """Print all figures; 1 if any is short."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--releases", type=int, default=90, help="of each star")
+    releases = parser.parse_args().releases
+    good, picture = True, []
+    for name in TO_REACH:
+        star, _, pure = name.partition(" ")
+        measured = measure(open_star(ROOT / "catalog" / f"{star}_user.yaml", pure=bool(pure)), releases)
+        lines = list(error_figures(name, measured))
+        if not pure:
+            lines += coverage_figures(name, measured)
+        for line, ok in lines:
+            print(line, flush=True)
+            good &= ok
+        picture += [(name, *key, *shares) for key, shares in shares_under(measured).items()]
+    print("\n| star | class | aggregate | under 5% | under 10% | under 25% |\n|---|---|---|---|---|---|")
+    for star, kind, aggregate, *shares in picture:
+        print(f"| {star} | {kind} | {aggregate} | {' | '.join(f'{share:.0f}' for share in shares)} |")
+    return 0 if good else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
