@@ -40,7 +40,7 @@ REWRITES = (
     (re.compile(r"\bpg_catalog\s*\.\s*", re.I), ""),
     (re.compile(r"\"pg_catalog\"\s*\.\s*", re.I), ""),
     (re.compile(r"\binformation_schema\._pg_", re.I), "_pg_"),
-    (re.compile(r"(\([^()]*\)|\w+)\s*::pg_oid", re.I), r"pg_oid(\1)"),
+    (re.compile(r"(\([^()]*\)|[\w.]+)\s*::pg_oid", re.I), r"pg_oid(\1)"),
     (re.compile(r"('(?:[^']|'')*')\s*::pg_oid", re.I), r"pg_oid(\1)"),
     (re.compile(r"\bcurrent_(?:user|role)\b(?!\s*\()|\bsession_user\b(?!\s*\()", re.I), "'dpsql'"),
     (re.compile(r"\bcurrent_(?:catalog|database)\b\s*(?:\(\s*\))?", re.I), "pg_database_name()"),
@@ -107,7 +107,7 @@ def make_catalogue(tables: Sequence[tuple[str, TableInfo]], database: str, versi
         connection.execute(definition)
     connection.execute(f"CREATE MACRO pg_database_name() AS {_quoted(database)}")
     connection.execute(f"CREATE MACRO pg_version() AS {_quoted(f'PostgreSQL 15.0 (dpsql {version})')}")
-    connection.execute("INSERT INTO pg_database VALUES (1, ?, 10, 6)", [database])
+    connection.execute("INSERT INTO pg_database (oid, datname, datdba, encoding) VALUES (1, ?, 10, 6)", [database])
     connection.executemany(
         "INSERT INTO pg_type (oid, typname, typnamespace, typlen, typtype, typcategory, typrelid, typelem, "
         "typbasetype, typtypmod) VALUES (?, ?, 11, ?, 'b', 'U', 0, 0, 0, -1)",
