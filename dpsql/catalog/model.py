@@ -6,9 +6,9 @@ import hashlib
 import json
 from fractions import Fraction
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, PrivateAttr, field_validator, model_validator
+from pydantic import BeforeValidator, Field, PrivateAttr, field_validator, model_validator
 
 from dpsql.catalog.base import Model
 from dpsql.catalog.checks import check_catalog
@@ -67,15 +67,36 @@ class Collection(Model):
     shuffled: bool = False
 
 
-class Stream(Model):
-    """A release that grows by batches along one time column."""
+_LATE = {"arrive": "batch", "refuse": "drop"}
 
-    column: str = Field(description="table.column of the time axis")
+
+def _late(value: Any) -> Any:
+    """Two words for each rule: where the row goes, or what happens to it."""
+    return _LATE.get(value, value) if isinstance(value, str) else value
+
+
+class Stream(Model):
+    """A release that grows by batches along one time column; `dpsql append` makes it and adds to it."""
+
+    column: str = Field(
+        description="table.column of the time axis; its lower bound lies in the first batch, every view has it"
+    )
     grain: Literal["hour", "day", "week", "month"] = "day"
     strategy: Literal["auto", "chain", "fenwick", "fda", "prefix", "toeplitz"] = "auto"
     horizon: int = Field(ge=1, le=2**20, description="batches planned for")
-    late: Literal["batch", "drop", "other"] = Field("drop", description="where rows of an earlier batch go")
-    max_batches: int | None = Field(None, ge=1, description="batches in which one unit may appear, ever")
+    late: Annotated[
+        Literal["batch", "drop"],
+        BeforeValidator(_late, json_schema_input_type=Literal["batch", "drop", "arrive", "refuse"]),
+    ] = Field(
+        "drop",
+        description="rows of an earlier batch, or without a date: counted in the batch they arrive with "
+        "(`batch` or `arrive`), or left out (`drop` or `refuse`)",
+    )
+    max_batches: int | None = Field(
+        None,
+        ge=1,
+        description="batches in which one unit may appear, ever; without it a unit's rows of one batch are protected",
+    )
 
 
 class Catalog(Model):
