@@ -108,7 +108,7 @@ def truth_sql(predicate: Predicate) -> str:
 
 
 def axis_sql(question: AxisQuestion, meta: AxisMeta) -> str:
-    """The DuckDB statement that evaluates an axis question."""
+    """The DuckDB statement that evaluates an axis question: atoms that hold, or coverage by group and leaf."""
     inner = ["atom", "leaf", "weight", "kind AS dp_kind"]
     inner += [f"{quoted(name)} AS dp_c{i}" for i, name in question.columns]
     keys = [f"({group.sql}) AS k{j}" for j, group in enumerate(question.groups)]
@@ -116,10 +116,14 @@ def axis_sql(question: AxisQuestion, meta: AxisMeta) -> str:
     wanted = [truth_sql(each) for each in question.filters] + (["dp_kind <> 2"] if question.inner else [])
     where = f" WHERE {' AND '.join(wanted)}" if wanted else ""
     source = f"(SELECT {', '.join(inner)} FROM {axis_source(question, meta)})"
+    if not keys and not truths:
+        return f"SELECT leaf, weight FROM {source}{where}"  # added up in numpy: half the time of a GROUP BY
     names = [f"k{j}" for j in range(len(keys))] + [f"p{j}" for j in range(len(truths))]
     rows = f"SELECT {', '.join([*keys, *truths, 'leaf', 'weight', 'atom'])} FROM {source}{where}"
     by = ", ".join([*names, "leaf"])
-    return f"SELECT {by}, SUM(weight) AS coverage, MIN(atom) AS first FROM ({rows}) GROUP BY {by} ORDER BY first"
+    return (
+        f"SELECT {by}, SUM(weight) AS coverage, MIN(atom) AS first FROM ({rows}) GROUP BY {by} ORDER BY first"
+    )
 
 
 def axis_source(question: AxisQuestion, meta: AxisMeta) -> str:
@@ -164,7 +168,9 @@ def between(low: ColumnMeta, high: ColumnMeta, points: int) -> str:
     """
     a, b = quoted(low.name), quoted(high.name)
     if low.type.startswith("TIMESTAMP"):
-        return f"{a} + to_microseconds(CAST((epoch_us({b}) - epoch_us({a})) * dp_i // {points - 1} AS BIGINT))"
+        return (
+            f"{a} + to_microseconds(CAST((epoch_us({b}) - epoch_us({a})) * dp_i // {points - 1} AS BIGINT))"
+        )
     step = f"({b} - {a}) * dp_i / {points - 1}"
     return f"{a} + CAST({step} AS {'INTEGER' if low.type == 'DATE' else low.type})"
 
@@ -227,12 +233,16 @@ def bad_expression(error: duckdb.Error) -> DataError:
     return DataError(reason[:300], hint="check its types and casts")
 
 
-def _grouped(leaves: int, question: AxisQuestion, types: tuple[str, ...], rows: Sequence[tuple[Any, ...]]) -> AxisCells:
+def _grouped(
+    leaves: int, question: AxisQuestion, types: tuple[str, ...], rows: Sequence[tuple[Any, ...]]
+) -> AxisCells:
     """Number groups and truths in order of appearance: rows come in order of their first atom."""
     if not question.groups and not question.classes:
-        cells = np.array(rows, np.float64).reshape(len(rows), 3)
-        zeros = np.zeros(len(rows), np.int64)
-        return AxisCells(leaves, ((),), (), zeros, zeros, cells[:, 0].astype(np.int64), _rounded(cells[:, 1]), ((),))
+        atoms = np.array(rows, np.float64).reshape(len(rows), 2)
+        total = np.bincount(atoms[:, 0].astype(np.int64), atoms[:, 1], leaves)
+        leaf = np.flatnonzero(total)
+        zeros = np.zeros(len(leaf), np.int64)
+        return AxisCells(leaves, ((),), (), zeros, zeros, leaf, _rounded(total[leaf]), ((),))
     wide = len(question.groups)
     stop = wide + len(question.classes)
     keys: dict[tuple[Any, ...], int] = {}
