@@ -48,8 +48,10 @@ def from_columns(kind: str, n: int, columns: Mapping[str, npt.NDArray[np.generic
     Raises:
         InternalError: for a kind that no model has.
     """
-    from dpsql.variance import identity, intervals, prefix, sine, tree
+    from dpsql.variance import grouped, identity, intervals, prefix, sine, tree
 
+    if kind.startswith(grouped.GROUPED):
+        return grouped.from_columns(kind, n, columns)
     makers: dict[str, Callable[[int, Mapping[str, npt.NDArray[np.generic]]], AxisVariance]] = {
         "identity": identity.from_columns, "tree": tree.from_columns, "intervals": intervals.from_columns,
         "prefix": prefix.from_columns, "sine": sine.from_columns,
