@@ -6,6 +6,7 @@
     the next committed   sums, counters, draws and noised values = the decision     recovery re-sends the
     stored values segment     the segment file, which no manifest names                  written again from
     the stored values
+    state       a release file of the new state, which no manifest names    written again
     manifest    the manifest names it: the batch is public                 recovery marks it
     marked      the outbox is empty                                        done
 
@@ -28,7 +29,7 @@ from dpsql.errors import BatchOrderError, IntegrityError, InternalError, Operati
 from dpsql.ledger.files import PRIVATE_FILE
 from dpsql.mechanisms.stream.schedule import Emission, Read, emissions, open_starts
 from dpsql.publishing.stream_manifest import Manifest, create_directory
-from dpsql.publishing.stream_recover import KillPoint, no_kill, send, settle
+from dpsql.publishing.stream_recover import KillPoint, Present, no_kill, no_state, send, settle
 from dpsql.publishing.stream_segments import NoisyNode
 from dpsql.publishing.stream_spec import Batch, Draw, IntArray, StreamSpec
 from dpsql.publishing.stream_state import BoolArray, StreamState
@@ -67,16 +68,28 @@ def create_stream(
 
 @contextmanager
 def opened_stream(
-    directory: Path, private: Path, spec: StreamSpec, *, kill_point: KillPoint = no_kill
+    directory: Path,
+    private: Path,
+    spec: StreamSpec,
+    *,
+    kill_point: KillPoint = no_kill,
+    present: Present = no_state,
 ) -> Iterator[OpenStream]:
     """The stream, locked and recovered; one appender at a time, among threads and processes.
+
+    Args:
+        directory: the release directory.
+        private: the private state file.
+        spec: what stays fixed.
+        kill_point: told each step, for tests that kill there.
+        present: writes the release file of each new state; by default there are segments alone.
 
     Raises:
         IntegrityError: the two sides do not fit together, for instance after an old private file was
             restored.
         OperationalError: a side is missing, or the state is open to others.
     """
-    with _locked(private):
+    with stream_lock(private):
         kill_point("locked")
         state = open_state(private)
         try:
@@ -84,9 +97,9 @@ def opened_stream(
                 raise IntegrityError(
                     "this stream was made with another specification", hint="make a new release"
                 )
-            manifest = settle(directory, state, kill_point)
+            manifest = settle(directory, state, kill_point, present)
             kill_point("recovered")
-            yield OpenStream(directory, state, spec, manifest, kill_point)
+            yield OpenStream(directory, state, spec, manifest, kill_point, present)
         finally:
             state.close()
 
@@ -100,6 +113,7 @@ class OpenStream:
     spec: StreamSpec
     manifest: Manifest
     kill_point: KillPoint
+    present: Present = no_state
 
     def known(self, number: int, content: bytes) -> bool:
         """Is the batch published already? See `StreamState.known`; also refuses batches past the horizon."""
@@ -147,7 +161,9 @@ class OpenStream:
             self.decide(batch, draw)
             self.kill_point("drawn")
         self.kill_point("committed")
-        self.manifest = send(self.directory, self.state, self.manifest, batch.number, self.kill_point)
+        self.manifest = send(
+            self.directory, self.state, self.manifest, batch.number, self.kill_point, self.present
+        )
         return self.manifest
 
     def decide(self, batch: Batch, draw: Draw) -> None:
@@ -193,7 +209,7 @@ class OpenStream:
 
 
 @contextmanager
-def _locked(private: Path) -> Iterator[None]:
+def stream_lock(private: Path) -> Iterator[None]:
     """Hold the stream's lock file beside the private state; a crash lets go of it.
 
     Raises:

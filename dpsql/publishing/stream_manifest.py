@@ -1,10 +1,11 @@
 """The public side of a stream release: a directory with a manifest and one immutable segment file per batch.
 
     retail.dpsql/
-        manifest.json                   {format, release_id, base, pages, segments: [{file, sha256, batch}]}
-        base.duckdb                     catalog, axes, statistics: a release file without measurements (if given)
+        manifest.json                   {format, release_id, base, pages, segments: [{file, sha256, batch}], states}
+        promise.json                    what was charged: catalog, unit, budget (if given)
         segments/000000000.parquet      the noisy numbers of batch 0, mode 0444
         segments/page-000000000.json    the list of the first 256 segments, once there are more
+        states/000000000.duckdb         a release file of everything up to batch 0; the last few are kept
 
 The manifest is replaced atomically and only ever grows; segments and pages never change once it names them. So a
 reader that has read the manifest keeps its snapshot while batches are appended, and `as of` a batch is a prefix of
@@ -24,9 +25,9 @@ from typing import Any
 
 from dpsql.errors import IntegrityError, OperationalError, ReleaseError
 from dpsql.ledger.files import file_hash, sync
+from dpsql.release.stream import MANIFEST, State, listed_states
+from dpsql.release.stream import STREAM_FORMAT as FORMAT
 
-FORMAT = 1
-MANIFEST = "manifest.json"
 SEGMENTS = "segments"
 PUBLIC_FILE = 0o444
 PAGE = 256
@@ -49,14 +50,16 @@ class Manifest:
     Attributes:
         release_id: identity of the release, as in the ledger.
         segments: the batches after those of the pages, in order.
-        base: name and hash of the file with catalog and axes, or None.
+        base: name and hash of the file that says what was charged, or None.
         pages: files that list `PAGE` earlier segments each; `batch` is the first one's.
+        states: release files of the newest states, oldest first; readers open these.
     """
 
     release_id: str
     segments: tuple[Segment, ...] = ()
     base: tuple[str, str] | None = None
     pages: tuple[Segment, ...] = ()
+    states: tuple[State, ...] = ()
 
     @property
     def first(self) -> int:
@@ -83,7 +86,8 @@ class Manifest:
             raise ReleaseError(
                 f"batch {batch} is not in this release", hint=f"the newest is {self.as_of_batch}"
             )
-        return replace(self, segments=self.segments[: batch + 1])
+        kept = tuple(state for state in self.states if state.batch <= batch)
+        return replace(self, segments=self.segments[: batch + 1], states=kept)
 
 
 def read_manifest(directory: Path) -> Manifest:
@@ -106,7 +110,8 @@ def read_head(directory: Path) -> Manifest:
     try:
         segments, pages = _listed(entry["segments"]), _listed(entry.get("pages", []))
         base = (str(entry["base"]["file"]), str(entry["base"]["sha256"])) if entry.get("base") else None
-        manifest, version = Manifest(str(entry["release_id"]), segments, base, pages), entry["format"]
+        states, version = listed_states(entry.get("states", [])), entry["format"]
+        manifest = Manifest(str(entry["release_id"]), segments, base, pages, states)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ReleaseError(f"{directory} holds no stream release that can be read") from error
     if version != FORMAT:
@@ -170,7 +175,7 @@ def create_directory(directory: Path, release_id: str, base: str | None = None) 
     Args:
         directory: must not hold a release yet; made if it does not exist.
         release_id: identity of the release.
-        base: name of a file already in the directory that holds catalog and axes, or None.
+        base: name of a file already in the directory that says what was charged, or None.
 
     Raises:
         OperationalError: the directory already holds a release, or cannot be written.
@@ -197,6 +202,7 @@ def write_manifest(directory: Path, manifest: Manifest) -> None:
             "base": base,
             "pages": [asdict(page) for page in manifest.pages],
             "segments": [asdict(segment) for segment in manifest.segments],
+            "states": [asdict(state) for state in manifest.states],
         },
     )
 

@@ -17,6 +17,13 @@ from dpsql.publishing.stream_segments import NoisyNode, read_segments, write_seg
 from dpsql.publishing.stream_state import StreamState
 
 KillPoint: TypeAlias = Callable[[str], None]
+Present: TypeAlias = Callable[[Path, Manifest], Manifest]
+"""Writes the release file of a state that is about to be public, from public numbers; names it in the manifest."""
+
+
+def no_state(directory: Path, manifest: Manifest) -> Manifest:
+    """Segments alone."""
+    return manifest
 
 
 def no_kill(step: str) -> None:
@@ -24,12 +31,18 @@ def no_kill(step: str) -> None:
 
 
 def send(
-    directory: Path, state: StreamState, manifest: Manifest, batch: int, kill_point: KillPoint
+    directory: Path,
+    state: StreamState,
+    manifest: Manifest,
+    batch: int,
+    kill_point: KillPoint,
+    present: Present = no_state,
 ) -> Manifest:
-    """Send a decided batch out of the outbox, name it in the manifest, mark it."""
+    """Send a decided batch out of the outbox, name it in the manifest with the new state, mark it."""
     segment = write_segment(directory, batch, state.outbox(batch))
     kill_point("segment")
-    grown = grow(directory, manifest, segment)
+    grown = present(directory, grow(directory, manifest, segment))
+    kill_point("state")
     write_manifest(directory, grown)
     kill_point("manifest")
     state.mark(batch, segment.sha256)
@@ -37,7 +50,9 @@ def send(
     return grown
 
 
-def settle(directory: Path, state: StreamState, kill_point: KillPoint) -> Manifest:
+def settle(
+    directory: Path, state: StreamState, kill_point: KillPoint, present: Present = no_state
+) -> Manifest:
     """Compare the two sides, finish what a crash left behind from stored values, refuse anything else.
 
     Raises:
@@ -65,7 +80,7 @@ def settle(directory: Path, state: StreamState, kill_point: KillPoint) -> Manife
             _check_sent(directory, public[place], state.outbox(entry.number))
             state.mark(entry.number, public[place].sha256)
         else:
-            manifest = send(directory, state, manifest, entry.number, kill_point)
+            manifest = send(directory, state, manifest, entry.number, kill_point, present)
     return manifest
 
 

@@ -30,9 +30,10 @@ class StreamStatistic(NamedTuple):
         cells: rows of the other axes' strategy, flat (1 where time is the only axis).
         cap: what the statistic spends, in units of 1/denominator of epsilon (pure).
         denominator: t of rule N4, sensitivity included (pure).
-        budget: int64[cells], relative budgets of the other axes' rows, and their largest path sum.
+        budget: int64[m], relative budgets of the rows of the first other axis (Gaussian: of all, so m = cells).
         total: largest path sum of `budget`.
         sigma2: Gaussian variance of a row at the whole time budget (zCDP), or None.
+        further: (budget, total) of the axes after the first other one (pure).
     """
 
     name: str
@@ -42,6 +43,13 @@ class StreamStatistic(NamedTuple):
     budget: IntArray = np.ones(1, np.int64)
     total: int = 1
     sigma2: Fraction | None = None
+    further: tuple[tuple[IntArray, int], ...] = ()
+
+    def units(self, read: Read) -> IntArray:
+        """Laplace units of every cell for one noise node (int64[cells]): time first, then axis by axis."""
+        time = (np.array([read.budget], dtype=np.int64), read.total)
+        combined = combine(self.cap, [time, (self.budget, self.total), *self.further])
+        return np.broadcast_to(combined.reshape(-1), (self.cells,))
 
 
 @dataclass(frozen=True)
@@ -97,9 +105,7 @@ def noise_for(statistics: Sequence[StreamStatistic], noise: Noise) -> Draw:
                 same = np.broadcast_to(entry.budget == budget, (entry.cells,))
                 rows[same] = noise.gaussian(sigma2, int(same.sum()))
             return rows
-        time = np.array([read.budget], dtype=np.int64)
-        units = combine(entry.cap, [(time, read.total), (entry.budget, entry.total)])[0]
-        return noise.laplace(np.broadcast_to(units, (entry.cells,)), entry.denominator)
+        return noise.laplace(entry.units(read), entry.denominator)
 
     return draw
 
