@@ -7,8 +7,8 @@ import time
 from dpsql.errors import InterfaceError
 from dpsql.output import render
 from dpsql.shell.commands import NAMES, SYNONYMS, TABLE, read_file
-from dpsql.shell.split import Piece, split, unfinished
 from dpsql.shell.state import State
+from dpsql.split import Piece, split, unfinished
 
 MAX_NESTED_FILES = 16
 

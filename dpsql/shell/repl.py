@@ -8,8 +8,8 @@ from pathlib import Path
 
 from dpsql.errors import Error
 from dpsql.shell.evaluate import Stop, evaluate, run_pieces
-from dpsql.shell.split import is_command, split, unfinished
 from dpsql.shell.state import State
+from dpsql.split import is_command, split, unfinished
 
 PROMPT, CONTINUED = "dpsql> ", "   ... "
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dpsql import errors
-from dpsql.shell.split import split, unfinished
+from dpsql.split import split, unfinished
 from dpsql.wire import protocol
 from dpsql.wire.encode import as_binary, as_text, parameter_value
 from dpsql.wire.protocol import Frame, FrameError, Reader

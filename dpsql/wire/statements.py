@@ -10,7 +10,7 @@ from typing import Any
 from dpsql.dbapi.binding import PIECE, literal
 from dpsql.errors import ProgrammingError
 from dpsql.session import OpenReleases
-from dpsql.shell.split import LEADING
+from dpsql.split import LEADING
 from dpsql.wire.catalogue import Catalogue
 from dpsql.wire.encode import WIDTHS, oid_of
 

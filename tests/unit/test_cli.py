@@ -112,7 +112,7 @@ def test_progress_is_shown_on_a_terminal(tmp_path: Path) -> None:
         assert process.wait() == 0
         assert process.stdout is not None
         assert process.stdout.read() == b""
-    assert b"drawing noise, once" in shown
+    assert b"planned 5 statistics" in shown
     assert b"published" in shown
 
 

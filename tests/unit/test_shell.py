@@ -22,7 +22,7 @@ import dpsql
 from dpsql.session import open_session
 from dpsql.shell import State
 from dpsql.shell.complete import ShellCompleter, words_of
-from dpsql.shell.split import Piece, split
+from dpsql.split import Piece, split
 from tests.doors_release import build
 
 TEN = "(VALUES " + ",".join(f"({i})" for i in range(10)) + ")"
