@@ -33,6 +33,6 @@ def steps(title: str) -> Iterator[Progress | None]:
 
         def show(step: str) -> None:
             bars.update(task, description=step)
-            bars.print(f"[dim]{step}[/dim]")
+            bars.print(step, style="dim", highlight=False, markup=False)
 
         yield show
