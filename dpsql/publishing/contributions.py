@@ -59,6 +59,7 @@ class RowPlan:
         unit: SQL for the privacy unit, or None where every row is one.
         tau: rows kept of one unit; 1 where every row is a unit; 0 keeps all rows and their unit.
         lookups: SQL of further joins, for axes over public dimensions.
+        keep_unit: keep the unit beside bounded rows too, for a cap that runs across batches.
     """
 
     of: str
@@ -68,6 +69,7 @@ class RowPlan:
     unit: str | None
     tau: int
     lookups: Sequence[str] = ()
+    keep_unit: bool = False
 
 
 def alias(path: Path) -> str:
@@ -140,7 +142,7 @@ def bounded_rows(connection: duckdb.DuckDBPyConnection, plan: RowPlan) -> str:
 
     Returns:
         Name of a temporary table with a column a<axis id> for each axis and m<i> for each measure, and
-        with the column `unit` where tau is 0.
+        with the column `unit` where tau is 0 or `keep_unit` says so.
     """
     table = identifier(f"bounded {plan.of}")
     columns = [f"{sql} AS a{axis}" for axis, sql in plan.axes.items()]
@@ -157,7 +159,7 @@ def bounded_rows(connection: duckdb.DuckDBPyConnection, plan: RowPlan) -> str:
         if join.on_missing == "drop"
     ]
     slots = f"QUALIFY row_number() OVER (PARTITION BY unit ORDER BY rank) <= {plan.tau}" if bounded else ""
-    hidden = "rank" if plan.unit is not None and not bounded else "unit, rank"
+    hidden = "rank" if plan.unit is not None and (plan.keep_unit or not bounded) else "unit, rank"
     connection.execute(
         f"CREATE OR REPLACE TEMP TABLE {table} AS WITH placed AS ("
         f"SELECT {', '.join([*columns, f'{unit} AS unit', f'{rank} AS rank'])} "

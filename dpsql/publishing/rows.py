@@ -43,12 +43,15 @@ def prepare_tables(catalog: Catalog, raw: RawSide, plan: ReleasePlan) -> None:
             check_dimension(raw.connection, name, str(table.key), derived, public=table.is_public)
 
 
-def place_rows(catalog: Catalog, raw: RawSide, plan: ReleasePlan, of: str) -> tuple[str, dict[str, str]]:
+def place_rows(
+    catalog: Catalog, raw: RawSide, plan: ReleasePlan, of: str, *, keep_unit: bool = False
+) -> tuple[str, dict[str, str]]:
     """Bound the rows of one table and place them on all axes of its views.
 
     Args:
         catalog, raw, plan: the release being made; `prepare_tables` has run.
         of: the counted table.
+        keep_unit: keep each row's privacy unit in the column `unit`.
 
     Returns:
         (name of the table of bounded rows, measure column name by `table.column`).
@@ -80,6 +83,7 @@ def place_rows(catalog: Catalog, raw: RawSide, plan: ReleasePlan, of: str) -> tu
         unit=f"{alias(owner.path)}.{identifier(owner.column)}" if owner else None,
         tau=statistics[0].tau,
         lookups=lookups,
+        keep_unit=keep_unit,
     )
     table = bounded_rows(raw.connection, rows)
     return table, {name: f"m{i}" for i, name in enumerate(measures)}

@@ -1,14 +1,13 @@
 """Append one batch to a stream release: decided once, privately; published; marked. Never drawn twice.
 
-    step        what is on disk                                            a crash after it
-    checked     nothing new                                                nothing happened
-    drawn       one private transaction is open                            rolled back: the batch is still
-    the next committed   sums, counters, draws and noised values = the decision     recovery re-sends the
-    stored values segment     the segment file, which no manifest names                  written again from
-    the stored values
-    state       a release file of the new state, which no manifest names    written again
-    manifest    the manifest names it: the batch is public                 recovery marks it
-    marked      the outbox is empty                                        done
+    step        what is on disk                                      a crash after it
+    checked     nothing new                                          nothing happened
+    drawn       one private transaction is open                      rolled back: the batch is still the next
+    committed   sums, counters, draws, noised values: the decision   recovery re-sends the stored values
+    segment     the segment file, which no manifest names            written again from the stored values
+    state       the release file of the new state, likewise          written again from public numbers
+    manifest    the manifest names both: the batch is public         recovery marks it
+    marked      the outbox is empty                                  done
 
 Read `opened_stream`, then `OpenStream.append`. The caller picks rows between the two: `admitted` says who
 may still be in a batch, and what is aggregated then is integers only.
