@@ -4,8 +4,9 @@
 |---|---|---|
 | rows per unit | 2% | tau = q.5(n), tau_hi = 3 q.9(n) |
 | sums per unit | 2%, split among measures | C = 3 q.9(S) |
-| norms per unit | 2%, zCDP only | K = q.5(nu) |
-| total rows, total sums | 5% and 9%, the latter split among measures | N_hi, S_hi |
+| norms per unit | 2%, zCDP only | K = q.4(nu) |
+| total rows | 5%, pure 7% | N_hi |
+| total sums | 9%, pure 7%, split among measures | S_hi |
 | views | what is left | weighted shapes, by the catalog's shares |
 | groups | 5% of a view, `calibrate: per_group` only | R_g |
 
@@ -35,8 +36,8 @@ SELECTION = Fraction(2, 100)
 SCALE = Fraction(14, 100)
 """Of all totals with a high bound together."""
 
-SCALE_ROWS = Fraction(5, 100)
-"""The part of the total of rows; sums get the rest, since S_hi sets the centre and so every SUM."""
+SCALE_ROWS = {1: Fraction(7, 100), 2: Fraction(5, 100)}
+"""The part of the total of rows, by norm; sums get the rest, since S_hi sets the centre and so every SUM."""
 
 GROUPS = Fraction(5, 100)
 """Of a view that is calibrated by group: its own totals with a high bound."""
@@ -96,8 +97,8 @@ def recipe_shares(
     if norm == 2:
         steps[NORMS, ""] = SELECTION
     if not public_rows:
-        steps[TOTAL_ROWS, ""] = SCALE_ROWS if measures else SCALE
-    left = SCALE if public_rows else SCALE - SCALE_ROWS
+        steps[TOTAL_ROWS, ""] = SCALE_ROWS[norm] if measures else SCALE
+    left = SCALE if public_rows else SCALE - SCALE_ROWS[norm]
     steps |= {(TOTAL_SUMS, name): left / len(measures) for name in measures}
     return steps, 1 - sum(steps.values(), Fraction(0))
 
