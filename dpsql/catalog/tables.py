@@ -131,6 +131,12 @@ class View(Model):
     )
     share: Exact | None = Field(None, description="part of epsilon; views without one split what is left")
     mechanism: Literal[MECHANISMS] = "auto"  # type: ignore[valid-type]
+    data_dependent: Literal["refuse", "allow"] = Field(
+        "refuse", description="allow: `auto` may choose a one-axis view's strategy by noisy numbers it pays for"
+    )
+    nonnegative: bool | None = Field(
+        None, description="store non-negative (biased) estimates too; by default of counts up to 2^20 cells"
+    )
     cells: int = Field(
         DEFAULT_CELLS, ge=1, le=2**30, description="largest number of cells that may be published"
     )

@@ -40,7 +40,7 @@ def statements(file: Path) -> tuple[str, ...]:
     Raises:
         InterfaceError: the file cannot be read.
     """
-    from dpsql.shell.split import split
+    from dpsql.split import split
 
     try:
         text = file.read_text(encoding="utf-8")

@@ -8,17 +8,22 @@ Families of statistics are reconciled here, so that every view of a table tells 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
+from functools import reduce
 
 import duckdb
 import numpy as np
 import numpy.typing as npt
 
 from dpsql.axis import table_sql
+from dpsql.mechanisms.central.adapted import AdaptedView
+from dpsql.mechanisms.central.nonnegative import nonnegative, product_tree
 from dpsql.mechanisms.central.reconcile import Measured, component_variances, reconcile
-from dpsql.mechanisms.central.rounding import node_sums, round_family
+from dpsql.mechanisms.central.rounding import UNIT, node_sums, round_family, to_units
+from dpsql.mechanisms.central.signal import signal_tree
 from dpsql.mechanisms.central.strategy import variance_model
 from dpsql.mechanisms.central.view import NoisyView, leaf_estimates
-from dpsql.publishing.describe import Components, release_meta, scale_meta
+from dpsql.publishing.describe import Components, release_meta, scale_meta, stores_nonnegative
 from dpsql.publishing.plan import ReleasePlan
 from dpsql.publishing.userlevel import TableScale
 from dpsql.release.format import to_json
@@ -26,6 +31,7 @@ from dpsql.release.write import ARRAYS, AxisContent, ReleaseContent, StatisticCo
 from dpsql.tree import Tree, kary_tree
 from dpsql.variance.kronecker import AxisSplit
 
+FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 
 LOOKUP_ARITY = 4
@@ -34,7 +40,7 @@ LOOKUP_ARITY = 4
 
 def release_content(
     plan: ReleasePlan,
-    views: Sequence[NoisyView],
+    views: Sequence[NoisyView | AdaptedView],
     connection: duckdb.DuckDBPyConnection,
     release_id: str,
     *,
@@ -51,7 +57,7 @@ def release_content(
         insecure: whether the noise came from test entropy.
         scales: of each table with `max_ids: auto`.
     """
-    splits = [AxisSplit(variance_model(planned.strategy)) for planned in plan.axes]
+    plan, splits = _drawn_axes(plan, views)
     trees = [kary_tree(planned.axis.leaves, LOOKUP_ARITY) for planned in plan.axes]
     nodes, components = _estimates(plan, views, splits, trees)
     axes = [
@@ -59,7 +65,8 @@ def release_content(
         for planned, tree in zip(plan.axes, trees, strict=True)
     ]
     statistics = [
-        StatisticContent(view.value, view.budget, sums) for view, sums in zip(views, nodes, strict=True)
+        StatisticContent(view.value, view.budget, sums, _nonnegative(plan, i, sums, trees))
+        for i, (view, sums) in enumerate(zip(views, nodes, strict=True))
     ]
     models = [split.model for split in splits]
     meta = release_meta(plan, connection, release_id, models, components, insecure=insecure)
@@ -68,29 +75,70 @@ def release_content(
     return ReleaseContent(meta, axes, models, statistics, found)
 
 
+def _drawn_axes(
+    plan: ReleasePlan, views: Sequence[NoisyView | AdaptedView]
+) -> tuple[ReleasePlan, list[AxisSplit]]:
+    """The variance model of every axis; a data-dependent axis has the one that was drawn, and says so."""
+    axes = list(plan.axes)
+    models = [variance_model(planned.strategy) for planned in axes]
+    for statistic, view in zip(plan.statistics, views, strict=True):
+        if isinstance(view, AdaptedView):
+            (i,) = statistic.axes
+            models[i] = view.model
+            axes[i] = replace(axes[i], choice=axes[i].choice._replace(name=view.chosen))
+    return replace(plan, axes=tuple(axes)), [AxisSplit(model) for model in models]
+
+
+def _nonnegative(plan: ReleasePlan, index: int, nodes: IntArray, trees: list[Tree]) -> IntArray | None:
+    """Sums of the non-negative estimate of every node combination, where the release stores it."""
+    statistic = plan.statistics[index]
+    if not stores_nonnegative(plan, statistic):
+        return None
+    own = [trees[axis] for axis in statistic.axes]
+    leaves = nodes[np.ix_(*(tree.leaves for tree in own))] / UNIT
+    tree = signal_tree(len(leaves)) if len(own) == 1 else reduce(product_tree, own)
+    return node_sums(to_units(nonnegative(tree, leaves.ravel()).reshape(leaves.shape)), own)
+
+
 def _estimates(
     plan: ReleasePlan, views: Sequence[NoisyView], splits: list[AxisSplit], trees: list[Tree]
 ) -> tuple[list[IntArray], list[Components]]:
-    """Node sums of every statistic and the variance factors of its parts, family by family."""
+    """Best estimates of every view by itself, then reconciled."""
+    measured = [
+        Measured(
+            s.axes, leaf_estimates(view, plan.strategies(s)) * s.factor, view.unit_variance * s.factor**2
+        )
+        for s, view in zip(plan.statistics, views, strict=True)
+    ]
+    return reconciled_nodes(plan, measured, splits, trees)
+
+
+def reconciled_nodes(
+    plan: ReleasePlan, measured: Sequence[Measured], splits: Sequence[AxisSplit], trees: Sequence[Tree]
+) -> tuple[list[IntArray], list[Components]]:
+    """Node sums of every statistic and the variance factors of its parts, family by family.
+
+    Args:
+        plan: what was measured.
+        measured: leaf estimates of each statistic, in the plan's order.
+        splits: the variance model of each axis.
+        trees: the look-up tree of each axis.
+
+    Returns:
+        (node sums in units of 2^-20, components) of each statistic.
+    """
     nodes: dict[int, IntArray] = {}
     components: dict[int, Components] = {}
     totals = {i: split.total for i, split in enumerate(splits)}
     spreads = {i: split.spread for i, split in enumerate(splits)}
     for family in dict.fromkeys(s.family for s in plan.statistics):
         members = [i for i, s in enumerate(plan.statistics) if s.family == family]
-        measured = [
-            Measured(
-                plan.statistics[i].axes,
-                leaf_estimates(views[i], plan.strategies(plan.statistics[i])) * plan.statistics[i].factor,
-                views[i].unit_variance * plan.statistics[i].factor ** 2,
-            )
-            for i in members
-        ]
-        sigma2 = component_variances([(m.axes, m.unit_variance) for m in measured], totals)
+        views = [measured[i] for i in members]
+        sigma2 = component_variances([(m.axes, m.unit_variance) for m in views], totals)
         leaves = round_family(
-            [(m.axes, x) for m, x in zip(measured, reconcile(measured, totals, spreads), strict=True)]
+            [(m.axes, x) for m, x in zip(views, reconcile(views, totals, spreads), strict=True)]
         )
-        for i, member, units in zip(members, measured, leaves, strict=True):
+        for i, member, units in zip(members, views, leaves, strict=True):
             nodes[i] = node_sums(units, [trees[axis] for axis in member.axes])
             components[i] = {part: s2 for part, s2 in sigma2.items() if set(part) <= set(member.axes)}
     order = range(len(plan.statistics))

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from fractions import Fraction
+from math import prod
 from typing import Any
 
 import duckdb
@@ -15,13 +16,17 @@ import numpy as np
 
 from dpsql.budget import epsilon_of
 from dpsql.catalog import spec_hash
+from dpsql.publishing.adapted import BIASED
 from dpsql.publishing.axes import typed_columns
-from dpsql.publishing.plan import ReleasePlan
+from dpsql.publishing.plan import PlannedStatistic, ReleasePlan
 from dpsql.publishing.userlevel import TableScale
 from dpsql.release.format import FORMAT, AxisMeta, ColumnMeta, ScaleMeta, StatisticMeta, to_json
 from dpsql.variance import AxisVariance
 
 Components = dict[tuple[int, ...], float]
+
+MOST_NONNEGATIVE = 1 << 20
+"""Cells up to which counts get non-negative estimates unasked; the step takes about a second there."""
 
 
 def release_meta(
@@ -49,6 +54,14 @@ def release_meta(
     meta["statistics"] = [to_json(_statistic_meta(plan, i, part)) for i, part in enumerate(components)]
     meta["choices"] = [choice_json(plan, i) for i in range(len(plan.axes))]
     return meta
+
+
+def stores_nonnegative(plan: ReleasePlan, statistic: PlannedStatistic) -> bool:
+    """Whether the release holds non-negative estimates of a statistic too: counts, unless the view says otherwise."""
+    if statistic.bounds is not None:
+        return False
+    wanted = plan.catalog.views[statistic.view].nonnegative
+    return prod(plan.shape(statistic)) <= MOST_NONNEGATIVE if wanted is None else wanted
 
 
 def choice_json(plan: ReleasePlan, axis: int) -> dict[str, Any]:
@@ -118,6 +131,7 @@ def _axis_meta(plan: ReleasePlan, connection: duckdb.DuckDBPyConnection, i: int)
 
 def _statistic_meta(plan: ReleasePlan, i: int, components: Components) -> StatisticMeta:
     s = plan.statistics[i]
+    biased = s.method in BIASED
     positions = tuple(
         (tuple(s.axes.index(axis) for axis in part), sigma2) for part, sigma2 in sorted(components.items())
     )
@@ -129,4 +143,5 @@ def _statistic_meta(plan: ReleasePlan, i: int, components: Components) -> Statis
         id=i, view=s.view, of=s.of, measure=s.measure.name, axes=s.axes, mid=s.mid,
         scale=s.bounds.scale if s.bounds else 0, kind=kind, sensitivity=s.sensitivity, budget=str(s.charge),
         currency=currency, mechanism=mechanism, cells=int(np.prod(plan.shape(s))), components=positions,
+        nonnegative=stores_nonnegative(plan, s), biased=biased,
     )  # fmt: skip

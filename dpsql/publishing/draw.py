@@ -15,6 +15,8 @@ import numpy as np
 import numpy.typing as npt
 
 from dpsql.catalog import Catalog
+from dpsql.mechanisms.central.adapted import AdaptedView, draw_adapted
+from dpsql.mechanisms.central.auto import auto_strategy
 from dpsql.mechanisms.central.view import NoisyView, draw_gaussian, draw_laplace
 from dpsql.noise import Noise
 from dpsql.publishing.contributions import histogram
@@ -39,7 +41,7 @@ class DrawnRelease:
     """
 
     plan: ReleasePlan
-    views: tuple[NoisyView, ...]
+    views: tuple[NoisyView | AdaptedView, ...]
     scales: tuple[TableScale, ...]
 
 
@@ -56,7 +58,7 @@ def draw_release(
     **Privacy**: spends every line of the plan, once.
     """
     statistics = dict(enumerate(plan.statistics))
-    views: dict[int, NoisyView] = {}
+    views: dict[int, NoisyView | AdaptedView] = {}
     scales: list[TableScale] = []
     for of in dict.fromkeys(s.of for s in plan.statistics):
         progress(f"bounding, counting and drawing {of}")
@@ -80,6 +82,21 @@ def count_table(catalog: Catalog, raw: RawSide, plan: ReleasePlan, of: str) -> d
     **Privacy**: raw; nothing of it leaves but through `draw_statistic`.
     """
     table, columns = place_rows(catalog, raw, plan, of)
+    return histograms(raw, plan, of, table, columns)
+
+
+def histograms(
+    raw: RawSide, plan: ReleasePlan, of: str, table: str, columns: dict[str, str]
+) -> dict[int, IntArray]:
+    """Exact integers of one table's statistics from its bounded rows, by index in the plan.
+
+    Args:
+        raw, plan: the release being made.
+        of: the counted table.
+        table, columns: what `place_rows` returned.
+
+    **Privacy**: raw; nothing of it may be shown without noise.
+    """
     return {
         index: histogram(raw.connection, table, s.axes, plan.shape(s), _value(s, columns))
         for index, s in enumerate(plan.statistics)
@@ -98,7 +115,13 @@ def _value(statistic: PlannedStatistic, columns: dict[str, str]) -> str:
     return f"{column} - ({statistic.bounds.mid})"
 
 
-def draw_statistic(plan: ReleasePlan, statistic: PlannedStatistic, cells: IntArray, noise: Noise) -> NoisyView:
+def draw_statistic(
+    plan: ReleasePlan, statistic: PlannedStatistic, cells: IntArray, noise: Noise
+) -> NoisyView | AdaptedView:
     """The one draw of a statistic."""
+    if statistic.method:
+        return draw_adapted(
+            statistic.method, cells, statistic.spend, statistic.sensitivity, noise, lambda n: auto_strategy(n).strategy
+        )
     draw = draw_laplace if statistic.norm == 1 else draw_gaussian
     return draw(cells, plan.strategies(statistic), statistic.spend, statistic.sensitivity, noise)

@@ -19,7 +19,7 @@ the rho that is charged. A pure draw on a rho ledger gets the largest epsilon wi
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import isqrt, prod
 
@@ -29,9 +29,11 @@ from dpsql.catalog.graph import ResolvedAxis, max_ids, view_axes
 from dpsql.catalog.measures import ResolvedMeasure, view_measures
 from dpsql.catalog.model import Catalog
 from dpsql.errors import CatalogError
+from dpsql.mechanisms.central.adapted import PARTS
 from dpsql.mechanisms.central.choose import AxisChoice, axis_strategy
 from dpsql.mechanisms.central.shape import shape_strategy
 from dpsql.mechanisms.central.strategy import Strategy
+from dpsql.publishing.adapted import adapted_choice, method_of
 from dpsql.publishing.axes import AxisMaker
 from dpsql.publishing.measures import Bounds
 from dpsql.publishing.userlevel_plan import Step, divide
@@ -84,6 +86,7 @@ class PlannedStatistic:
         bounds: the measure's bounds, or None for counts.
         shape: for `max_ids: auto`, the statistic's part of what all views of the table spend, else 0.
         settled: for `max_ids: auto`, what was chosen at publish.
+        method: the data-dependent mechanism, or an empty string.
     """
 
     view: str
@@ -97,6 +100,7 @@ class PlannedStatistic:
     bounds: Bounds | None
     shape: Fraction = Fraction(0)
     settled: Settled | None = None
+    method: str = ""
 
     @property
     def mid(self) -> int:
@@ -119,8 +123,15 @@ class PlannedStatistic:
 
     @property
     def family(self) -> tuple[str, str]:
-        """Statistics of one family estimate the same margins."""
-        return self.of, self.measure.name
+        """Statistics of one family estimate the same margins; a data-dependent one stays alone."""
+        return self.of, self.measure.name + (f" in {self.view}" if self.method else "")
+
+    @property
+    def lines(self) -> list[tuple[str, Fraction]]:
+        """Purpose and charge of its draws."""
+        purpose = f"view {self.view}: {self.measure.name}"
+        parts = PARTS.get(self.method, ())
+        return [(f"{purpose}, {what}", self.charge * share) for what, share in parts] or [(purpose, self.charge)]
 
 
 @dataclass(frozen=True)
@@ -137,7 +148,7 @@ class ReleasePlan:
         """Purpose and charge of everything that is drawn, in the release's currency."""
         return [
             *((step.purpose, step.charge) for step in self.steps),
-            *((f"view {s.view}: {s.measure.name}", s.charge) for s in self.statistics),
+            *(line for s in self.statistics for line in s.lines),
         ]
 
     def shape(self, statistic: PlannedStatistic) -> tuple[int, ...]:
@@ -169,13 +180,16 @@ def plan_release(catalog: Catalog, make_axis: AxisMaker) -> ReleasePlan:
     for name, view in catalog.views.items():
         resolved = view_axes(catalog, view)
         _check_cells(name, view.cells, [axes.axis(entry) for entry in resolved])
+        method = method_of(catalog, name, resolved, axes.axis(resolved[0]).leaves)
         if max_ids(catalog, view.of) == "auto":
             norm = 2 if catalog.privacy.delta else 1
             ids = [axes.planned(entry, SHAPE, False, norm) for entry in resolved]
+        elif method:
+            norm, ids = 1, [axes.adapted(resolved[0], method)]
         else:
             norm = _norm(catalog, name, resolved, axes)
             ids = [axes.planned(entry, view.mechanism, len(resolved) > 1, norm) for entry in resolved]
-        statistics += _statistics(catalog, name, tuple(sorted(ids)), norm)
+        statistics += [replace(s, method=method) for s in _statistics(catalog, name, tuple(sorted(ids)), norm)]
     steps: list[Step] = []
     for of in dict.fromkeys(s.of for s in statistics if max_ids(catalog, s.of) == "auto"):
         made, statistics = divide(catalog, of, statistics, lambda part, norm: _spend(catalog, part, norm))
@@ -205,6 +219,12 @@ class _Axes:
         elif key not in self._choices:
             self._choices[key] = axis_strategy(key[0], mechanism, shared=shared, norm=norm)
         return self._choices[key]
+
+    def adapted(self, resolved: ResolvedAxis, method: str) -> int:
+        """An axis of its own: its variance model will be known when it is drawn."""
+        axis = self.axis(resolved)
+        self.entries.append(PlannedAxis(resolved, axis, adapted_choice(method, axis.leaves)))
+        return len(self.entries) - 1
 
     def planned(self, resolved: ResolvedAxis, mechanism: str, shared: bool, norm: int) -> int:
         key = (resolved, mechanism, shared, norm)
@@ -245,11 +265,8 @@ def _statistics(catalog: Catalog, name: str, axes: tuple[int, ...], norm: int) -
     for measure in view_measures(catalog, view):
         bounds = None if measure.is_count else Bounds(*measure.bounds, measure.scale)
         charge = whole * catalog.shares[name] * measure.share
-        found.append(
-            PlannedStatistic(
-                name, view.of, measure, axes, norm, _spend(catalog, charge, norm), charge, tau, bounds
-            )
-        )
+        spend = _spend(catalog, charge, norm)
+        found.append(PlannedStatistic(name, view.of, measure, axes, norm, spend, charge, tau, bounds))
     return found
 
 

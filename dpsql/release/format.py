@@ -110,6 +110,7 @@ class StatisticMeta:
         cells: number of leaf combinations.
         components: (axis positions, variance factor) of every independent part.
         nonnegative: whether the non-negative (biased) estimate is stored too.
+        biased: whether the estimate itself is biased (DiffHR, DAWA): intervals then tell of noise alone.
     """
 
     id: int
@@ -127,6 +128,7 @@ class StatisticMeta:
     cells: int
     components: tuple[tuple[tuple[int, ...], float], ...]
     nonnegative: bool = False
+    biased: bool = False
 
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> StatisticMeta:
