@@ -111,17 +111,10 @@ def _whitened_views(table: Table, choices: Choices) -> dict[int, tuple[NoisyView
     """Step 4 under zCDP: norms, K, weights, and the one draw of each statistic."""
     order = list(table.statistics)
     whitening = whiten([_part(table, table.statistics[i], choices) for i in order])
-    shapes = [
-        Shape(
-            {axis: table.plan.axes[axis].strategy for axis in table.plan.statistics[group[0]].axes},
-            {order.index(i): _value(table, i, choices) for i in group},
-        )
-        for group in _by_view(table)
-    ]
-    norms = make_norms(table.connection, table.rows, table.of, shapes, whitening)
+    norms = make_norms(table.connection, table.rows, table.of, view_shapes(table, choices), whitening)
     edges = doubling_edges(1 << max(0, whitening.point - NORM_START), NORM_BINS)
     histogram = people_histogram(table, norms, "norm", edges, table.step(NORMS))
-    clip = rounded(quantile(histogram, CLIP[choices.quantile]))
+    clip = rounded(quantile(histogram, CLIP[choices.quantile], unseen=1 << whitening.point))
     weights = make_weights(table.connection, norms, table.of, clip)
     rho = sum((s.spend for s in table.statistics.values()), Fraction(0))
 
@@ -132,6 +125,18 @@ def _whitened_views(table: Table, choices: Choices) -> dict[int, tuple[NoisyView
         return draw_gaussian_rows(cells, strategies, variance, UNIT * reach, table.noise), reach
 
     return _draw_each(table, weights, choices, draw)
+
+
+def view_shapes(table: Table, choices: Choices) -> list[Shape]:
+    """Every view of a table as the norm sees it, statistics numbered in the table's order."""
+    order = list(table.statistics)
+    return [
+        Shape(
+            {axis: table.plan.axes[axis].strategy for axis in table.plan.statistics[group[0]].axes},
+            {order.index(i): _value(table, i, choices) for i in group},
+        )
+        for group in _by_view(table)
+    ]
 
 
 def _reach(whitening: Whitening, index: int, clip: int) -> int:

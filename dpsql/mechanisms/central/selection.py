@@ -109,15 +109,16 @@ def cleaned(histogram: NoisyHistogram) -> FloatArray:
     return np.where(value < QUIET * histogram.sd, 0.0, np.maximum(value, 0.0))
 
 
-def quantile(histogram: NoisyHistogram, share: float) -> float:
+def quantile(histogram: NoisyHistogram, share: float, unseen: float = 0.0) -> float:
     """The amount that a share of the people do not pass, by log-linear interpolation inside a bin.
 
     Args:
         histogram: the noisy histogram.
         share: in (0, 0.95].
+        unseen: what to answer if nobody stands out of the noise; the first edge unless given.
 
     Returns:
-        An amount between the first edge and the last; the first edge if nobody seems to be there.
+        An amount between the first edge and the last, or `unseen`.
 
     Raises:
         InternalError: for a quantile farther out than noise allows.
@@ -131,7 +132,7 @@ def quantile(histogram: NoisyHistogram, share: float) -> float:
     edges = np.asarray(histogram.edges, dtype=np.float64)
     running = np.cumsum(people)
     if running[-1] <= 0:
-        return float(edges[0])
+        return unseen or float(edges[0])
     wanted = share * running[-1]
     place = int(np.searchsorted(running, wanted, side="left"))
     if place >= len(edges):

@@ -1,0 +1,217 @@
+"""The joint whitened clip in exact arithmetic: whatever one customer owns, her change is within the bound."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from dpsql.mechanisms.central.scale import unit_noise
+from dpsql.mechanisms.central.strategy import dense
+from dpsql.mechanisms.central.whitened import (
+    LARGEST_NORM,
+    UNIT,
+    Part,
+    pure_weight,
+    row_square,
+    weight_of,
+    whiten,
+)
+from dpsql.noise import ExactNoise, ZeroNoise, insecure_test_entropy
+from dpsql.publishing import userlevel
+from dpsql.publishing.userlevel_sql import weighted_cells
+from tests.userlevel_star import Row, open_table, uneven_rows, write_star
+
+VICTIM = 10_000
+
+
+def random_customers(people: int, seed: int, days: int) -> tuple[list[Row], dict[int, str | None]]:
+    """Customers with 1 .. 10,000 rows: spread out, all in one cell, of one price, out of domain, NULL."""
+    rng = np.random.default_rng(seed)
+    rows: list[Row] = []
+    owned = np.maximum((10 ** (4 * rng.random(people) ** 3)).astype(int), 1)
+    owned[:2] = [10_000, 9_999]
+    for person, count in enumerate(owned):
+        kind = rng.integers(5)
+        low, high = ((1, days + 1), (3, 4), (days - 2, days + 1), (-5, days * 2), (1, days + 1))[kind]
+        amounts = rng.choice([0.0, 100.0, 1e9, -3.0, float(rng.random() * 100)], count)
+        day = rng.integers(low, high, count)
+        rows += [
+            (
+                person,
+                None if kind == 4 and i % 3 == 0 else float(a),
+                None if kind == 4 and i % 5 == 0 else int(d),
+            )
+            for i, (a, d) in enumerate(zip(amounts, day, strict=True))
+        ]
+    return rows, {p: (None, "n", "s", "w", "?")[p % 5] for p in range(0, people, 1) if p % 7}
+
+
+def per_unit_cells(table, axes, shape, value):
+    """Exact sums of one statistic for each unit: unit -> int64 array; numpy's own way, row by row."""
+    keys = ", ".join(f"a{axis}" for axis in axes)
+    found = table.connection.execute(
+        f"SELECT unit, {keys}, CAST(coalesce(sum({value}), 0) AS BIGINT) FROM {table.rows} GROUP BY ALL"
+    ).fetchall()
+    cells: dict[int, np.ndarray] = {}
+    for unit, *where, total in found:
+        cells.setdefault(unit, np.zeros(shape, np.int64))[tuple(where)] = total
+    return cells
+
+
+def settle(table, monkeypatch):
+    """Settle a table and keep what the engine computed on the way."""
+    kept = {}
+    whole = userlevel.whiten
+
+    def keep(parts):
+        kept["whitening"] = whole(parts)
+        return kept["whitening"]
+
+    monkeypatch.setattr(userlevel, "whiten", keep)
+    variances = {}
+    draw = userlevel.draw_gaussian_rows
+
+    def drawn(cells, strategies, variance, sensitivity, noise):
+        variances[len(variances)] = variance
+        return draw(cells, strategies, variance, sensitivity, noise)
+
+    monkeypatch.setattr(userlevel, "draw_gaussian_rows", drawn)
+    result = userlevel.settle_table(table)
+    return result, kept["whitening"], variances
+
+
+@pytest.mark.parametrize("days", [12, 130])
+def test_a_thousand_random_customers_stay_within_the_budget(tmp_path, monkeypatch, days):
+    """sum over statistics and rows of (W row)^2 / sigma^2 <= 2 rho, in fractions, for each customer."""
+    rows, customers = random_customers(1000, days, days)
+    table = open_table(
+        write_star(tmp_path, rows, customers, days=days), ExactNoise(insecure_test_entropy(days))
+    )
+    drawn, _, variances = settle(table, monkeypatch)
+    weights = dict(table.connection.execute('SELECT unit, w FROM "weights sales"').fetchall())
+    spent: dict[int, Fraction] = dict.fromkeys(weights, Fraction(0))
+    order = [i for group in userlevel._by_view(table) for i in group]
+    for place, i in enumerate(order):
+        statistic = table.plan.statistics[i]
+        matrices = [
+            np.rint(dense(s)).astype(np.int64) * s.budget[:, None] for s in table.plan.strategies(statistic)
+        ]
+        value = userlevel._value(table, i, drawn.scale.choices)
+        for unit, cells in per_unit_cells(table, statistic.axes, table.plan.shape(statistic), value).items():
+            exact = cells.astype(object)
+            for axis, matrix in enumerate(matrices):
+                exact = np.moveaxis(np.tensordot(matrix.astype(object), exact, axes=(1, axis)), 0, axis)
+            squares = int((exact * exact).sum())
+            spent[unit] += Fraction(weights[unit] ** 2 * squares) / variances[place]
+    rho = sum(s.spend for s in table.statistics.values())
+    assert len(spent) > 900
+    assert max(spent.values()) <= 2 * rho
+    assert max(spent.values()) > 2 * rho * Fraction(99, 100)
+
+
+def test_the_engine_and_python_agree_on_every_weight(tmp_path, monkeypatch):
+    rows, customers = uneven_rows(800, 5)
+    table = open_table(write_star(tmp_path, rows, customers), ZeroNoise())
+    drawn, whitening, _ = settle(table, monkeypatch)
+    norms = dict(table.connection.execute('SELECT unit, norm FROM "norms sales"').fetchall())
+    again = dict.fromkeys(norms, 0)
+    for index, statistic in enumerate(table.plan.statistics):
+        value = userlevel._value(table, index, drawn.scale.choices)
+        for unit, cells in per_unit_cells(table, statistic.axes, table.plan.shape(statistic), value).items():
+            squares = sum(row_square(int(v), whitening.parts[index].shift) for v in cells.ravel())
+            again[unit] += whitening.coefficient[index] * squares
+    assert again == norms
+    weights = dict(table.connection.execute('SELECT unit, w FROM "weights sales"').fetchall())
+    clipped = {u: w for u, w in weights.items() if w < UNIT}
+    assert 100 < len(clipped) < 800
+    least = max(w * w * norms[u] for u, w in clipped.items()) // UNIT**2
+    most = min((w + 1) ** 2 * norms[u] for u, w in clipped.items()) // UNIT**2 + 1
+    assert any(all(weight_of(norms[u], c) == w for u, w in weights.items()) for c in range(least, most + 1))
+
+
+@pytest.mark.parametrize("delta", ["1e-6", "0"])
+@pytest.mark.parametrize("extra", [1, 10, 1000, 10_000])
+def test_one_more_customer_changes_nobody_else(tmp_path, extra, delta):
+    """With the same released choices, all other weights and all other cells stay as they are."""
+    rows, customers = uneven_rows(120, 9)
+    victim: list[Row] = [(VICTIM, float(7 + i % 50), 1 + i % 12) for i in range(extra)]
+    cells, weights = [], []
+    for name, more in (("before", []), ("after", victim)):
+        file = write_star(tmp_path, rows + more, customers | {VICTIM: "n"}, delta=delta, name=name)
+        table = open_table(file, ZeroNoise())
+        choices = userlevel.Choices(0.5, 8, userlevel_rows(), {}, {"sales.amount": 1000}, 0.5)
+        made = weigh(table, choices)
+        weights.append(dict(table.connection.execute(f"SELECT unit, w FROM {made}").fetchall()))
+        first = table.plan.statistics[0]
+        values = ["1", userlevel._value(table, 1, choices)]
+        cells.append(
+            weighted_cells(table.connection, table.rows, made, first.axes, table.plan.shape(first), values)
+        )
+    own = weights[1].pop(VICTIM)
+    assert weights[0] == weights[1]
+    count, total = (after - before for before, after in zip(*cells, strict=True))
+    assert count.sum() == own * extra
+    if delta == "0":
+        limit = userlevel.pure_bound(8, 9000, userlevel.spread(1000, 0, 10000))
+        assert count.sum() <= UNIT * 8
+        assert np.abs(total).sum() <= UNIT * limit
+
+
+def userlevel_rows():
+    """A made-up N_hi."""
+    from dpsql.mechanisms.central.scale import NoisyTotal
+
+    return NoisyTotal(1000, 1.0, 10)
+
+
+def weigh(table, choices):
+    """The weights that given choices lead to, with a given K under zCDP."""
+    if table.norm == 1:
+        limit = userlevel.pure_bound(8, 9000, userlevel.spread(1000, 0, 10000))
+        return userlevel.make_pure_weights(
+            table.connection, table.rows, "sales", 8, [(f"{table.columns['sales.amount']} - (1000)", limit)]
+        )
+    whitening = whiten([userlevel._part(table, s, choices) for s in table.plan.statistics])
+    norms = userlevel.make_norms(
+        table.connection, table.rows, "sales", userlevel.view_shapes(table, choices), whitening
+    )
+    return userlevel.make_weights(table.connection, norms, "sales", 1 << whitening.point)
+
+
+def test_coefficients_are_rounded_up_and_weights_down():
+    parts = [Part(Fraction(1, 3), Fraction(10**13, 7)), Part(Fraction(2, 3), Fraction(11), 1 << 15)]
+    whitening = whiten(parts)
+    for part, coefficient in zip(parts, whitening.coefficient, strict=True):
+        exact = part.share * (1 << part.shift) * (1 << whitening.point) / (part.typical * part.total**2)
+        assert exact <= coefficient < exact + 1
+        assert coefficient >= 1 << 12
+    for norm in (1, 2, 3, 10**9, 7 * 10**20, LARGEST_NORM - 1):
+        for clip in (1, 5, 10**12):
+            w = weight_of(norm, clip)
+            assert w == UNIT or w * w * norm <= UNIT**2 * clip < (w + 1) ** 2 * norm
+    assert weight_of(LARGEST_NORM, 10**30) == 0
+    assert weight_of(0, 1) == UNIT
+
+
+def test_a_row_that_is_cut_leaves_its_owner_out():
+    for typical in (Fraction(3), Fraction(10**12)):
+        whitening = whiten([Part(Fraction(1), typical, 1 << 15)])
+        largest = whitening.largest_row(0)
+        assert whitening.coefficient[0] * row_square(largest, whitening.parts[0].shift) >= LARGEST_NORM
+
+
+def test_pure_weights_hold_both_bounds():
+    rng = np.random.default_rng(2)
+    for _ in range(1000):
+        n, y = int(10 ** (4 * rng.random())), int(10 ** (9 * rng.random()))
+        w = pure_weight(n, [y], 10, [5000])
+        assert w * n <= UNIT * 10
+        assert w * y <= UNIT * 5000
+        assert w == UNIT or (w + 1) * n > UNIT * 10 or (w + 1) * y > UNIT * 5000
+
+
+def test_unit_noise_is_what_the_budget_buys():
+    assert unit_noise(Fraction(1, 2), 2) == 1.0
+    assert unit_noise(Fraction(1), 1) == pytest.approx(2**0.5)
