@@ -15,7 +15,9 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 _HOMES = {
-    "dpsql.engine": ("query", "explain", "use", "publish", "budget", "init"),
+    "dpsql.engine": (
+        "query", "explain", "use", "publish", "budget", "init", "collection_plan", "collect", "simulate",
+    ),
     "dpsql.dbapi": (
         "connect", "apilevel", "threadsafety", "paramstyle", "Connection", "Cursor",
         "STRING", "BINARY", "NUMBER", "DATETIME", "ROWID",
@@ -37,10 +39,13 @@ if TYPE_CHECKING:
     from dpsql.answer.result import Result as Result
     from dpsql.dbapi import connect as connect
     from dpsql.engine import budget as budget
+    from dpsql.engine import collect as collect
+    from dpsql.engine import collection_plan as collection_plan
     from dpsql.engine import explain as explain
     from dpsql.engine import init as init
     from dpsql.engine import publish as publish
     from dpsql.engine import query as query
+    from dpsql.engine import simulate as simulate
     from dpsql.engine import use as use
 
 

@@ -1,6 +1,7 @@
 """What dpsql does, on one page: publish once, then answer.
 
     publish   raw rows -> integer histograms -> noise, once -> a release file; the ledger is charged
+    collect   reports that people made private themselves -> a release file of the same shape
     query     SQL -> axes and leaf sets -> nodes of a view -> one DuckDB statement -> values with error bars
 
 Publishing sees raw rows and draws noise (`dpsql.publishing`); answering sees a release file and nothing
@@ -20,6 +21,8 @@ from dpsql.errors import InterfaceError
 if TYPE_CHECKING:
     from dpsql.answer.answerer import Answerer
     from dpsql.answer.result import Result
+    from dpsql.collecting.predict import Prediction
+    from dpsql.collecting.run import Collected
     from dpsql.forecast import PlanReport
     from dpsql.ledger import BudgetReport
     from dpsql.publishing.central import Published
@@ -91,6 +94,107 @@ def plan(catalog: ReleasePath, workload: Sequence[str] = (), *, compare: bool = 
     from dpsql.forecast import plan_catalog
 
     return plan_catalog(load_catalog(Path(catalog)), workload, compare=compare)
+
+
+def collection_plan(
+    catalog: ReleasePath, output: ReleasePath, *, people: int, label: str = ""
+) -> list[Prediction]:
+    """Write the public plan of a local collection.
+
+    Args:
+        catalog: the YAML file, with `collection:`.
+        output: the plan to write; send it to everybody.
+        people: how many are expected to report; grids depend on it.
+        label: tells repeated collections of one catalog apart; a device answers each once.
+
+    Returns:
+        Predicted standard errors, as shares of all rows, before anyone reports.
+
+    Raises:
+        CatalogError: the catalog cannot be collected.
+        InterfaceError: fewer than one person.
+
+    **Privacy**: public facts alone.
+    """
+    from dpsql.collecting.run import write_plan
+
+    return write_plan(Path(catalog), Path(output), people, label)
+
+
+def collect(
+    plan: ReleasePath,
+    reports: Sequence[ReleasePath],
+    output: ReleasePath,
+    *,
+    catalog: ReleasePath | None = None,
+    state: ReleasePath | None = None,
+    progress: Progress | None = None,
+) -> Collected:
+    """Count people's reports and write a release of the same shape as a central one.
+
+    Args:
+        plan: the plan that they answered.
+        reports: Parquet and JSON-lines files.
+        output: the release file to make.
+        catalog: the YAML file; only where an axis is a public dimension's rows.
+        state: a private file that remembers what was counted, for later runs with more files.
+        progress: called with each step in words.
+
+    Returns:
+        Where the release is, and how many reports were accepted and rejected, by reason.
+
+    Raises:
+        OperationalError: a file cannot be opened, or the output exists.
+        DataError: no report was accepted.
+
+    **Privacy**: post-processing; each person spent the plan's epsilon on her own device. No cap is charged.
+    """
+    from dpsql.collecting import run
+    from dpsql.ledger import new_release_id
+    from dpsql.noise import os_entropy
+
+    kept = None if state is None else Path(state)
+    described = None if catalog is None else Path(catalog)
+    return run.collect(
+        Path(plan),
+        [Path(spool) for spool in reports],
+        Path(output),
+        key=run.token_key(kept, os_entropy()(32)),
+        release_id=new_release_id(),
+        catalog=described,
+        state=kept,
+        progress=progress or (lambda step: None),
+    )
+
+
+def simulate(
+    catalog: ReleasePath,
+    output: ReleasePath,
+    plan: ReleasePath,
+    *,
+    seed: int | None = None,
+    label: str = "",
+    progress: Progress | None = None,
+) -> int:
+    """Let everybody of a raw star report, as their devices would; for planning and for demonstrations.
+
+    Args:
+        catalog: the YAML file, with `collection:` and a source.
+        output: the Parquet file of reports to make.
+        plan: the plan to write; it says that it is simulated, and so will every release made with it.
+        seed: for repeatable draws; fresh ones without it.
+        label: as for `collection_plan`.
+        progress: called with each step in words.
+
+    Returns:
+        How many people reported.
+
+    **Privacy**: none. One machine sees all rows; what comes out is stamped as simulated.
+    """
+    from dpsql.collecting.raw import simulate_to_files
+
+    told = progress or (lambda step: None)
+    return simulate_to_files(Path(catalog), Path(output), Path(plan), seed, label, told)
 
 
 def query(sql: str, release: ReleasePath | None = None, *, dialect: str = "duckdb") -> Result:

@@ -150,12 +150,23 @@ def error_values(what: str, form: Noisy, answered: Answered, level: float) -> Fl
     hidden = np.isnan(central(form, answered)) if isinstance(form, Ratio) else np.zeros(len(above), bool)
     if what == "model":
         return np.where(hidden, np.nan, cut_values(form, answered))
+    if what == "scale":
+        return np.where(hidden, np.nan, scale_values(form, answered))
     if what == "stderr":
         found = answered.errors.stderr(form, above, below)
     else:
         ends = answered.errors.interval(form, above, below, answered.z(level))
         found = ends[0] if what == "low" else ends[1]
     return np.where(hidden, np.nan, found)
+
+
+def scale_values(form: Noisy, answered: Answered) -> FloatArray:
+    """What the error of the table's common scale adds to counts and sums; ratios do not see the scale."""
+    scale = answered.errors.release.scales.get(answered.plan.view.of)
+    above, _ = answered.parts(form)
+    if scale is None or isinstance(form, Ratio):
+        return np.zeros(len(above))
+    return np.abs(above - form.constant) * scale.relative_error
 
 
 def cut_values(form: Noisy, answered: Answered) -> FloatArray:

@@ -30,6 +30,7 @@ from dpsql.release import Release
 
 CACHED = 256
 MAX_ROWS_CACHED = 10_000
+SIMULATED = "made of simulated reports: it shows what a collection would bring, and protects nobody"
 
 
 @dataclass
@@ -109,7 +110,8 @@ class Answerer:
             lines = [line for i, r in enumerate(relations) for line in explain_relation(i, r, self.release)]
             return numbered([*lines, f"DuckDB: {statement.outer}"])
 
-        notes = tuple(dict.fromkeys(note for relation in relations for note in relation.notes))
+        stamp = (SIMULATED,) if self.release.meta.get("local", {}).get("simulated") else ()
+        notes = tuple(dict.fromkeys([*(note for relation in relations for note in relation.notes), *stamp]))
         return Result(names, types, shown, provenance(self.release, relations), notes, grid, stages)
 
 
@@ -204,6 +206,7 @@ def error_grid(statement: Statement, relations: Sequence[Relation], carried: Seq
 def provenance(release: Release, relations: Sequence[Relation]) -> dict[str, Any]:
     """Where an answer comes from: release, promise, views."""
     views = [a.plan.view.name for relation in relations for a in relation.answered if a.plan.view.statistics]
+    simulated = {"simulated": True} if release.meta.get("local", {}).get("simulated") else {}
     return {
         "release": release.meta.get("release_id"),
         "catalog": release.name,
@@ -211,4 +214,5 @@ def provenance(release: Release, relations: Sequence[Relation]) -> dict[str, Any
         "views": list(dict.fromkeys(views)),
         "scale": {table: vars(scale) for table, scale in release.scales.items()},
         "notes": [note for relation in relations for note in relation.notes],
+        **simulated,
     }

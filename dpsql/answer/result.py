@@ -50,6 +50,11 @@ class Result:
         return self.grid("model", 0.0)
 
     @cached_property
+    def scale_error(self) -> Grid:
+        """What the standard error of a table's common scale adds to every cell; 0 where none was estimated."""
+        return self.grid("scale", 0.0)
+
+    @cached_property
     def stderr(self) -> pd.DataFrame:
         """Standard error of every cell, in `df()`'s shape; None where it is not defined."""
         return self._frame(self.stderr_rows)

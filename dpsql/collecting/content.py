@@ -27,7 +27,7 @@ from dpsql.collecting.tallies import Tallies, oracle_of, shares
 from dpsql.mechanisms.central.rounding import node_sums, round_family
 from dpsql.mechanisms.local.oracles import influence
 from dpsql.mechanisms.local.shuffle import shuffled_epsilon
-from dpsql.release.format import FORMAT, AxisMeta, ColumnMeta, StatisticMeta, to_json
+from dpsql.release.format import FORMAT, AxisMeta, ColumnMeta, ScaleMeta, StatisticMeta, to_json
 from dpsql.release.write import ARRAYS, AxisContent, ReleaseContent, StatisticContent
 from dpsql.tree import kary_tree
 from dpsql.variance.prefix import PrefixVariance
@@ -88,7 +88,9 @@ def release_content(
     meta["axes"] = [to_json(m) for m in _axis_metas(survey)]
     meta["models"] = [m.kind for m in models]
     meta["statistics"] = [to_json(s) for s in statistics]
-    return ReleaseContent(meta, axes, models, contents)
+    scales = _scales(survey, plan, scale)
+    meta["scales"] = [to_json(s) for s in scales]
+    return ReleaseContent(meta, axes, models, contents, scales)
 
 
 def _family(
@@ -185,11 +187,36 @@ def _axis_meta(connection: duckdb.DuckDBPyConnection, survey: Survey, i: int, ax
 
 
 def _promise(survey: Survey, plan: Plan, manifest: Manifest, scale: Scale, release_id: str) -> dict[str, Any]:
-    """Who is promised what, what was collected, and how far one hostile report reaches."""
-    catalog, body = survey.catalog, plan_body(plan)
+    """Who is promised what, and what was collected."""
+    body = plan_body(plan)
+    simulated = {"simulated": True} if body.get("simulated") else {}
+    privacy: dict[str, Any] = {
+        "unit": survey.catalog.privacy.unit,
+        "neighbours": "replace_one",
+        "trust": "local",
+        "epsilon": str(plan.epsilon),
+        "delta": "0",
+        "rows_per_unit": {survey.of: plan.tau},
+        "adds_up": "no central cap is charged; whoever is also in a central release of the same people is "
+        "promised, for replacing one person, twice its add-or-remove epsilon plus this one",
+    }
+    return {
+        "format": FORMAT,
+        "release_id": release_id,
+        "catalog": body["catalog"],
+        "spec_hash": spec_hash(survey.catalog),
+        "privacy": privacy | simulated,
+        "spends": [[f"one report of {plan.collection}", str(plan.epsilon)]],
+        "insecure_entropy": False,
+        "local": _collected(plan, manifest, scale, bool(body.get("shuffled"))) | simulated,
+    }
+
+
+def _collected(plan: Plan, manifest: Manifest, scale: Scale, shuffled: bool) -> dict[str, Any]:
+    """What was collected, how far one hostile report reaches, and what a shuffler adds."""
     reach = max(influence(oracle_of(plan, v)) for v in plan.views if v.oracle != "WAVE")
     share = min(v.share for v in plan.views if v.kind == "grid") / sum(v.share for v in plan.views)
-    local: dict[str, Any] = {
+    found: dict[str, Any] = {
         "collection": plan.collection,
         "plan_hash": plan.hash.hex(),
         "manifest": manifest._asdict(),
@@ -198,29 +225,26 @@ def _promise(survey: Survey, plan: Plan, manifest: Manifest, scale: Scale, relea
         "row_weight_error": scale.weight_error,
         "influence": {"reports_in_its_view": reach, "rows_at_most": reach / share * plan.tau * scale.weight},
     }
-    if body.get("shuffled"):
+    if shuffled:
         honest = manifest.accepted
-        local["shuffled"] = {
+        found["shuffled"] = {
             "epsilon": shuffled_epsilon(honest, float(plan.epsilon), SHUFFLE_DELTA),
             "delta": SHUFFLE_DELTA,
             "people": honest,
             "holds_if": "reports reach the collector only through an anonymous shuffler, from honest distinct "
             "people, in one round, without linkable tokens, timing or metadata; neighbours replace one person",
         }
-    return {
-        "format": FORMAT,
-        "release_id": release_id,
-        "catalog": body["catalog"],
-        "spec_hash": spec_hash(catalog),
-        "privacy": {
-            "unit": catalog.privacy.unit,
-            "neighbours": "replace_one",
-            "trust": "local",
-            "epsilon": str(plan.epsilon),
-            "delta": "0",
-            "rows_per_unit": {survey.of: plan.tau},
-        },
-        "spends": [[f"one report of {plan.collection}", str(plan.epsilon)]],
-        "insecure_entropy": False,
-        "local": local,
-    }
+    return found
+
+
+def _scales(survey: Survey, plan: Plan, scale: Scale) -> list[ScaleMeta]:
+    """The weight of rows beyond tau: one error common to all counts and sums; none where there is no weight."""
+    if scale.weight_error == 0:
+        return []
+    return [
+        ScaleMeta(
+            of=survey.of, factor=scale.weight, relative_error=scale.weight_error / scale.weight,
+            left_out=1 - 1 / scale.weight, tau=plan.tau, quantile=0.0, weighted_down=0.0, sticky=(),
+            rows=round(scale.factor), public_rows=False,
+        )
+    ]  # fmt: skip

@@ -6,20 +6,26 @@ Rows that the catalog leaves out (out of domain, no owner) are left out here too
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import duckdb
 import numpy as np
 
 from dpsql.axis import KeyRule, leaf_sql
-from dpsql.catalog import Catalog, reachable, unit_path
+from dpsql.catalog import Catalog, load_catalog, reachable, unit_path
 from dpsql.catalog.graph import KeyPath
 from dpsql.client.plan import read_plan
 from dpsql.collecting.plan import build_plan
 from dpsql.collecting.simulate import People, Progress, simulate_reports
 from dpsql.collecting.survey import Survey, design_of, public_axis_maker, survey_of
+from dpsql.errors import OperationalError
 from dpsql.sources import RawSide, identifier, open_sources
 
 
 def simulated_collection(
-    catalog: Catalog, rng: np.random.Generator, progress: Progress = lambda step: None
+    catalog: Catalog, rng: np.random.Generator, progress: Progress = lambda step: None, label: str = ""
 ) -> tuple[bytes, list[bytes]]:
     """Plan a collection and let everybody of a raw star report.
 
@@ -27,11 +33,13 @@ def simulated_collection(
         catalog: a catalog with `collection:` and a source.
         rng: source of pseudo-random numbers.
         progress: told each step.
+        label: tells repeated collections of one catalog apart.
 
     Returns:
-        The plan's bytes and one report per person.
+        The plan's bytes and one report per person. The plan says that it is simulated, and so its reports,
+        which name the plan's hash, can never be counted with real ones.
 
-    **Privacy**: none; the reports come from one machine that sees all rows. Mark what is made of them.
+    **Privacy**: none; the reports come from one machine that sees all rows.
     """
     survey = survey_of(catalog, public_axis_maker(catalog))
     source = catalog.raw_source()
@@ -41,9 +49,55 @@ def simulated_collection(
         people = people_of(survey, raw)
     finally:
         raw.close()
-    plan = build_plan(design_of(survey, people.count))
+    design = design_of(survey, people.count, label)
+    plan = build_plan(replace(design, extra={**design.extra, "simulated": True}))
     progress(f"{people.count} people report")
-    return plan, simulate_reports(read_plan(plan), people, rng)
+    return plan, simulate_reports(read_plan(plan), people, rng, progress)
+
+
+def simulate_to_files(
+    catalog: Path, output: Path, plan: Path, seed: int | None, label: str, progress: Progress
+) -> int:
+    """Simulate a collection into a plan and a spool.
+
+    Args:
+        catalog: the YAML file.
+        output: the spool to make.
+        plan: the plan to write.
+        seed: for repeatable draws; fresh ones if None.
+        label: tells repeated collections of one catalog apart.
+        progress: told each step.
+
+    Returns:
+        How many people reported.
+    """
+    body, reports = simulated_collection(load_catalog(catalog), np.random.default_rng(seed), progress, label)
+    progress(f"writing {output.name}")
+    write_spool(output, reports)
+    plan.write_bytes(body)
+    return len(reports)
+
+
+def write_spool(path: Path, reports: Sequence[bytes]) -> None:
+    """Write reports as a Parquet spool.
+
+    Args:
+        path: the file to make.
+        reports: report bytes.
+
+    Raises:
+        OperationalError: it exists.
+    """
+    import pandas as pd
+
+    if path.exists():
+        raise OperationalError(f"{path.name} exists", hint="spools are never overwritten; name another file")
+    connection = duckdb.connect()
+    try:
+        connection.register("incoming", pd.DataFrame({"report": list(reports)}))
+        connection.execute(f"COPY incoming TO '{str(path).replace(chr(39), chr(39) * 2)}' (FORMAT parquet)")
+    finally:
+        connection.close()
 
 
 def people_of(survey: Survey, raw: RawSide) -> People:

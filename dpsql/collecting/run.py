@@ -15,7 +15,7 @@ from dpsql.collecting.content import release_content
 from dpsql.collecting.plan import build_plan, plan_body
 from dpsql.collecting.predict import Prediction, predict
 from dpsql.collecting.survey import design_of, public_axis_maker, survey_of
-from dpsql.errors import DataError, OperationalError
+from dpsql.errors import DataError, InterfaceError, OperationalError
 from dpsql.release.write import write_release
 
 Progress = Callable[[str], None]
@@ -28,25 +28,29 @@ class Collected(NamedTuple):
     manifest: Manifest
 
 
-def write_plan(catalog: Path, target: Path, people: int) -> list[Prediction]:
+def write_plan(catalog: Path, target: Path, people: int, label: str = "") -> list[Prediction]:
     """Write the collection plan of a catalog.
 
     Args:
         catalog: the YAML file, with `collection:`.
         target: the plan to write.
         people: how many are expected to report.
+        label: tells repeated collections of one catalog apart.
 
     Returns:
         Predicted errors, before anyone reports.
 
     Raises:
         CatalogError: the catalog cannot be collected.
+        InterfaceError: fewer than one person.
 
     **Privacy**: public facts only.
     """
+    if people < 1:
+        raise InterfaceError("a collection needs at least one person", hint="say how many will report")
     loaded = load_catalog(catalog)
     survey = survey_of(loaded, public_axis_maker(loaded))
-    raw = build_plan(design_of(survey, people))
+    raw = build_plan(design_of(survey, people, label))
     target.write_bytes(raw)
     return predict(read_plan(raw), people)
 
@@ -106,12 +110,34 @@ def collect(
     progress("estimating and writing")
     content = release_content(survey, loaded, tallies, manifest, release_id)
     fresh = target.with_name(target.name + ".new")
+    fresh.unlink(missing_ok=True)  # what a killed run left
     write_release(fresh, content)
     fresh.chmod(0o444)
     with fresh.open("rb") as file:
         os.fsync(file.fileno())
     fresh.replace(target)
     return Collected(target, manifest)
+
+
+def token_key(state: Path | None, fresh: bytes) -> bytes:
+    """The secret under which a kept state hashes tokens: made once, beside it, readable by its owner alone.
+
+    Args:
+        state: the state file; without one nothing is kept.
+        fresh: secret bytes, used if there is no key yet.
+    """
+    if state is None:
+        return fresh
+    file = state.with_name(state.name + ".key")
+    try:
+        handle = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    except FileExistsError:
+        return file.read_bytes()
+    with os.fdopen(handle, "wb") as key:
+        key.write(fresh)
+        key.flush()
+        os.fsync(key.fileno())
+    return fresh
 
 
 def _read(plan: Path) -> bytes:

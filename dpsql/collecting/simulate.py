@@ -111,12 +111,15 @@ def simulate_tallies(
     return tallies
 
 
-def simulate_reports(plan: Plan, people: People, rng: np.random.Generator) -> list[bytes]:
+def simulate_reports(
+    plan: Plan, people: People, rng: np.random.Generator, progress: Progress = lambda step: None
+) -> list[bytes]:
     """Draw everybody's report as bytes, in the order of people."""
     share = np.array([v.share for v in plan.views], dtype=np.float64)
     drawn = rng.choice(share.size, size=people.count, p=share / share.sum())
     reports: list[bytes] = [b""] * people.count
     for number, view in enumerate(plan.views):
+        progress(f"view {number + 1} of {len(plan.views)}")
         who = np.nonzero(drawn == number)[0]
         head = MAGIC + plan.hash + number.to_bytes(2, "big") + bytes([ORACLES[view.oracle]])
         items = draw_items(plan, view, people, who, rng)

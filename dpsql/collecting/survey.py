@@ -74,12 +74,13 @@ def survey_of(catalog: Catalog, make: AxisMaker) -> Survey:
     return Survey(catalog, tables.pop(), axes, tuple(resolved), tuple(measures.values()), views)
 
 
-def design_of(survey: Survey, people: int) -> Design:
+def design_of(survey: Survey, people: int, label: str = "") -> Design:
     """The collection's design.
 
     Args:
         survey: from `survey_of`.
         people: how many are expected to report.
+        label: tells repeated collections of one catalog apart; a device answers each of them once.
     """
     catalog, collection = survey.catalog, survey.catalog.collection
     if collection is None:
@@ -88,7 +89,7 @@ def design_of(survey: Survey, people: int) -> Design:
     most = 1 if one_row else max_ids(catalog, survey.of)
     cap = max(int(most) if isinstance(most, int) else 10, collection.tau, 2)
     return Design(
-        collection=f"{catalog.name}:{catalog.privacy.lineage}",
+        collection=":".join(part for part in (catalog.name, catalog.privacy.lineage, label) if part),
         epsilon=Fraction(collection.epsilon or catalog.privacy.epsilon),
         people=people,
         axes=tuple(_planned(axis) for axis in survey.axes),

@@ -1,0 +1,80 @@
+"""Commands of a local collection: collection-plan, collect, simulate."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import click
+
+from dpsql import engine
+from dpsql.cli import cli
+from dpsql.cli.progress import steps
+
+FILE = click.Path(path_type=Path)
+
+
+@cli.command("collection-plan")
+@click.argument("catalog", type=FILE)
+@click.option("-o", "--output", required=True, type=FILE, help="plan to write")
+@click.option(
+    "--people", type=click.IntRange(1), default=100_000, show_default=True, help="expected to report"
+)
+@click.option("--label", default="", help="tells repeated collections apart; a device answers each once")
+@click.option("--json", "as_json", is_flag=True, help="report as JSON on standard output")
+def collection_plan(catalog: Path, output: Path, people: int, label: str, as_json: bool) -> None:
+    """Write the public plan that people's devices answer, and say how noisy the answers will be."""
+    predictions = engine.collection_plan(catalog, output, people=people, label=label)
+    if as_json:
+        click.echo(json.dumps([p._asdict() for p in predictions], indent=2))
+        return
+    click.echo(f"wrote {output}; with {people} reports one standard error of a count is about")
+    for question, error in predictions:
+        click.echo(f"  {error:8.3%} of all rows, {error * people:12,.0f}   {question}")
+
+
+@cli.command()
+@click.argument("plan", type=FILE)
+@click.argument("reports", type=FILE, nargs=-1, required=True)
+@click.option("-o", "--output", required=True, type=FILE, help="release file to write")
+@click.option("--catalog", type=FILE, help="needed where an axis is a public dimension's rows")
+@click.option("--state", type=FILE, help="private file that remembers what was counted, for later runs")
+@click.option("--json", "as_json", is_flag=True, help="report as JSON on standard output")
+def collect(
+    plan: Path,
+    reports: tuple[Path, ...],
+    output: Path,
+    catalog: Path | None,
+    state: Path | None,
+    as_json: bool,
+) -> None:
+    """Count REPORTS (Parquet or JSON lines) of PLAN and write a release."""
+    with steps("collect") as progress:
+        done = engine.collect(plan, reports, output, catalog=catalog, state=state, progress=progress)
+    manifest = done.manifest
+    if as_json:
+        click.echo(json.dumps({"release": str(done.path), **manifest._asdict()}, indent=2))
+        return
+    click.echo(f"wrote {done.path}: {manifest.accepted} of {manifest.reports} reports accepted", err=True)
+    for reason, count in manifest.rejected.items():
+        click.echo(f"  rejected {count}: {reason}", err=True)
+
+
+@cli.command()
+@click.argument("catalog", type=FILE)
+@click.option("-o", "--output", required=True, type=FILE, help="Parquet file of reports to write")
+@click.option("--plan", type=FILE, help="plan to write (default: beside the reports, .plan.json)")
+@click.option("--seed", type=int, help="for repeatable draws")
+@click.option("--label", default="", help="tells repeated collections apart")
+@click.option("--json", "as_json", is_flag=True, help="report as JSON on standard output")
+def simulate(
+    catalog: Path, output: Path, plan: Path | None, seed: int | None, label: str, as_json: bool
+) -> None:
+    """Let everybody of CATALOG's raw star report; protects nobody, and what is made of it says so."""
+    beside = plan or output.with_suffix(".plan.json")
+    with steps("simulate") as progress:
+        people = engine.simulate(catalog, output, beside, seed=seed, label=label, progress=progress)
+    if as_json:
+        click.echo(json.dumps({"reports": str(output), "plan": str(beside), "people": people}))
+        return
+    click.echo(f"wrote {output} and {beside}: {people} simulated reports; they protect nobody", err=True)
