@@ -25,7 +25,6 @@ from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from dpsql.catalog.model import Catalog
-from dpsql.errors import CatalogError
 
 if TYPE_CHECKING:
     from dpsql.publishing.plan import PlannedStatistic
@@ -119,17 +118,8 @@ def divide(
 
     Returns:
         (the steps, all statistics with those of the table reduced); charges add up to what they were.
-
-    Raises:
-        CatalogError: a view of the table does not count its rows.
     """
     mine = [s for s in statistics if s.of == of]
-    lacking = [s.view for s in mine if not any(o.measure.name == "count" for o in mine if o.view == s.view)]
-    if lacking:
-        raise CatalogError(
-            f"views.{lacking[0]}.measures: max_ids: auto needs `count` in each view of {of}",
-            hint="add count with a share",
-        )
     whole, norm = sum((s.charge for s in mine), Fraction(0)), mine[0].norm
     sums = list(dict.fromkeys(s.measure.name for s in mine if s.bounds is not None))
     shares, left = recipe_shares(sums, norm, public_rows=catalog.privacy.rows == "public")

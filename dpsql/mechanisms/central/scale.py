@@ -197,7 +197,7 @@ def ratio(rows: NoisyTotal, low: Estimate, sums: Sequence[tuple[NoisyTotal, Esti
         return Ratio(1.0, 0.0, None)
     clear = [(h, t) for h, t in sums if rows.sd and h.value > CLEAR * h.sd and t.value > CLEAR * t.sd]
     share = ROWS_SAY if clear else 1.0
-    shares = [share] + [(1.0 - share) / len(clear)] * len(clear)
+    shares = [share, *((1.0 - share) / len(clear) for _ in clear)]
     pairs = [(rows, low), *clear]
     measured = sum(w * h.value / t.value for w, (h, t) in zip(shares, pairs, strict=True))
     if measured < APPLY:
