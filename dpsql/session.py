@@ -74,7 +74,8 @@ class OpenReleases:
 
 
 def open_session(
-    paths: Sequence[str | os.PathLike[str]], *, insecure: bool = False, on_partial_bin: str | None = None
+    paths: Sequence[str | os.PathLike[str]], *, insecure: bool = False, on_partial_bin: str | None = None,
+    nonnegative: bool = False,
 ) -> OpenReleases:
     """Open releases together.
 
@@ -82,6 +83,7 @@ def open_session(
         paths: release files, at least one.
         insecure: also open releases that were drawn with test entropy.
         on_partial_bin: `interpolate` or `refuse` where a predicate cuts a bin; by default as each catalog says.
+        nonnegative: answer counts from their non-negative (biased) estimates where a release has them.
 
     Raises:
         InterfaceError: no path, or an unknown word.
@@ -94,7 +96,7 @@ def open_session(
     opened: list[Release] = []
     try:
         for path in paths:
-            opened.append(open_release(Path(path), insecure=insecure))
+            opened.append(open_release(Path(path), insecure=insecure, nonnegative=nonnegative))
         return OpenReleases(tuple(opened), tuple(_answerer(release, on_partial_bin) for release in opened))
     except BaseException:
         for release in opened:

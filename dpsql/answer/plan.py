@@ -244,9 +244,13 @@ def choose(block: Block, terms: Sequence[Term], release: Release, schema: Schema
         raise no_view(block, said, lacking)
     if len(plans) == 1:
         return plans[0]
-    ranked = sorted(plans, key=lambda p: (any(c.cut for c in p.cells), predicted(p, terms, release),
-                                          p.view.cells, p.view.name))
-    return ranked[0]
+    return min(plans, key=lambda p: (any(c.cut for c in p.cells), _is_biased(p, terms), predicted(p, terms, release),
+                                     p.view.cells, p.view.name))
+
+
+def _is_biased(plan: Plan, terms: Sequence[Term]) -> bool:
+    """Whether an estimate is biased: its variance is then no measure of its error, and unbiased views come first."""
+    return any(plan.view.statistics[term.measure].biased for term in terms)
 
 
 def _cut_axes(plan: Plan, release: Release, refuse: bool) -> str:

@@ -102,7 +102,9 @@ def lookup(plan: Plan, statistic: int, boxes: Sequence[Box], release: Release) -
         values += arrays
         joins.append(f"c.n{i + 1} = a{i + 1}.n")
         joins += [f"a{i + 1}.b = a{listed[0] + 1}.b"] if many and i != listed[0] else []
-    sums = ["SUM(c.estimate) AS total"] if whole else _weighted(" * ".join(f"a{i + 1}.w" for i in listed))
+    value = f"c.{release.estimate(statistic)}"
+    weight = " * ".join(f"a{i + 1}.w" for i in listed)
+    sums = [f"SUM({value}) AS total"] if whole else _weighted(value, weight)
     keys = ([f"a{listed[0] + 1}.b"] if many and listed else []) + [f"a{i + 1}.g" for i in listed]
     sql = f"SELECT {', '.join([*keys, *sums])} FROM {', '.join(sources)}"
     sql += f" WHERE {' AND '.join(joins)}" if joins else ""
@@ -111,11 +113,11 @@ def lookup(plan: Plan, statistic: int, boxes: Sequence[Box], release: Release) -
     return Lookup(statistic, sql, tuple(values), counts, listed, many and bool(listed), whole)
 
 
-def _weighted(weight: str) -> list[str]:
+def _weighted(value: str, weight: str) -> list[str]:
     """The interpolated sum, and the most that interpolation may be wrong by: a cut cell's mass may lie all
     on one side of the cut."""
-    cut = f"CASE WHEN {weight} < 1 THEN greatest(c.estimate, 0) * greatest({weight}, 1 - {weight}) ELSE 0 END"
-    return [f"SUM(c.estimate * {weight}) AS total", f"SUM({cut}) AS cut"]
+    cut = f"CASE WHEN {weight} < 1 THEN greatest({value}, 0) * greatest({weight}, 1 - {weight}) ELSE 0 END"
+    return [f"SUM({value} * {weight}) AS total", f"SUM({cut}) AS cut"]
 
 
 def _fields(part: AxisNodes, whole: bool) -> tuple[str, list[Any]]:

@@ -87,7 +87,20 @@ def relate(block: Block, release: Release, schema: Schema, refuse_cuts: bool = F
         if terms:
             notes.append("no view can order them by a count; that order is left out")
         return _assemble(block, [(plan, [])], release, schema, notes)
-    return _assemble(block, _plans(block, terms, release, schema, refuse_cuts), release, schema, notes)
+    plans = _plans(block, terms, release, schema, refuse_cuts)
+    notes += [note for plan, asked in plans for note in bias_notes(plan, asked, release)]
+    return _assemble(block, plans, release, schema, notes)
+
+
+def bias_notes(plan: Plan, terms: Sequence[Term], release: Release) -> list[str]:
+    """What a reader should know about estimates that are biased: their intervals tell of noise alone."""
+    name, read = plan.view.name, [plan.view.statistics[term.measure] for term in terms]
+    notes = []
+    if any(statistic.biased for statistic in read):
+        notes.append(f"view {name} is biased ({read[0].mechanism}): errors and intervals tell of its noise alone")
+    if any(release.estimate(statistic.id) == "nonnegative" for statistic in read):
+        notes.append(f"non-negative estimates of view {name}: biased; errors are those of the unbiased ones")
+    return notes
 
 
 def _catalog_note(block: Block) -> str:

@@ -51,7 +51,8 @@ paramstyle = "qmark"
 
 
 def connect(
-    *paths: str | os.PathLike[str], insecure: bool = False, on_partial_bin: str | None = None
+    *paths: str | os.PathLike[str], insecure: bool = False, on_partial_bin: str | None = None,
+    nonnegative: bool = False,
 ) -> Connection:
     """Open releases together.
 
@@ -60,6 +61,8 @@ def connect(
             smallest predicted error.
         insecure: also open releases that were drawn with test entropy.
         on_partial_bin: what to do where a predicate cuts a bin; by default as each catalog says.
+        nonnegative: answer counts from their non-negative (biased) estimates; standard errors stay those of the
+            unbiased ones.
 
     Returns:
         A read-only connection.
@@ -70,4 +73,4 @@ def connect(
 
     **Privacy**: post-processing of releases; costs nothing.
     """
-    return Connection(open_session(paths, insecure=insecure, on_partial_bin=on_partial_bin))
+    return Connection(open_session(paths, insecure=insecure, on_partial_bin=on_partial_bin, nonnegative=nonnegative))

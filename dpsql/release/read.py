@@ -43,11 +43,13 @@ class Release:
         path: the file.
         connection: read-only DuckDB connection to it.
         meta: the decoded `meta` table.
+        nonnegative: whether answers are taken from the non-negative (biased) estimates where they are stored.
     """
 
     path: Path
     connection: duckdb.DuckDBPyConnection
     meta: dict[str, Any]
+    nonnegative: bool = False
     _trees: dict[int, Tree] = field(default_factory=dict)
     _splits: dict[int, AxisSplit] = field(default_factory=dict)
 
@@ -95,6 +97,10 @@ class Release:
         entry = self.statistics[statistic]
         return KroneckerVariance(tuple(self.model(axis) for axis in entry.axes), dict(entry.components))
 
+    def estimate(self, statistic: int) -> str:
+        """The column of a statistic's node combinations that answers are taken from."""
+        return "nonnegative" if self.nonnegative and self.statistics[statistic].nonnegative else "estimate"
+
     def close(self) -> None:
         """Close the connection."""
         self.connection.close()
@@ -103,12 +109,13 @@ class Release:
         return dict(self.connection.cursor().execute(query, values).fetchnumpy())
 
 
-def open_release(path: str | Path, *, insecure: bool = False) -> Release:
+def open_release(path: str | Path, *, insecure: bool = False, nonnegative: bool = False) -> Release:
     """Open a release file.
 
     Args:
         path: the file.
         insecure: also open releases that were drawn with test entropy.
+        nonnegative: answer from the non-negative estimates; standard errors stay those of the unbiased ones.
 
     Returns:
         The open release.
@@ -129,7 +136,7 @@ def open_release(path: str | Path, *, insecure: bool = False) -> Release:
             hint="ask its curator for a fresh copy",
         ) from error
     _check(path, meta, insecure)
-    return Release(file, connection, meta)
+    return Release(file, connection, meta, nonnegative)
 
 
 def _check(path: str | Path, meta: dict[str, Any], insecure: bool) -> None:

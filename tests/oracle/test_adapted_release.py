@@ -1,0 +1,140 @@
+"""Views by data-dependent mechanisms and non-negative estimates, from catalog to answers."""
+
+from __future__ import annotations
+
+from collections import Counter
+from fractions import Fraction
+from pathlib import Path
+
+import duckdb
+import numpy as np
+import pytest
+
+import dpsql
+from dpsql import engine
+from dpsql.answer.answerer import Answerer
+from dpsql.catalog import load_catalog
+from dpsql.errors import CatalogError
+from dpsql.ledger import budget_report
+from dpsql.noise import ExactNoise, Noise, ZeroNoise, insecure_test_entropy
+from dpsql.publishing.central import publish_release
+from dpsql.release import open_release
+
+CATALOG = """
+dpsql: 1
+name: shop
+ledger: LEDGER
+source: {kind: parquet, root: ROOT, tables: {sales: sales.parquet}}
+privacy: {lineage: people, cap: 9, unit: row, epsilon: 1.0}
+tables:
+  sales: {role: fact, columns: {
+    day: {type: int, lower: 0, upper: 199}, hour: {type: int, lower: 0, upper: 23},
+    shelf: {type: int, lower: 0, upper: 99}, amount: {type: int, lower: 0, upper: 9, measure: true}}}
+views:
+  days: {of: sales, axes: [sales.day], measures: [count], mechanism: dawa, share: 0.25}
+  shelves: {of: sales, axes: [sales.shelf], measures: [count], mechanism: diffhr, share: 0.25}
+  hours: {of: sales, axes: [sales.hour], measures: [count], data_dependent: allow, share: 0.25}
+  both: {of: sales, axes: [sales.day, sales.hour], measures: {count: 0.5, sales.amount: 0.5}, share: 0.25}
+"""
+
+
+def shop(folder: Path, old: str = "", new: str = "") -> Path:
+    rows = "SELECT (i * i) % 40 AS day, i % 12 AS hour, i % 5 AS shelf, i % 10 AS amount FROM range(6000) t(i)"
+    duckdb.connect().execute(f"COPY ({rows}) TO '{folder}/sales.parquet'")
+    catalog = folder / "shop.yaml"
+    text = CATALOG.replace("ROOT", str(folder)).replace("LEDGER", f"{folder}/ledger.duckdb")
+    assert not old or old in text
+    catalog.write_text(text.replace(old, new) if old else text)
+    return catalog
+
+
+def publish(folder: Path, noise: Noise) -> Path:
+    return publish_release(load_catalog(shop(folder)), folder / "r.dpsql", noise=noise, key=b"k" * 32).path
+
+
+@pytest.fixture(scope="module")
+def noisy(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return publish(tmp_path_factory.mktemp("noisy"), ExactNoise(insecure_test_entropy(3)))
+
+
+def test_without_noise_all_views_tell_the_truth(tmp_path: Path):
+    """Where cells of a group are equal; the partition's costs are exact without noise."""
+    answerer = Answerer(open_release(publish(tmp_path, ZeroNoise()), insecure=True))
+    assert answerer.query("SELECT COUNT(*) FROM sales").scalar() == 6000
+    assert answerer.query("SELECT COUNT(*) FROM sales WHERE shelf < 3").scalar() == 3600
+    assert answerer.query("SELECT COUNT(*) FROM sales WHERE hour < 12").scalar() == 6000
+
+
+def test_unbiased_views_answer_first_and_bias_is_said(noisy: Path):
+    answerer = Answerer(open_release(noisy, insecure=True))
+    total = answerer.query("SELECT COUNT(*) FROM sales")
+    assert total.provenance["views"][0] in ("hours", "both")
+    assert not any("biased" in note for note in total.notes)
+    shelf = answerer.query("SELECT COUNT(*) FROM sales WHERE shelf BETWEEN 2 AND 8")
+    assert shelf.provenance["views"] == ["shelves"]
+    assert any("biased" in note and "DiffHR" in note for note in shelf.notes)
+    assert 0 < shelf.stderr_rows[0][0] < 500
+
+
+def test_each_part_of_a_mechanism_has_a_ledger_line(noisy: Path):
+    (lineage,) = budget_report(noisy.with_name("ledger.duckdb")).lineages
+    lines = {line.purpose: line.amount for line in lineage.entries[0].lines}
+    assert lines["view days: count, choice of buckets"] == Fraction(1, 16)
+    assert lines["view shelves: count, noisy view for grouping"] == Fraction(3, 16)
+    assert lines["view hours: count, signal for choosing"] == Fraction(3, 800)
+    assert sum(lines.values()) == 1
+
+
+def test_what_was_chosen_is_in_the_release(noisy: Path):
+    release = open_release(noisy, insecure=True)
+    chosen = {s.view: s.mechanism for s in release.statistics}
+    assert "DAWA, " in chosen["days"]
+    assert "DiffHR, " in chosen["shelves"]
+    assert "signal" in chosen["hours"]
+    assert {s.view for s in release.statistics if s.biased} == {"days", "shelves"}
+
+
+def test_nonnegative_answers(noisy: Path):
+    statement = "SELECT day, hour, COUNT(*) AS n FROM sales GROUP BY day, hour"
+    plain, clamped = (dpsql.connect(noisy, insecure=True, nonnegative=on) for on in (False, True))
+    cursors = [connection.cursor() for connection in (plain, clamped)]
+    unbiased, nonnegative = (cursor.execute(statement).fetchall() for cursor in cursors)
+    values, projected = (np.array([row[2] for row in rows]) for rows in (unbiased, nonnegative))
+    assert values.min() < 0 <= projected.min()
+    assert projected.sum() == pytest.approx(values.sum(), abs=0.01)
+    found = Counter(((i * i) % 40, i % 12) for i in range(6000))
+    truth = np.array([found[d, h] for d in range(40) for h in (0, 1)])
+    places = [d * 24 + h for d in range(40) for h in (0, 1)]
+    assert np.abs(projected[places] - truth).mean() < np.abs(values[places] - truth).mean()
+
+
+def test_nonnegative_parts_add_up_and_errors_stay_unbiased(noisy: Path):
+    plain = Answerer(open_release(noisy, insecure=True))
+    clamped = Answerer(open_release(noisy, insecure=True, nonnegative=True))
+    by_hour = "SELECT hour, COUNT(*) AS n FROM sales WHERE day < 50 GROUP BY hour"
+    parts, whole = clamped.query(by_hour), clamped.query("SELECT COUNT(*) FROM sales WHERE day < 50 AND hour >= 0")
+    assert sum(n for hour, n in parts.rows if hour is not None) == pytest.approx(whole.scalar(), abs=1e-4)
+    assert parts.stderr_rows == plain.query(by_hour).stderr_rows
+    assert any("non-negative" in note for note in parts.notes)
+    amount = "SELECT SUM(amount) AS s FROM sales WHERE day < 7"
+    assert clamped.query(amount).stderr_rows == plain.query(amount).stderr_rows
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "word"),
+    [
+        ("axes: [sales.shelf], measures: [count], mechanism: diffhr",
+         "axes: [sales.shelf, sales.hour], measures: [count], mechanism: diffhr", "one axis"),
+        ("[sales.day], measures: [count], mechanism: dawa",
+         "[sales.day], measures: [count, sales.amount], mechanism: dawa", "measures counts"),
+    ],
+)  # fmt: skip
+def test_what_does_not_fit_is_refused(tmp_path: Path, old: str, new: str, word: str):
+    with pytest.raises(CatalogError, match=word):
+        engine.plan(shop(tmp_path, old, new))
+
+
+def test_planning_says_who_chooses(tmp_path: Path):
+    strategies = {s.view: s.strategies[0] for s in engine.plan(shop(tmp_path)).statistics}
+    assert strategies["hours"].startswith("by noisy signal")
+    assert (strategies["days"], strategies["shelves"]) == ("DAWA", "DiffHR")
