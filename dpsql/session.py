@@ -75,15 +75,16 @@ class OpenReleases:
 
 def open_session(
     paths: Sequence[str | os.PathLike[str]], *, insecure: bool = False, on_partial_bin: str | None = None,
-    nonnegative: bool = False,
+    nonnegative: bool = False, as_of: int | str | None = None,
 ) -> OpenReleases:
     """Open releases together.
 
     Args:
-        paths: release files, at least one.
+        paths: release files or stream directories, at least one.
         insecure: also open releases that were drawn with test entropy.
         on_partial_bin: `interpolate` or `refuse` where a predicate cuts a bin; by default as each catalog says.
         nonnegative: answer counts from their non-negative (biased) estimates where a release has them.
+        as_of: for streams, the newest batch wanted, by number or label; None takes the newest there is.
 
     Raises:
         InterfaceError: no path, or an unknown word.
@@ -96,7 +97,7 @@ def open_session(
     opened: list[Release] = []
     try:
         for path in paths:
-            opened.append(open_release(Path(path), insecure=insecure, nonnegative=nonnegative))
+            opened.append(open_release(Path(path), insecure=insecure, nonnegative=nonnegative, as_of=as_of))
         return OpenReleases(tuple(opened), tuple(_answerer(release, on_partial_bin) for release in opened))
     except BaseException:
         for release in opened:

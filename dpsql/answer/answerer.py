@@ -207,6 +207,8 @@ def provenance(release: Release, relations: Sequence[Relation]) -> dict[str, Any
     """Where an answer comes from: release, promise, views."""
     views = [a.plan.view.name for relation in relations for a in relation.answered if a.plan.view.statistics]
     simulated = {"simulated": True} if release.meta.get("local", {}).get("simulated") else {}
+    arrived = release.meta.get("stream", {})
+    stream = {key: arrived[key] for key in ("as_of_batch", "as_of") if key in arrived}
     return {
         "release": release.meta.get("release_id"),
         "catalog": release.name,
@@ -215,4 +217,5 @@ def provenance(release: Release, relations: Sequence[Relation]) -> dict[str, Any
         "scale": {table: vars(scale) for table, scale in release.scales.items()},
         "notes": [note for relation in relations for note in relation.notes],
         **simulated,
+        **stream,
     }

@@ -52,17 +52,19 @@ paramstyle = "qmark"
 
 def connect(
     *paths: str | os.PathLike[str], insecure: bool = False, on_partial_bin: str | None = None,
-    nonnegative: bool = False,
+    nonnegative: bool = False, as_of: int | str | None = None,
 ) -> Connection:
     """Open releases together.
 
     Args:
-        paths: release files; with several of one population, each statement goes to the one with the
-            smallest predicted error.
+        paths: release files or stream directories; with several of one population, each statement goes to the
+            one with the smallest predicted error.
         insecure: also open releases that were drawn with test entropy.
         on_partial_bin: what to do where a predicate cuts a bin; by default as each catalog says.
         nonnegative: answer counts from their non-negative (biased) estimates; standard errors stay those of the
             unbiased ones.
+        as_of: for streams, the newest batch wanted, by number or label; None takes the newest there is. Either
+            way the connection keeps that state while batches are appended.
 
     Returns:
         A read-only connection.
@@ -73,4 +75,7 @@ def connect(
 
     **Privacy**: post-processing of releases; costs nothing.
     """
-    return Connection(open_session(paths, insecure=insecure, on_partial_bin=on_partial_bin, nonnegative=nonnegative))
+    session = open_session(
+        paths, insecure=insecure, on_partial_bin=on_partial_bin, nonnegative=nonnegative, as_of=as_of
+    )
+    return Connection(session)

@@ -109,7 +109,7 @@ def publish_release(
 
     **Privacy**: epsilon-DP in the catalog's unit and neighbours (docs/privacy.md section 1).
     """
-    source = _source(catalog)
+    source = confirmed_source(catalog)
     with_raw = open_sources(source.kind, source.folder(catalog.file), source.expanded())
     try:
         plan = plan_release(catalog, axis_maker(catalog, with_raw))
@@ -129,7 +129,7 @@ def publish_release(
 
         receipt = publish_file(
             ledger_path(catalog),
-            _spend(catalog, plan),
+            release_spend(catalog, plan),
             release_id=release_id,
             label=label or target.name,
             spec_hash=spec_hash(catalog),
@@ -143,7 +143,12 @@ def publish_release(
         with_raw.close()
 
 
-def _source(catalog: Catalog) -> Source:
+def confirmed_source(catalog: Catalog) -> Source:
+    """Where raw rows are, once no bound waits for confirmation.
+
+    Raises:
+        CatalogError: one does, or the catalog names no source.
+    """
     left = catalog.unconfirmed()
     if left:
         raise CatalogError(
@@ -155,13 +160,18 @@ def _source(catalog: Catalog) -> Source:
     return catalog.source
 
 
-def _spend(catalog: Catalog, plan: ReleasePlan) -> Spend:
-    """One ledger line for each statistic; replace-one neighbours are charged in full, drawn at half."""
+def release_spend(catalog: Catalog, plan: ReleasePlan, unit: str | None = None) -> Spend:
+    """One ledger line for each statistic; replace-one neighbours are charged in full, drawn at half.
+
+    Args:
+        catalog, plan: the release.
+        unit: whose rows are protected; the catalog's unit unless given.
+    """
     privacy = catalog.privacy
     currency: Currency = "rho" if privacy.delta else "epsilon"
-    lineage = Lineage(privacy.lineage, privacy.unit, privacy.neighbours, currency, privacy.cap)
+    lineage = Lineage(privacy.lineage, unit or privacy.unit, privacy.neighbours, currency, privacy.cap)
     lines = tuple(SpendLine(purpose, charge, currency) for purpose, charge in plan.lines)
-    source = _source(catalog)
+    source = confirmed_source(catalog)
     root = source.folder(catalog.file)
     tables = tuple(
         f"{root}/{where}" for name, where in source.tables.items() if not catalog.tables[name].is_public

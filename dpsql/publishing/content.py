@@ -101,15 +101,13 @@ def _nonnegative(plan: ReleasePlan, index: int, nodes: IntArray, trees: list[Tre
 
 
 def _estimates(
-    plan: ReleasePlan, views: Sequence[NoisyView], splits: list[AxisSplit], trees: list[Tree]
+    plan: ReleasePlan, views: Sequence[NoisyView | AdaptedView], splits: list[AxisSplit], trees: list[Tree]
 ) -> tuple[list[IntArray], list[Components]]:
     """Best estimates of every view by itself, then reconciled."""
-    measured = [
-        Measured(
-            s.axes, leaf_estimates(view, plan.strategies(s)) * s.factor, view.unit_variance * s.factor**2
-        )
-        for s, view in zip(plan.statistics, views, strict=True)
-    ]
+    measured = []
+    for s, view in zip(plan.statistics, views, strict=True):
+        own = view.leaves if isinstance(view, AdaptedView) else leaf_estimates(view, plan.strategies(s))
+        measured.append(Measured(s.axes, own * s.factor, view.unit_variance * s.factor**2))
     return reconciled_nodes(plan, measured, splits, trees)
 
 

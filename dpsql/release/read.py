@@ -17,6 +17,7 @@ import numpy as np
 
 from dpsql.errors import ReleaseError
 from dpsql.release.format import FORMAT, AxisMeta, ScaleMeta, StatisticMeta
+from dpsql.release.stream import AsOf, state_file
 from dpsql.tree import Tree
 from dpsql.variance import AxisVariance, from_columns
 from dpsql.variance.kronecker import AxisSplit, KroneckerVariance
@@ -109,13 +110,16 @@ class Release:
         return dict(self.connection.cursor().execute(query, values).fetchnumpy())
 
 
-def open_release(path: str | Path, *, insecure: bool = False, nonnegative: bool = False) -> Release:
-    """Open a release file.
+def open_release(
+    path: str | Path, *, insecure: bool = False, nonnegative: bool = False, as_of: AsOf | None = None
+) -> Release:
+    """Open a release: a file, or a state of a stream directory.
 
     Args:
-        path: the file.
+        path: the file or the directory. An open stream stays as it was while batches are appended.
         insecure: also open releases that were drawn with test entropy.
         nonnegative: answer from the non-negative estimates; standard errors stay those of the unbiased ones.
+        as_of: for streams, the newest batch wanted, by number or label; None takes the newest there is.
 
     Returns:
         The open release.
@@ -123,7 +127,7 @@ def open_release(path: str | Path, *, insecure: bool = False, nonnegative: bool 
     Raises:
         ReleaseError: no such file, not a release, damaged, of another format, or drawn with test entropy.
     """
-    file = Path(path)
+    file = release_file(path, as_of)
     if not file.is_file():
         raise ReleaseError(f"there is no release at {path}", hint="run `dpsql publish` or check the path")
     try:
@@ -137,6 +141,20 @@ def open_release(path: str | Path, *, insecure: bool = False, nonnegative: bool 
         ) from error
     _check(path, meta, insecure)
     return Release(file, connection, meta, nonnegative)
+
+
+def release_file(path: str | Path, as_of: AsOf | None = None) -> Path:
+    """The file that answers for a path: itself, or the state that a stream directory names.
+
+    Raises:
+        ReleaseError: a stream without such a state, or `as_of` for a release that is no stream.
+    """
+    file = Path(path)
+    if file.is_dir():
+        return state_file(file, as_of)
+    if as_of is not None and file.exists():
+        raise ReleaseError(f"{path} is no stream, it has no batches", hint="leave `as_of` out")
+    return file
 
 
 def _check(path: str | Path, meta: dict[str, Any], insecure: bool) -> None:
