@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import datetime
 import decimal
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -276,3 +278,26 @@ def test_two_releases_of_one_population_the_smaller_error_answers(shop: Path, tm
         cursor = both.execute(COUNT + "'east'")
         assert cursor.stderr[0][0] == min(alone)
         assert both.execute("SELECT COUNT(*) FROM shop2.sales").rowcount == 1
+
+
+ASKING = """
+import sys, threading, dpsql
+connection = dpsql.connect(sys.argv[1])
+found = []
+def ask(number):
+    for age in range(20, 40):
+        asked = f"SELECT COUNT(*) FROM shop WHERE age < {age + number}"
+        found.append(connection.execute(asked).fetchall())
+threads = [threading.Thread(target=ask, args=(number,)) for number in range(4)]
+[thread.start() for thread in threads]
+[thread.join() for thread in threads]
+print(len(found), hash(tuple(sorted(row[0][0] for row in found))))
+"""
+
+
+def test_two_processes_with_four_threads_each_read_one_release(shop: Path) -> None:
+    command = [sys.executable, "-c", ASKING, str(shop)]
+    processes = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(2)]
+    said = {process.communicate(timeout=120)[0] for process in processes}
+    assert len(said) == 1
+    assert said.pop().startswith("80 ")

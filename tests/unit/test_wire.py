@@ -18,7 +18,6 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -429,17 +428,19 @@ def test_jdbc(port: int) -> None:
 
 
 @pytest.mark.slow
-def test_many_clients_at_once(port: int) -> None:
+@pytest.mark.parametrize("fresh", [False, True])
+def test_many_clients_at_once(port: int, fresh: bool) -> None:
     times: list[float] = []
 
     def ask(number: int) -> None:
         client = Wire(port)
         client.until_ready()
         for i in range(50):
+            low, high = 20 + (number + i) % 20, 41 + (number * 7 + i) % 19
+            note = f" -- {number} {i}" if fresh else ""  # another text is not in the cache of answers
             begun = time.perf_counter()
-            assert (
-                kinds(client.ask(f"SELECT COUNT(*) FROM shop WHERE age >= {20 + (number + i) % 8}")) == "TDCZ"
-            )
+            asked = f"SELECT COUNT(*) FROM shop WHERE age >= {low} AND age < {high}{note}"
+            assert kinds(client.ask(asked)) == "TDCZ"
             times.append(time.perf_counter() - begun)
 
     threads = [threading.Thread(target=ask, args=(number,)) for number in range(16)]
@@ -450,5 +451,6 @@ def test_many_clients_at_once(port: int) -> None:
         thread.join()
     rate, worst = len(times) / (time.perf_counter() - begun), sorted(times)[int(len(times) * 0.99)]
     assert len(times) == 800
-    good: Any = "ok" if rate >= 500 and worst < 0.1 else "short"
-    print(f"figure wire 16 clients: {rate:.0f}/s (>= 500), p99 {worst * 1000:.0f} ms (< 100) {good}")
+    name, bound = ("new questions", "reported") if fresh else ("repeated questions", ">= 500, p99 < 100 ms")
+    good = "ok" if fresh or (rate >= 500 and worst < 0.1) else "short"
+    print(f"figure wire 16 clients, {name}: {rate:.0f}/s, p99 {worst * 1000:.0f} ms ({bound}) {good}")
