@@ -77,7 +77,9 @@ def write_star(
     return catalog
 
 
-def uneven_rows(people: int, seed: int, days: int = 12, largest: int = 400) -> tuple[list[Row], dict[int, str | None]]:
+def uneven_rows(
+    people: int, seed: int, days: int = 12, largest: int = 400
+) -> tuple[list[Row], dict[int, str | None]]:
     """Rows of customers with log-normal numbers of them."""
     rng = np.random.default_rng(seed)
     owned = np.minimum(np.maximum(rng.lognormal(2.0, 1.0, people).astype(int), 1), largest)

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from dpsql.answer.bias import bias_hint
 from dpsql.answer.block import ErrorOf, Linear, Noisy, Ratio, Term
 from dpsql.answer.errorbars import LAPLACE_KURTOSIS, Errors, quantile
 from dpsql.answer.leafsets import FloatArray
@@ -152,6 +153,8 @@ def error_values(what: str, form: Noisy, answered: Answered, level: float) -> Fl
         return np.where(hidden, np.nan, cut_values(form, answered))
     if what == "scale":
         return np.where(hidden, np.nan, scale_values(form, answered))
+    if what == "bias":
+        return np.where(hidden, np.nan, bias_hint(answered.plan, answered.errors.release, len(above)))
     if what == "stderr":
         found = answered.errors.stderr(form, above, below)
     else:

@@ -171,10 +171,10 @@ Form: TypeAlias = Noisy | Known
 
 @dataclass(frozen=True)
 class ErrorOf:
-    """DP_STDERR, DP_INTERVAL_LOW or DP_INTERVAL_HIGH of another value.
+    """DP_STDERR, DP_INTERVAL_LOW, DP_INTERVAL_HIGH or DP_BIAS_HINT of another value.
 
     Args:
-        what: `stderr`, `low` or `high`.
+        what: `stderr`, `low`, `high` or `bias`.
         form: the value's form; None gives NULL.
         level: of the interval.
     """

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from dpsql.answer.answered import Answered, answer_terms, central, error_values, nullable, terms_of
+from dpsql.answer.bias import scale_notes
 from dpsql.answer.block import TRUE, Block, ErrorOf, Form, Known, Noisy, Term, Value
 from dpsql.answer.errorbars import quantile
 from dpsql.answer.known import catalog_plan, known_values, not_an_axis
@@ -95,7 +96,7 @@ def relate(block: Block, release: Release, schema: Schema, refuse_cuts: bool = F
 def bias_notes(plan: Plan, terms: Sequence[Term], release: Release) -> list[str]:
     """What a reader should know about estimates that are biased: their intervals tell of noise alone."""
     name, read = plan.view.name, [plan.view.statistics[term.measure] for term in terms]
-    notes = []
+    notes = scale_notes(plan, release)
     if any(statistic.biased for statistic in read):
         notes.append(f"view {name} is biased ({read[0].mechanism}): errors and intervals tell of its noise alone")
     if any(release.estimate(statistic.id) == "nonnegative" for statistic in read):

@@ -135,3 +135,21 @@ def test_a_view_without_a_count_is_refused(tmp_path):
     file.write_text(file.read_text().replace("{count: 0.55, sales.amount: 0.45}", "[count(sales.amount)]", 1))
     with pytest.raises(CatalogError, match="count"):
         publish_release(load_catalog(file), tmp_path / "x.dpsql", noise=ZeroNoise(), key=bytes(32))
+
+
+def test_answers_tell_noise_scale_error_and_bias_apart(tmp_path):
+    rows, customers = uneven_rows(900, 8)
+    answerer = published(tmp_path, rows, customers)
+    scale = answerer.release.scales["sales"]
+    result = answerer.query(
+        "SELECT region, COUNT(*) AS c, SUM(amount) AS s, AVG(amount) AS a, DP_BIAS_HINT(COUNT(*)) AS hint, "
+        "DP_STDERR(COUNT(*)) AS e FROM sales JOIN customer USING (id) GROUP BY 1"
+    )
+    first = result.rows[0]
+    assert first[4] == scale.left_out
+    assert first[5] == result.stderr_rows[0][1]
+    assert result.scale_error[0][1] == pytest.approx(abs(first[1]) * scale.relative_error)
+    assert result.scale_error[0][2] == pytest.approx(abs(first[2]) * scale.relative_error)
+    assert result.scale_error[0][3] in (0.0, None)
+    assert any("customer.region may be off most" in note for note in result.notes)
+    assert any(f"times {scale.factor:.3g}" in line for line in result.plan)

@@ -12,7 +12,7 @@ from dpsql.answer.sql.node import Node
 from dpsql.answer.sql.refuse import refusal
 from dpsql.errors import ProgrammingError
 
-CALLS = {"dp_stderr": "stderr", "dp_interval_low": "low", "dp_interval_high": "high"}
+CALLS = {"dp_stderr": "stderr", "dp_interval_low": "low", "dp_interval_high": "high", "dp_bias_hint": "bias"}
 DEFAULT_LEVEL = 0.95
 NUMERIC = ("INT", "DOUBLE", "FLOAT", "DECIMAL", "REAL")
 
