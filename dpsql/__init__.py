@@ -16,7 +16,7 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "dpsql.engine": (
-        "query", "explain", "use", "publish", "budget", "init", "collection_plan", "collect", "simulate",
+        "query", "explain", "use", "publish", "append", "budget", "init", "collection_plan", "collect", "simulate",
     ),
     "dpsql.dbapi": (
         "connect", "apilevel", "threadsafety", "paramstyle", "Connection", "Cursor",
@@ -28,7 +28,7 @@ _HOMES = {
         "Warning", "Error", "InterfaceError", "DatabaseError", "DataError", "OperationalError", "ReleaseError",
         "SourceError", "QueryTimeout", "IntegrityError", "InternalError", "ProgrammingError", "SqlSyntaxError",
         "UnknownName", "CatalogError", "NotSupportedError", "NoViewError", "RawRowsError", "PrivacyError",
-        "BudgetExceeded", "LineageError", "ReleaseExists",
+        "BudgetExceeded", "LineageError", "ReleaseExists", "BatchOrderError", "BatchConflict",
     ),
 }  # fmt: skip
 _HOME = {name: module for module, names in _HOMES.items() for name in names}
@@ -38,6 +38,7 @@ __all__ = ["__version__", *_HOME]
 if TYPE_CHECKING:
     from dpsql.answer.result import Result as Result
     from dpsql.dbapi import connect as connect
+    from dpsql.engine import append as append
     from dpsql.engine import budget as budget
     from dpsql.engine import collect as collect
     from dpsql.engine import collection_plan as collection_plan

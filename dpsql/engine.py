@@ -1,6 +1,7 @@
 """What dpsql does, on one page: publish once, then answer.
 
     publish   raw rows -> integer histograms -> noise, once -> a release file; the ledger is charged
+    append    one more batch of raw rows -> a stream release, which was charged when it was made
     collect   reports that people made private themselves -> a release file of the same shape
     query     SQL -> axes and leaf sets -> nodes of a view -> one DuckDB statement -> values with error bars
 
@@ -11,28 +12,26 @@ DB-API, SQLAlchemy) call this module only.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dpsql.errors import InterfaceError
+from dpsql import opened
+from dpsql.opened import ReleasePath
+from dpsql.opened import use as use
 
 if TYPE_CHECKING:
-    from dpsql.answer.answerer import Answerer
+    from datetime import date
+
     from dpsql.answer.result import Result
     from dpsql.collecting.predict import Prediction
     from dpsql.collecting.run import Collected
     from dpsql.forecast import PlanReport
     from dpsql.ledger import BudgetReport
     from dpsql.publishing.central import Published
+    from dpsql.publishing.stream import Appended
 
 Progress = Callable[[str], None]
-ReleasePath = str | os.PathLike[str]
-
-_default: list[Path] = []
-_open: dict[tuple[str, int, int], Answerer] = {}
-
 
 def publish(
     catalog: ReleasePath,
@@ -72,6 +71,38 @@ def publish(
         label=label,
         progress=progress or (lambda step: None),
     )
+
+
+def append(
+    release: ReleasePath, source: ReleasePath | None, batch: str | date, *, catalog: ReleasePath,
+    progress: Progress | None = None,
+) -> Appended:
+    """Append one batch to a stream release; the first append makes it and spends the whole budget.
+
+    Args:
+        release: the stream directory.
+        source: a file with the rows that arrive, or None for the catalog's rows whose time lies in the batch.
+        batch: a date or time inside the batch.
+        catalog: the YAML file, with `stream`.
+        progress: called with each step in words.
+
+    Returns:
+        What was appended and charged; the same rows again are a no-op.
+
+    Raises:
+        CatalogError, SourceError, BatchOrderError, BatchConflict, PrivacyError, IntegrityError: refused; nothing
+            was drawn.
+
+    **Privacy**: docs/privacy/streams.md; every append after the first one costs nothing.
+    """
+    from dpsql.catalog import load_catalog
+    from dpsql.noise import ExactNoise, os_entropy
+    from dpsql.publishing.stream import append_batch
+
+    entropy, label = os_entropy(), batch if isinstance(batch, str) else batch.isoformat()
+    file = None if source is None else Path(source)
+    return append_batch(load_catalog(Path(catalog)), Path(release), label, noise=ExactNoise(entropy),
+                        entropy=entropy, source=file, progress=progress or (lambda step: None))  # fmt: skip
 
 
 def plan(catalog: ReleasePath, workload: Sequence[str] = (), *, compare: bool = False) -> PlanReport:
@@ -197,13 +228,16 @@ def simulate(
     return simulate_to_files(Path(catalog), Path(output), Path(plan), seed, label, told)
 
 
-def query(sql: str, release: ReleasePath | None = None, *, dialect: str = "duckdb") -> Result:
+def query(
+    sql: str, release: ReleasePath | None = None, *, dialect: str = "duckdb", as_of: int | str | None = None
+) -> Result:
     """Answer one SQL statement.
 
     Args:
         sql: the statement.
-        release: a release file; without it `$DPSQL_RELEASE`, else the one set by `use`.
+        release: a release file or a stream directory; without it `$DPSQL_RELEASE`, else the one set by `use`.
         dialect: the SQL dialect the statement is written in.
+        as_of: for streams, the newest batch wanted, by number or label.
 
     Returns:
         Rows with standard errors, intervals, the plan and its provenance.
@@ -214,26 +248,18 @@ def query(sql: str, release: ReleasePath | None = None, *, dialect: str = "duckd
 
     **Privacy**: post-processing of a release; costs nothing.
     """
-    return _answerer(release).query(sql, dialect=dialect)
+    return opened.answerer(release, as_of).query(sql, dialect=dialect)
 
 
-def explain(sql: str, release: ReleasePath | None = None, *, dialect: str = "duckdb") -> str:
+def explain(
+    sql: str, release: ReleasePath | None = None, *, dialect: str = "duckdb", as_of: int | str | None = None
+) -> str:
     """How a statement would be answered, as numbered stages in words.
 
     Args:
-        sql, release, dialect: as for `query`.
+        sql, release, dialect, as_of: as for `query`.
     """
-    return _answerer(release).explain(sql, dialect=dialect)
-
-
-def use(release: ReleasePath) -> None:
-    """Make a release the one that `query` asks when none is named.
-
-    Raises:
-        ReleaseError: it cannot be opened.
-    """
-    _answerer(release)
-    _default[:] = [Path(release)]
+    return opened.answerer(release, as_of).explain(sql, dialect=dialect)
 
 
 def budget(catalog: ReleasePath) -> BudgetReport:
@@ -269,32 +295,3 @@ def init(source: ReleasePath, output: ReleasePath, *, name: str | None = None) -
     from dpsql.publishing.draft import draft_from_source
 
     return draft_from_source(Path(source), Path(output), name)
-
-
-def _answerer(release: ReleasePath | None) -> Answerer:
-    """The open release, kept open while its file stays the same."""
-    from dpsql.answer.answerer import Answerer
-    from dpsql.release import open_release
-
-    path = _release_path(release)
-    try:
-        state = path.stat()
-        key = (str(path.resolve()), state.st_mtime_ns, state.st_ino)
-    except OSError:
-        key = (str(path), 0, 0)
-    if key not in _open:
-        _open[key] = Answerer(open_release(path))
-    return _open[key]
-
-
-def _release_path(release: ReleasePath | None) -> Path:
-    if release is not None:
-        return Path(release)
-    named = os.environ.get("DPSQL_RELEASE")
-    if named:
-        return Path(named)
-    if _default:
-        return _default[0]
-    raise InterfaceError(
-        "no release is named", hint="pass release=, set DPSQL_RELEASE, or call dpsql.use(path)"
-    )
