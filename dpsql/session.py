@@ -9,15 +9,20 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from dpsql.combine import Source, blend, rank, routed
 from dpsql.errors import InterfaceError, NotSupportedError, QueryTimeout, UnknownName
 
 if TYPE_CHECKING:
     from dpsql.answer import Answerer, Result
     from dpsql.release import Release
+
+NOT_COMBINED = (
+    "not combined: groups differ, a value has no standard error, or the releases are not independent"
+)
 
 
 @dataclass(frozen=True)
@@ -27,13 +32,15 @@ class OpenReleases:
     Args:
         releases: the open files.
         answerers: one for each.
+        combine: whether independent answers are averaged by inverse variance.
     """
 
     releases: tuple[Release, ...]
     answerers: tuple[Answerer, ...]
+    combine: bool = False
 
     def query(self, sql: str, *, dialect: str = "duckdb") -> Result:
-        """The answer with the smallest mean predicted error.
+        """The answer with the smallest mean predicted error, or with `combine` the estimate from all.
 
         Args:
             sql: one statement.
@@ -44,28 +51,41 @@ class OpenReleases:
 
         **Privacy**: post-processing; the choice depends on published variances alone.
         """
-        return self._best(sql, dialect)[1]
+        if len(self.answerers) == 1:
+            return _ask(self.answerers[0], sql, dialect)
+        sources = [source for source, _ in self._ranked(sql, dialect)]
+        best = sources[0].result
+        if self.combine:
+            blended = blend(sources, " order by " in " ".join(sql.lower().split()))
+            if blended is not None:
+                return blended
+            best = replace(best, notes=(*best.notes, NOT_COMBINED)) if len(sources) > 1 else best
+        return replace(best, provenance={**best.provenance, "routed": routed(sources)})
 
     def explain(self, sql: str, *, dialect: str = "duckdb") -> str:
         """How a statement would be answered, by the release that `query` would take."""
-        answerer = self.answerers[0] if len(self.answerers) == 1 else self._best(sql, dialect)[0]
-        return answerer.explain(sql, dialect=dialect)
-
-    def _best(self, sql: str, dialect: str) -> tuple[Answerer, Result]:
         if len(self.answerers) == 1:
-            return self.answerers[0], _ask(self.answerers[0], sql, dialect)
-        found: list[tuple[Release, Answerer, Result]] = []
+            return self.answerers[0].explain(sql, dialect=dialect)
+        return self._ranked(sql, dialect)[0][1].explain(sql, dialect=dialect)
+
+    def _ranked(self, sql: str, dialect: str) -> list[tuple[Source, Answerer]]:
+        """Every release's answer, the best first."""
+        found: list[tuple[Source, Answerer]] = []
         refusals: list[NotSupportedError | UnknownName] = []
         for release, answerer in zip(self.releases, self.answerers, strict=True):
             try:
-                found.append((release, answerer, _ask(answerer, sql, dialect)))
+                source = Source(_label(release, self.releases), release.meta, _ask(answerer, sql, dialect))
             except (NotSupportedError, UnknownName) as error:
                 refusals.append(error)
+            else:
+                found.append((source, answerer))
         if not found:
             raise refusals[0]
-        _check_alternatives([release for release, _, _ in found])
-        _, answerer, result = min(found, key=lambda each: mean_error(each[2]))
-        return answerer, result
+        answering = {id(answerer) for _, answerer in found}
+        _check_alternatives(
+            [r for r, a in zip(self.releases, self.answerers, strict=True) if id(a) in answering]
+        )
+        return sorted(found, key=lambda each: rank(each[0]))
 
     def close(self) -> None:
         """Close every release."""
@@ -74,8 +94,12 @@ class OpenReleases:
 
 
 def open_session(
-    paths: Sequence[str | os.PathLike[str]], *, insecure: bool = False, on_partial_bin: str | None = None,
-    nonnegative: bool = False, as_of: int | str | None = None,
+    paths: Sequence[str | os.PathLike[str]],
+    *,
+    insecure: bool = False,
+    on_partial_bin: str | None = None,
+    nonnegative: bool = False,
+    as_of: int | str | None = None,
 ) -> OpenReleases:
     """Open releases together.
 
@@ -121,10 +145,10 @@ def _answerer(release: Release, on_partial_bin: str | None) -> Answerer:
     return Answerer(release) if on_partial_bin is None else Answerer(release, on_partial_bin=on_partial_bin)
 
 
-def mean_error(result: Result) -> float:
-    """Mean standard error of an answer's noisy values; 0 for an answer without any."""
-    errors = [error for row in result.stderr_rows for error in row if error is not None]
-    return sum(errors) / len(errors) if errors else 0.0
+def _label(release: Release, others: Sequence[Release]) -> str:
+    """A release's catalog name, with its file's where several share it."""
+    alone = sum(other.name == release.name for other in others) == 1
+    return release.name if alone else f"{release.name} ({release.path.name})"
 
 
 def _check_alternatives(releases: Sequence[Release]) -> None:

@@ -7,6 +7,7 @@ Statements are read-only, so commit and rollback do nothing. `?` and `:name` pla
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 
 from dpsql.dbapi.connection import Connection
 from dpsql.dbapi.cursor import Cursor
@@ -52,7 +53,7 @@ paramstyle = "qmark"
 
 def connect(
     *paths: str | os.PathLike[str], insecure: bool = False, on_partial_bin: str | None = None,
-    nonnegative: bool = False, as_of: int | str | None = None,
+    nonnegative: bool = False, as_of: int | str | None = None, combine: bool = False,
 ) -> Connection:
     """Open releases together.
 
@@ -65,6 +66,8 @@ def connect(
             unbiased ones.
         as_of: for streams, the newest batch wanted, by number or label; None takes the newest there is. Either
             way the connection keeps that state while batches are appended.
+        combine: with several independent releases of one population, answer with their inverse-variance mean,
+            cell by cell where groups match; else the smallest error answers alone and the result says so.
 
     Returns:
         A read-only connection.
@@ -78,4 +81,4 @@ def connect(
     session = open_session(
         paths, insecure=insecure, on_partial_bin=on_partial_bin, nonnegative=nonnegative, as_of=as_of
     )
-    return Connection(session)
+    return Connection(replace(session, combine=combine))

@@ -1,0 +1,138 @@
+"""Several releases of one population: routing by error, inverse-variance means, what they promise together."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import dpsql
+from dpsql.answer.result import Grid, Result
+from dpsql.combine import Source, blend, independent, promise_together, rank
+from dpsql.dbapi import connect
+
+REGIONS = ("north", "south")
+
+
+def answer(
+    values: Grid, errors: Grid, scale: float = 0.0, columns: tuple[str, ...] = ("region", "n")
+) -> Result:
+    def grid(what: str, level: float) -> Grid:
+        if what in ("low", "high"):
+            sign = 2.0 if what == "high" else -2.0
+            return tuple(
+                tuple(None if e is None else v + sign * e for v, e in zip(*rows, strict=True))
+                for rows in zip(values, errors, strict=True)
+            )
+        if what in ("scale", "model"):
+            size = scale if what == "scale" else 0.0
+            return tuple(tuple(None if e is None else size for e in row) for row in errors)
+        return errors
+
+    return Result(columns, ("VARCHAR", "DOUBLE"), values, {"privacy": {}}, grid=grid)
+
+
+def source(name: str, result: Result, **meta: Any) -> Source:
+    promise = {"neighbours": "add_remove", "epsilon": "1", "delta": "0"}
+    return Source(name, {"release_id": name, "privacy": promise, **meta}, result)
+
+
+def pair(second: Grid = (("south", 24.0), ("north", 14.0)), **meta: Any) -> list[Source]:
+    first = answer((("north", 10.0), ("south", 20.0)), ((None, 1.0), (None, 2.0)))
+    return [source("a", first, **meta), source("b", answer(second, ((None, 2.0), (None, 2.0))), **meta)]
+
+
+def test_cells_are_weighted_by_inverse_variance() -> None:
+    found = blend(pair(), ordered=False)
+    assert found is not None
+    assert found.rows == (("north", pytest.approx(10.8)), ("south", pytest.approx(22.0)))
+    assert found.stderr_rows == (
+        (None, pytest.approx((1 / (1 + 1 / 4)) ** 0.5)),
+        (None, pytest.approx(2**0.5)),
+    )
+    low, high = found.interval_rows(0.95)
+    assert high[1][1] - low[1][1] == pytest.approx(4 * 2**0.5)
+    assert low[0][0] is None
+    assert found.model_bound == ((None, 0.0), (None, 0.0))
+    assert found.scale_error == ((None, 0.0), (None, 0.0))
+    shares = [each["mean_share"] for each in found.provenance["combined"]]
+    assert sum(shares) == pytest.approx(1)
+
+
+def test_scale_errors_count() -> None:
+    first = answer((("north", 10.0),), ((None, 3.0),), scale=4.0)
+    second = answer((("north", 20.0),), ((None, 5.0),))
+    found = blend([source("a", first), source("b", second)], ordered=False)
+    assert found is not None
+    assert found.rows[0][1] == pytest.approx(15)
+
+
+def test_an_exact_value_takes_all() -> None:
+    first = answer((("north", 10.0),), ((None, 0.0),))
+    found = blend([source("a", first), source("b", answer((("north", 20.0),), ((None, 5.0),)))], ordered=True)
+    assert found is not None
+    assert (found.rows[0][1], found.stderr_rows[0][1]) == (10.0, 0.0)
+
+
+@pytest.mark.parametrize(
+    "second",
+    [(("south", 24.0), ("west", 14.0)), (("south", 24.0), ("south", 14.0)), (("south", 1.0),)],
+)
+def test_other_groups_are_not_blended(second: Grid) -> None:
+    first = pair()[0]
+    other = answer(second, tuple((None, 1.0) for _ in second))
+    assert blend([first, source("b", other)], ordered=False) is None
+
+
+def test_order_nulls_and_shared_noise_prevent_blending() -> None:
+    assert blend(pair(), ordered=True) is None
+    assert blend(pair()[:1], ordered=False) is None
+    assert blend(pair(local={"plan_hash": "x"}), ordered=False) is None
+    half = answer((("north", 1.0), ("south", None)), ((None, 1.0), (None, None)))
+    assert blend([pair()[0], source("b", half)], ordered=False) is None
+    assert rank(source("b", half)) > rank(pair()[0])
+    assert not independent([{"release_id": "1"}, {"release_id": "1"}])
+
+
+def test_promises_add_up_for_replacing_one_person() -> None:
+    central = {"privacy": {"neighbours": "add_remove", "epsilon": "1/2", "delta": "0"}}
+    local = {"privacy": {"neighbours": "replace_one", "epsilon": "2", "delta": "0"}}
+    assert promise_together([central, local, local]) == {"neighbours": "replace_one", "epsilon": "5"}
+    assert promise_together([central, {"privacy": {"epsilon": "1", "delta": "1/1000"}}]) is None
+
+
+@pytest.fixture(scope="module")
+def both(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    from dpsql.examples.retail import make_star, write_star
+
+    folder = tmp_path_factory.mktemp("both")
+    write_star(folder / "data", make_star(3, 5000, 50))
+    text = (Path(__file__).parents[2] / "catalog" / "retail.yaml").read_text()
+    head = text[: text.index("views:")]
+    view = "views:\n  people: {of: customer, axes: [customer.age, customer.sex], measures: [count]}\n"
+    (folder / "central.yaml").write_text(head.replace("epsilon: 1.0", "epsilon: 0.02") + view)
+    (folder / "local.yaml").write_text(
+        head.replace("name: retail", "name: asked") + "collection: {epsilon: 3}\n" + view
+    )
+    dpsql.publish(folder / "central.yaml", folder / "c.dpsql")
+    dpsql.simulate(folder / "local.yaml", folder / "r.parquet", folder / "p.json", seed=1)
+    dpsql.collect(folder / "p.json", [folder / "r.parquet"], folder / "l.dpsql")
+    return folder / "c.dpsql", folder / "l.dpsql"
+
+
+def test_central_local_and_both(both: tuple[Path, Path]) -> None:
+    sql = "SELECT sex, COUNT(*) AS n FROM customer WHERE age BETWEEN 30 AND 59 GROUP BY sex"
+    with connect(*both) as routing, connect(*both, combine=True) as combining:
+        routed, blended = routing.session.query(sql), combining.session.query(sql)
+        assert "people" in routing.session.explain(sql)
+        alone = combining.session.query(
+            "SELECT sex, COUNT(*) AS n FROM customer GROUP BY sex ORDER BY n LIMIT 1"
+        )
+    errors = routed.provenance["routed"]["mean_errors"]
+    assert errors[routed.provenance["routed"]["chosen"]] == min(errors.values())
+    assert routed.provenance["routed"]["all_together"] == {"neighbours": "replace_one", "epsilon": "76/25"}
+    assert {each["release"] for each in blended.provenance["combined"]} == {"retail", "asked"}
+    for row, single in zip(blended.stderr_rows, routed.stderr_rows, strict=True):
+        assert 0 < row[1] < single[1]
+    assert "routed" in alone.provenance or "combined" in alone.provenance
