@@ -36,6 +36,9 @@ TYPES: Mapping[str, Any] = {
 
 SCHEMA = "main"
 
+SWITCHES, WORDS = ("insecure", "nonnegative", "combine"), ("on_partial_bin", "as_of")
+"""URL options that `dpsql.connect` takes: true or false, and text."""
+
 
 class DpsqlCompiler(compiler.SQLCompiler):
     """Statements as DuckDB reads them."""
@@ -85,17 +88,18 @@ class DpsqlDialect(DefaultDialect):
         return cls.import_dbapi()
 
     def create_connect_args(self, url: URL) -> tuple[list[str], dict[str, Any]]:
-        """The release in the URL's path, then every `also=`; `on_partial_bin=` goes on."""
+        """The release in the URL's path, then every `also=`; the other options go to `dpsql.connect`."""
         also = url.query.get("also", ())
         paths = [url.database or "", *([also] if isinstance(also, str) else also)]
         if not paths[0]:
             raise exc.ArgumentError("the URL names no release; write dpsql:////abs/path/retail.dpsql")
-        unknown = sorted(set(url.query) - {"also", "on_partial_bin", "insecure"})
+        unknown = sorted(set(url.query) - {"also", *SWITCHES, *WORDS})
         if unknown:
-            raise exc.ArgumentError(f"unknown URL option {unknown[0]}; there are also, on_partial_bin")
-        options: dict[str, Any] = {"insecure": url.query.get("insecure") == "true"}
-        if "on_partial_bin" in url.query:
-            options["on_partial_bin"] = url.query["on_partial_bin"]
+            raise exc.ArgumentError(
+                f"unknown URL option {unknown[0]}; there are {', '.join(('also', *SWITCHES, *WORDS))}"
+            )
+        options: dict[str, Any] = {word: url.query[word] for word in WORDS if word in url.query}
+        options |= {word: url.query[word] == "true" for word in SWITCHES if word in url.query}
         return paths, options
 
     def do_ping(self, dbapi_connection: Any) -> bool:

@@ -125,7 +125,7 @@ def test_errors_are_sqlalchemy_errors(engine: sa.engine.Engine) -> None:
         connection.execute(sa.text("CREATE TABLE t (a INT)"))
 
 
-@pytest.mark.parametrize("tail", ["", "?also={other}", "?on_partial_bin=interpolate"])
+@pytest.mark.parametrize("tail", ["", "?also={other}", "?on_partial_bin=interpolate&insecure=false"])
 def test_urls(shop: Path, tmp_path: Path, tail: str) -> None:
     other = build(tmp_path, seed=8, name="shop2") if "other" in tail else ""
     engine = sa.create_engine(f"dpsql:///{shop}{tail.format(other=other)}")
