@@ -33,7 +33,7 @@ catalog alone and never holds a value from the data.
 from __future__ import annotations
 
 
-class Warning(Exception):  # noqa: A001 - PEP 249 fixes the name
+class Warning(Exception):
     """Something worth saying; the call went on."""
 
 
