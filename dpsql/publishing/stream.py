@@ -33,6 +33,7 @@ from dpsql.publishing.axes import axis_maker
 from dpsql.publishing.central import confirmed_source, release_spend
 from dpsql.publishing.stream_append import OpenStream, opened_stream, stream_lock
 from dpsql.publishing.stream_calendar import batch_bounds, batch_number
+from dpsql.publishing.stream_frozen import frozen, thawed
 from dpsql.publishing.stream_manifest import create_directory
 from dpsql.publishing.stream_plan import StreamPlan, plan_stream
 from dpsql.publishing.stream_present import Presenter
@@ -137,8 +138,7 @@ def append_batch(
         raise BatchOrderError(f"batch {label} has not begun yet", hint="check the label, or this machine's clock")
     raw = open_batch(catalog, raw_source, of, source)
     try:
-        plan = plan_stream(catalog, axis_maker(catalog, raw), number)
-        plan.statistics()
+        plan = _promised(plan_stream(catalog, axis_maker(catalog, raw), number), directory)
         private = private_state(catalog, directory)
         receipt = _created(plan, directory, private, noise, entropy)
         progress(f"planned {len(plan.batch.statistics)} statistics over {plan.batch.axes[0].choice.name}")
@@ -166,6 +166,18 @@ def _append(
     progress("drawing, estimating and writing")
     stream.append(batch, noise_for(plan.statistics(), noise))
     return batch.left_out
+
+
+def _promised(plan: StreamPlan, directory: Path) -> StreamPlan:
+    """The plan with the strategies that the stream was made with, if it has been made."""
+    try:
+        kept = json.loads((directory / PROMISE).read_text(encoding="utf-8"))["strategies"]
+    except FileNotFoundError:
+        plan.statistics()  # refuses budgets that are too small, before anything is charged
+        return plan
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise IntegrityError(f"{directory / PROMISE} is damaged", hint="restore it from a backup") from error
+    return thawed(plan, kept)
 
 
 def private_state(catalog: Catalog, directory: Path) -> Path:
@@ -219,6 +231,7 @@ def _charged(plan: StreamPlan, directory: Path, release_id: str, noise: Noise) -
         "release_id": release_id, "catalog": json.loads(catalog.to_json()), "spec_hash": spec_hash(catalog),
         "unit": plan.unit, "neighbours": privacy.neighbours, "insecure_entropy": noise.insecure,
         "spends": [[line.purpose, str(line.amount), line.currency] for line in spend.lines],
+        "strategies": frozen(plan),
     }  # fmt: skip
 
     def build(path: Path) -> None:

@@ -18,7 +18,6 @@ promise is for a unit's rows of one batch, and the ledger keeps such lineages ap
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import prod
 
@@ -38,7 +37,7 @@ from dpsql.mechanisms.stream.schedule import Read, emissions
 from dpsql.publishing.axes import AxisMaker
 from dpsql.publishing.plan import PlannedAxis, PlannedStatistic, ReleasePlan, plan_release
 from dpsql.publishing.stream_spec import StreamSpec, StreamStatistic
-from dpsql.publishing.stream_time import check_views, is_time, stream_column, time_axis
+from dpsql.publishing.stream_time import check_views, described, is_time, stream_column, time_axis
 
 SAMPLED = 64
 """Batches whose noise nodes stand for all in the check that no budget is rounded to nothing."""
@@ -207,20 +206,3 @@ def _time_first(
                 hint="cut the axes wider, drop one, shorten the horizon, or raise `cells`",
             )
     return replace(plan, axes=axes, statistics=tuple(statistics))
-
-
-def described(strategy: StreamStrategy) -> str:
-    """A stream strategy in words."""
-    if strategy.plan is None:
-        return f"{strategy.kind} over {strategy.horizon} batches"
-    if len(strategy.plan.spans) == 1:
-        return "each batch on its own"
-    blocks = ", ".join(map(str, strategy.plan.spans[1:]))
-    return f"batches and blocks of {blocks}, budgets {':'.join(map(str, strategy.plan.budgets))}"
-
-
-
-
-def rows_shape(plan: ReleasePlan, statistic: PlannedStatistic) -> Sequence[int]:
-    """Rows of the other axes' strategies, in the statistic's order."""
-    return [strategy.rows for strategy in plan.strategies(statistic)[1:]]

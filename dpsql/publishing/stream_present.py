@@ -44,6 +44,8 @@ from dpsql.variance.kronecker import AxisSplit
 STATES = "states"
 KEPT = 16
 """States kept as files, the newest included."""
+BLOCK = 1 << 14
+"""Block size of their files: the tables are small, and there is a file a batch."""
 
 
 @dataclass(frozen=True)
@@ -76,7 +78,7 @@ class Presenter:
         content = _content(self.plan, self.connection, manifest, published, self.insecure)
         name = f"{STATES}/{manifest.as_of_batch:09d}.duckdb"
         fresh = directory / (name + ".new")
-        write_release(fresh, content)
+        write_release(fresh, content, block_size=BLOCK)
         fresh.chmod(PUBLIC_FILE)
         sync(fresh)
         state = State(name, file_hash(fresh), manifest.as_of_batch, content.meta["stream"]["as_of"])

@@ -15,6 +15,7 @@ from dpsql.catalog.graph import view_axes
 from dpsql.catalog.model import Stream
 from dpsql.catalog.scalars import GRAIN_MICROSECONDS
 from dpsql.errors import BatchOrderError, CatalogError
+from dpsql.mechanisms.stream.choose import StreamStrategy
 from dpsql.publishing.stream_calendar import batch_bounds
 
 MECHANISMS = ("auto", "lue_dptree", "struct_construct", "tree", "identity", "gaussian")
@@ -98,3 +99,13 @@ def check_views(catalog: Catalog, stream: Stream, of: str, column: Column) -> No
             )
     if catalog.tables[of].max_ids == "auto":
         raise CatalogError(f"tables.{of}.max_ids: a stream cannot choose it", hint="write a number of rows a batch")
+
+
+def described(strategy: StreamStrategy) -> str:
+    """A stream strategy in words."""
+    if strategy.plan is None:
+        return f"{strategy.kind} over {strategy.horizon} batches"
+    if len(strategy.plan.spans) == 1:
+        return "each batch on its own"
+    blocks = ", ".join(map(str, strategy.plan.spans[1:]))
+    return f"batches and blocks of {blocks}, budgets {':'.join(map(str, strategy.plan.budgets))}"

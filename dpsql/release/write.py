@@ -70,12 +70,13 @@ class ReleaseContent:
     scales: Sequence[ScaleMeta] = ()
 
 
-def write_release(path: Path, content: ReleaseContent) -> None:
+def write_release(path: Path, content: ReleaseContent, *, block_size: int = 1 << 18) -> None:
     """Write the file.
 
     Args:
         path: where; must not exist.
         content: what.
+        block_size: bytes of the file's blocks; small ones (16,384 at least) suit small tables.
 
     Raises:
         InternalError: the path exists.
@@ -84,7 +85,7 @@ def write_release(path: Path, content: ReleaseContent) -> None:
     """
     if path.exists():
         raise InternalError(f"{path.name} exists and a release is never reopened for writing")
-    connection = duckdb.connect(str(path))
+    connection = duckdb.connect(str(path), config={"default_block_size": str(block_size)})
     try:
         _write_axes(connection, content.axes)
         for k, model in enumerate(content.models):
