@@ -58,5 +58,8 @@ bench-local: $(VENV)/.dev
 bench-stream: $(VENV)/.dev
 	$(BIN)/python -m benchmarks.stream
 
+bench-userlevel: $(VENV)/.dev
+	$(BIN)/python -m benchmarks.userlevel --write docs/accuracy
+
 clean:
 	rm -rf $(VENV) data build *.dpsql .dpsql
