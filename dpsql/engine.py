@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from dpsql.collecting.predict import Prediction
     from dpsql.collecting.run import Collected
     from dpsql.forecast import PlanReport
+    from dpsql.inspection import AuditReport
     from dpsql.ledger import BudgetReport
     from dpsql.publishing.central import Published
     from dpsql.publishing.stream import Appended
@@ -273,6 +274,30 @@ def budget(catalog: ReleasePath) -> BudgetReport:
     from dpsql.ledger import budget_report
 
     return budget_report(ledger_path(load_catalog(Path(catalog))))
+
+
+def audit(release: ReleasePath, *, catalog: ReleasePath | None = None, samples: int = 20_000) -> AuditReport:
+    """Check offline that a release holds what its catalog says, and nothing else.
+
+    Args:
+        release: the release file.
+        catalog: the curator's YAML file, to check the ledger and public tables too.
+        samples: runs of the black-box auditor for each statistic; 0 leaves it out.
+
+    Returns:
+        One line for each claim, and whether all hold.
+
+    Raises:
+        ReleaseError, CatalogError: a file cannot be opened.
+
+    **Privacy**: reads no private table and spends nothing.
+    """
+    from dpsql.catalog import load_catalog
+    from dpsql.inspection import audit_release
+    from dpsql.noise import ExactNoise, os_entropy
+
+    known = None if catalog is None else load_catalog(Path(catalog))
+    return audit_release(Path(release), ExactNoise(os_entropy()), catalog=known, samples=samples)
 
 
 def init(source: ReleasePath, output: ReleasePath, *, name: str | None = None) -> int:

@@ -36,6 +36,6 @@ def cli() -> None:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Entry point of the console script."""
-    from dpsql.cli import collect, curator, doctor, plan, query, report, serve, shell, stream  # noqa: F401 - commands register themselves
+    from dpsql.cli import audit, collect, curator, doctor, plan, query, report, serve, shell, stream  # noqa: F401 - commands register themselves
 
     cli.main(args=list(arguments) if arguments is not None else sys.argv[1:], prog_name="dpsql")

@@ -22,7 +22,7 @@ from dpsql.ledger.identity import (
 )
 from dpsql.ledger.publish import publish_file
 from dpsql.ledger.recovery import KillPoint, recover
-from dpsql.ledger.report import BudgetReport, EntryReport, LineageReport, budget_report
+from dpsql.ledger.report import BudgetReport, EntryReport, LineageReport, budget_report, ledger_entries
 
 __all__ = [
     "BudgetReport",
@@ -37,6 +37,7 @@ __all__ = [
     "Spend",
     "SpendLine",
     "budget_report",
+    "ledger_entries",
     "new_release_id",
     "publish_file",
     "recover",

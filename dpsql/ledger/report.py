@@ -78,6 +78,24 @@ def budget_report(ledger: Path) -> BudgetReport:
     return BudgetReport(ledger, tuple(reports))
 
 
+def ledger_entries(ledger: Path) -> tuple[Entry, ...]:
+    """All entries of a ledger in order, its chain checked; none if it has not been used yet.
+
+    Args:
+        ledger: the ledger file.
+
+    Raises:
+        IntegrityError: the chain is broken or cut short.
+        OperationalError: the file cannot be opened.
+    """
+    if not ledger.exists() and not beside(ledger, ".head").exists():
+        return ()
+    with locked(ledger):
+        store = Store(ledger)
+        store.close()
+    return tuple(store.entries)
+
+
 def _entry_report(entry: Entry) -> EntryReport:
     path = Path(entry.target)
     return EntryReport(

@@ -125,6 +125,19 @@ def expected_unit_variance(
     return _laplace_unit(budget, cap, denominator, strategies)
 
 
+def planned_budget(strategies: Sequence[Strategy], norm: int, spend: Fraction, sensitivity: int) -> IntArray:
+    """The integer budget of every row combination that a draw will store; arguments as above.
+
+    **Privacy** Reads no data; an audit holds it against what a release stores.
+    """
+    if norm == 1:
+        return _laplace_budget(strategies, spend, sensitivity)[0]
+    budget = np.ones([strategy.rows for strategy in strategies], dtype=np.int64)
+    for axis, strategy in enumerate(strategies):
+        budget = budget * _along(strategy.budget, axis, len(strategies))
+    return budget
+
+
 def draw_gaussian(
     histogram: IntArray, strategies: Sequence[Strategy], rho: Fraction, sensitivity: int, noise: Noise
 ) -> NoisyView:
@@ -164,9 +177,7 @@ def draw_gaussian_rows(
 
     **Privacy**: for neighbours whose rows differ by d_r, sum_r (b_r d_r)^2 / (2 sigma^2)-zCDP.
     """
-    budget = np.ones([strategy.rows for strategy in strategies], dtype=np.int64)
-    for axis, strategy in enumerate(strategies):
-        budget = budget * _along(strategy.budget, axis, len(strategies))
+    budget = planned_budget(strategies, 2, variance, sensitivity)
     drawn = np.zeros(budget.shape, dtype=np.int64)
     for share in np.unique(budget):
         where = budget == share

@@ -1,0 +1,209 @@
+"""Budgets, estimates and noise: what the noisy integers must agree with.
+
+| check | recomputed from |
+|---|---|
+| budgets of all rows | strategies and charges, in integers; then the largest path sum |
+| estimates, node sums, variances | the noisy integers, by the code that publishes |
+| scale of the noise | what least squares leaves unexplained, for strategies with more rows than leaves |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from math import prod, sqrt
+from typing import Any
+
+import duckdb
+import numpy as np
+import numpy.typing as npt
+
+from dpsql.budget import cap_units, scaled_denominator
+from dpsql.inspection.replan import Replanned, only_linear
+from dpsql.inspection.report import Check
+from dpsql.inspection.tables import differences, read_table, same
+from dpsql.mechanisms.central.rounding import UNIT, node_sums
+from dpsql.mechanisms.central.strategy import Strategy, entry_cells, measure
+from dpsql.mechanisms.central.view import NoisyView, expected_unit_variance, leaf_estimates, planned_budget
+from dpsql.publishing.content import release_content
+from dpsql.release import Release
+from dpsql.tree import Tree
+
+IntArray = npt.NDArray[np.int64]
+
+GRAIN = 64
+"""Units of 2^-20 by which another machine's floating point may move an estimate, beside a millionth of it."""
+
+FAR = 5.0
+"""Standard errors at which a noise scale counts as wrong: one correct release in a million."""
+
+
+@dataclass(frozen=True)
+class Stored:
+    """The noisy integers of one statistic as the file holds them.
+
+    Args:
+        view: values and budgets, with the row variance that the plan gives.
+        strategies: one for each axis.
+    """
+
+    view: NoisyView
+    strategies: list[Strategy]
+
+
+def read_views(release: Release, made: Replanned) -> dict[int, Stored]:
+    """The linear statistics' integers; a table of the wrong size or order is left out."""
+    found = {}
+    for index in made.linear:
+        statistic = made.plan.statistics[index]
+        strategies = made.plan.strategies(statistic)
+        shape = tuple(strategy.rows for strategy in strategies)
+        columns = read_table(release, f"measurement_{index}")
+        order = [np.broadcast_to(each, shape).ravel() for each in np.indices(shape, sparse=True)]
+        if len(columns["value"]) != prod(shape) or any(
+            not np.array_equal(columns[f"r{i + 1}"], each) for i, each in enumerate(order)
+        ):
+            continue
+        variance = expected_unit_variance(strategies, statistic.norm, statistic.spend, statistic.sensitivity)
+        value, budget = (columns[name].astype(np.int64).reshape(shape) for name in ("value", "budget"))
+        found[index] = Stored(NoisyView(value, budget, variance, statistic.sensitivity), strategies)
+    return found
+
+
+def check_budgets(release: Release, made: Replanned, stored: dict[int, Stored]) -> Iterator[Check]:
+    """Row counts, row budgets and path sums in integers; charges in fractions."""
+    lacking = [f"measurement_{i}" for i in made.linear if i not in stored]
+    yield Check("as many noisy integers as planned, in order", not lacking, ", ".join(lacking))
+    wrong, over = [], []
+    for index, each in stored.items():
+        s = made.plan.statistics[index]
+        if not np.array_equal(each.view.budget, planned_budget(each.strategies, s.norm, s.spend, s.sensitivity)):
+            wrong.append(f"measurement_{index}")
+        cap = _cap(s.norm, s.spend, s.sensitivity, each.strategies)
+        if largest_column(each.view.budget, each.strategies, s.norm) > cap:
+            over.append(f"measurement_{index}")
+    yield Check("row budgets are those of the plan", not wrong, ", ".join(wrong))
+    yield Check("no path of row budgets spends more than its view's part", not over, ", ".join(over))
+    yield _check_spends(release, made)
+
+
+def _cap(norm: int, spend: Fraction, sensitivity: int, strategies: list[Strategy]) -> int:
+    """Most that the weighted rows of one cell may add up to: units of epsilon, or the squared product of totals."""
+    if norm == 1:
+        return cap_units(spend, scaled_denominator(sensitivity))
+    return prod(strategy.total for strategy in strategies) ** 2
+
+
+def largest_column(budget: IntArray, strategies: list[Strategy], norm: int) -> int:
+    """The largest sum over rows of |H_r| b_r (norm 1) or (H_r b_r)^2 (norm 2) of any cell."""
+    if norm == 2:  # budgets are products over axes, and so are sums of squares: the strategies bound each
+        return prod(strategy.total**2 for strategy in strategies)
+    sums = budget
+    for axis, strategy in enumerate(strategies):
+        rows = np.moveaxis(sums, axis, 0)
+        flat = rows.reshape(strategy.rows, -1)
+        constant = np.diff(strategy.offset) == 0
+        change = np.zeros((strategy.n + 1, flat.shape[1]), np.int64)
+        np.add.at(change, strategy.start[constant], flat[constant])
+        np.subtract.at(change, strategy.stop[constant], flat[constant])
+        column = np.cumsum(change[:-1], axis=0)
+        row = np.repeat(np.arange(strategy.rows), np.diff(strategy.offset))
+        for j in range(flat.shape[1]):
+            np.add.at(column[:, j], entry_cells(strategy), np.abs(strategy.entry) * flat[row, j])
+        sums = np.moveaxis(column.reshape(strategy.n, *rows.shape[1:]), 0, axis)
+    return int(sums.max(initial=0))
+
+
+def _check_spends(release: Release, made: Replanned) -> Check:
+    planned = [[purpose, str(charge)] for purpose, charge in made.plan.lines]
+    total = sum((Fraction(charge) for _, charge in release.meta["spends"]), Fraction(0))
+    promise = release.meta["privacy"]
+    claimed = Fraction(promise.get("rho", promise["epsilon"]))
+    good = release.meta["spends"] == planned and total == claimed
+    return Check("the parts of the budget add up to the promise", good, f"{float(total):g} of {float(claimed):g}")
+
+
+def check_estimates(release: Release, made: Replanned, stored: dict[int, Stored]) -> Iterator[Check]:
+    """Estimates, variances and meta are what publishing makes of these integers."""
+    with duckdb.connect(":memory:") as scratch:
+        plan, identity = only_linear(made), str(release.meta["release_id"])
+        views = [stored[i].view for i in made.linear if i in stored]
+        if len(views) != len(made.linear) or not views:
+            yield Check("estimates follow from the noisy integers", None, "no statistic can be recomputed")
+            return
+        content = release_content(plan, views, scratch, identity, insecure=bool(release.meta["insecure_entropy"]))
+    wrong = []
+    for index, statistic in zip(made.linear, content.statistics, strict=True):
+        columns = read_table(release, f"node_combination_{index}")
+        pairs = [("estimate", statistic.nodes), ("nonnegative", statistic.nonnegative)]
+        if any(values is not None and not _near(columns.get(name), values.ravel()) for name, values in pairs):
+            wrong.append(f"node_combination_{index}")
+    yield Check("estimates follow from the noisy integers", not wrong, ", ".join(wrong))
+    used = {axis for i in made.linear for axis in made.plan.statistics[i].axes}
+    models = [k for k in used if not same(read_table(release, f"variance_{k}"), content.models[k].columns())]
+    yield Check("variance models follow from the catalog", not models, ", ".join(f"variance_{k}" for k in models))
+    yield _check_meta(release, made, content.meta)
+
+
+def _near(stored: npt.NDArray[np.generic] | None, made: IntArray) -> bool:
+    if stored is None or stored.shape != made.shape:
+        return False
+    return bool(np.all(np.abs(stored.astype(np.float64) - made) <= GRAIN + 1e-6 * np.abs(made)))
+
+
+def _check_meta(release: Release, made: Replanned, meta: Mapping[str, Any]) -> Check:
+    """The promise and every entry about a recomputable statistic or an axis of the catalog."""
+    wrong: list[str] = []
+    if len(made.linear) == len(made.plan.statistics):
+        wrong += differences(release.meta["privacy"], meta["privacy"], "privacy")
+    for position, index in enumerate(made.linear):
+        expected = meta["statistics"][position] | {"id": index}
+        wrong += differences(release.meta["statistics"][index], expected, f"statistics.{index}")
+    for i in {axis for s in made.linear for axis in made.plan.statistics[s].axes} - made.borrowed:
+        wrong += differences(release.meta["axes"][i], meta["axes"][i], f"axes.{i}")
+    return Check("meta follows from the catalog", not wrong, ", ".join(wrong[:5]))
+
+
+def check_sums(release: Release) -> Check:
+    """Inner nodes are sums of leaves, of every statistic."""
+    wrong = []
+    for index, statistic in enumerate(release.statistics):
+        trees = [release.tree(axis) for axis in statistic.axes]
+        columns = read_table(release, f"node_combination_{index}")
+        shape = tuple(tree.size for tree in trees)
+        for name in ("estimate", "nonnegative") if statistic.nonnegative else ("estimate",):
+            values = columns[name].astype(np.int64)
+            if values.size != prod(shape) or not _adds_up(values.reshape(shape), trees):
+                wrong.append(f"node_combination_{index}.{name}")
+    return Check("inner nodes are sums of their leaves", not wrong, ", ".join(wrong))
+
+
+def _adds_up(nodes: IntArray, trees: Sequence[Tree]) -> bool:
+    leaves = nodes[np.ix_(*(tree.leaves for tree in trees))]
+    return bool(np.array_equal(node_sums(leaves, trees), nodes))
+
+
+def check_noise(stored: dict[int, Stored]) -> Check:
+    """What least squares leaves unexplained has the size that the budgets promise."""
+    squares, freedom = 0.0, 0
+    for each in stored.values():
+        leaves = leaf_estimates(each.view, each.strategies)
+        rounded = np.rint(leaves).astype(np.int64)
+        left = each.view.value.astype(np.float64)
+        for part in (rounded, np.rint((leaves - rounded) * UNIT).astype(np.int64)):
+            rows = part
+            for axis, strategy in enumerate(each.strategies):
+                rows = measure(strategy, rows, axis, each.view.sensitivity)
+            left = left - rows / (1 if part is rounded else UNIT)
+        weight = np.ones(each.view.budget.shape)
+        for axis, strategy in enumerate(each.strategies):
+            along = [-1 if i == axis else 1 for i in range(weight.ndim)]
+            weight = weight * (strategy.budget / strategy.total).reshape(along)
+        squares += float(np.sum((left * weight) ** 2) / each.view.unit_variance)
+        freedom += left.size - leaves.size
+    if freedom < 30:
+        return Check("the noise has its promised size", None, "too few rows beyond the leaves")
+    off = (squares - freedom) / sqrt(5 * freedom)  # Laplace: variance of a square is 5, not 2
+    detail = f"{sqrt(squares / freedom):.3f} of the promised scale over {freedom} degrees of freedom"
+    return Check("the noise has its promised size", abs(off) < FAR, detail)
