@@ -9,7 +9,7 @@ from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from dpsql.catalog.base import Model
 from dpsql.catalog.columns import Column, CutsField, Measure
-from dpsql.catalog.scalars import Exact
+from dpsql.catalog.scalars import Exact, Text
 
 DEFAULT_CELLS = 2**24
 MECHANISMS = (
@@ -97,9 +97,24 @@ class AxisSpec(Model):
         (), description="columns of a public dimension whose distinct values are the leaves"
     )
     cuts: CutsField | None = Field(None, description="coarser cuts than the column's own, for this view")
+    asked: tuple[tuple[Text, Text, Exact], ...] = Field(
+        (), description="a public query log: [lowest, highest] or [lowest, highest, weight] of each range"
+    )
+
+    @field_validator("asked", mode="before")
+    @classmethod
+    def _weights(cls, value: Any) -> Any:
+        """A range without a weight counts once."""
+        if not isinstance(value, list | tuple):
+            return value
+        return tuple(
+            (*part, 1) if isinstance(part, list | tuple) and len(part) == 2 else part for part in value
+        )
 
     @model_validator(mode="after")
     def _one_form(self) -> Self:
+        if any(weight <= 0 for _, _, weight in self.asked):
+            raise ValueError("the weight of a range in `asked` must be above 0")
         if self.by and self.cuts:
             raise ValueError("`by` and `cuts` do not go together; keep one")
         if len(set(self.by)) != len(self.by):
@@ -132,7 +147,8 @@ class View(Model):
     share: Exact | None = Field(None, description="part of epsilon; views without one split what is left")
     mechanism: Literal[MECHANISMS] = "auto"  # type: ignore[valid-type]
     data_dependent: Literal["refuse", "allow"] = Field(
-        "refuse", description="allow: `auto` may choose a one-axis view's strategy by noisy numbers it pays for"
+        "refuse",
+        description="allow: `auto` may choose a one-axis view's strategy by noisy numbers it pays for",
     )
     nonnegative: bool | None = Field(
         None, description="store non-negative (biased) estimates too; by default of counts up to 2^20 cells"

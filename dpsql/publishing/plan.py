@@ -28,32 +28,15 @@ from dpsql.budget import DENOMINATOR, rho_of
 from dpsql.catalog.graph import ResolvedAxis, max_ids, view_axes
 from dpsql.catalog.measures import ResolvedMeasure, view_measures
 from dpsql.catalog.model import Catalog
+from dpsql.catalog.tables import AxisSpec
 from dpsql.errors import CatalogError
 from dpsql.mechanisms.central.adapted import PARTS
-from dpsql.mechanisms.central.choose import AxisChoice, axis_strategy
-from dpsql.mechanisms.central.shape import shape_strategy
 from dpsql.mechanisms.central.strategy import Strategy
-from dpsql.publishing.adapted import adapted_choice, method_of
+from dpsql.publishing.adapted import method_of
 from dpsql.publishing.axes import AxisMaker
 from dpsql.publishing.measures import Bounds
+from dpsql.publishing.planned_axes import SHAPE, AxisPlanner, PlannedAxis
 from dpsql.publishing.userlevel_plan import Step, divide
-
-SHAPE = "shape"
-"""How axes of `max_ids: auto` views are measured, whatever mechanism the view names."""
-
-
-@dataclass(frozen=True)
-class PlannedAxis:
-    """An axis together with what will be measured on it."""
-
-    resolved: ResolvedAxis
-    axis: Axis
-    choice: AxisChoice
-
-    @property
-    def strategy(self) -> Strategy:
-        """What is measured on the axis."""
-        return self.choice.strategy
 
 
 @dataclass(frozen=True)
@@ -131,7 +114,9 @@ class PlannedStatistic:
         """Purpose and charge of its draws."""
         purpose = f"view {self.view}: {self.measure.name}"
         parts = PARTS.get(self.method, ())
-        return [(f"{purpose}, {what}", self.charge * share) for what, share in parts] or [(purpose, self.charge)]
+        return [(f"{purpose}, {what}", self.charge * share) for what, share in parts] or [
+            (purpose, self.charge)
+        ]
 
 
 @dataclass(frozen=True)
@@ -175,7 +160,7 @@ def plan_release(catalog: Catalog, make_axis: AxisMaker) -> ReleasePlan:
     """
     if not catalog.views:
         raise CatalogError("views: there are none", hint="declare at least one view")
-    axes = _Axes(make_axis)
+    axes = AxisPlanner(make_axis)
     statistics: list[PlannedStatistic] = []
     for name, view in catalog.views.items():
         resolved = view_axes(catalog, view)
@@ -187,9 +172,12 @@ def plan_release(catalog: Catalog, make_axis: AxisMaker) -> ReleasePlan:
         elif method:
             norm, ids = 1, [axes.adapted(resolved[0], method)]
         else:
-            norm = _norm(catalog, name, resolved, axes)
-            ids = [axes.planned(entry, view.mechanism, len(resolved) > 1, norm) for entry in resolved]
-        statistics += [replace(s, method=method) for s in _statistics(catalog, name, tuple(sorted(ids)), norm)]
+            wanted = list(zip(resolved, view.axes, strict=True))
+            norm = _norm(catalog, name, wanted, axes)
+            ids = [axes.planned(entry, view.mechanism, len(wanted) > 1, norm, spec) for entry, spec in wanted]
+        statistics += [
+            replace(s, method=method) for s in _statistics(catalog, name, tuple(sorted(ids)), norm)
+        ]
     steps: list[Step] = []
     for of in dict.fromkeys(s.of for s in statistics if max_ids(catalog, s.of) == "auto"):
         made, statistics = divide(catalog, of, statistics, lambda part, norm: _spend(catalog, part, norm))
@@ -197,45 +185,9 @@ def plan_release(catalog: Catalog, make_axis: AxisMaker) -> ReleasePlan:
     return ReleasePlan(catalog, tuple(axes.entries), tuple(statistics), tuple(steps))
 
 
-class _Axes:
-    """The axes planned so far; equal axes with equal strategies are one."""
-
-    def __init__(self, make_axis: AxisMaker) -> None:
-        self._make = make_axis
-        self._made: dict[ResolvedAxis, Axis] = {}
-        self._choices: dict[tuple[int, str, bool, int], AxisChoice] = {}
-        self._ids: dict[tuple[ResolvedAxis, str, bool, int], int] = {}
-        self.entries: list[PlannedAxis] = []
-
-    def axis(self, resolved: ResolvedAxis) -> Axis:
-        if resolved not in self._made:
-            self._made[resolved] = self._make(resolved)
-        return self._made[resolved]
-
-    def choice(self, resolved: ResolvedAxis, mechanism: str, shared: bool, norm: int) -> AxisChoice:
-        key = (self.axis(resolved).leaves, mechanism, shared, norm)
-        if key not in self._choices and mechanism == SHAPE:
-            self._choices[key] = shape_strategy(key[0], norm)
-        elif key not in self._choices:
-            self._choices[key] = axis_strategy(key[0], mechanism, shared=shared, norm=norm)
-        return self._choices[key]
-
-    def adapted(self, resolved: ResolvedAxis, method: str) -> int:
-        """An axis of its own: its variance model will be known when it is drawn."""
-        axis = self.axis(resolved)
-        self.entries.append(PlannedAxis(resolved, axis, adapted_choice(method, axis.leaves)))
-        return len(self.entries) - 1
-
-    def planned(self, resolved: ResolvedAxis, mechanism: str, shared: bool, norm: int) -> int:
-        key = (resolved, mechanism, shared, norm)
-        if key not in self._ids:
-            self._ids[key] = len(self.entries)
-            choice = self.choice(resolved, mechanism, shared, norm)
-            self.entries.append(PlannedAxis(resolved, self.axis(resolved), choice))
-        return self._ids[key]
-
-
-def _norm(catalog: Catalog, name: str, resolved: Sequence[ResolvedAxis], axes: _Axes) -> int:
+def _norm(
+    catalog: Catalog, name: str, wanted: Sequence[tuple[ResolvedAxis, AxisSpec]], axes: AxisPlanner
+) -> int:
     """Which noise a view gets: Laplace under pure epsilon, else the one with the least exact error.
 
     Both errors are at rho 1/2: there a pure draw may spend epsilon 1 and a Gaussian one sigma 1.
@@ -249,9 +201,10 @@ def _norm(catalog: Catalog, name: str, resolved: Sequence[ResolvedAxis], axes: _
         return 1
     if mechanism in ("gaussian", "tents", "struct_construct"):
         return 2 if mechanism == "gaussian" else 1
-    shared = len(resolved) > 1
+    shared = len(wanted) > 1
     laplace, gaussian = (
-        [axes.choice(entry, mechanism, shared, norm).expected_error for entry in resolved] for norm in (1, 2)
+        [axes.choice(entry, mechanism, shared, norm, spec).expected_error for entry, spec in wanted]
+        for norm in (1, 2)
     )
     return 1 if 2 * prod(error / 2 for error in laplace) <= prod(gaussian) else 2
 

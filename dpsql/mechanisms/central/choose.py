@@ -19,6 +19,7 @@ from dpsql.mechanisms.central.lue_dptree import best_lue_dptree, identity_strate
 from dpsql.mechanisms.central.strategy import Strategy
 from dpsql.mechanisms.central.struct_construct import best_struct_construct, equal_strategy
 from dpsql.mechanisms.central.tents import half_widths, tents
+from dpsql.tree import Workload
 
 TINY = 2
 """Up to this many leaves nothing beats measuring each leaf."""
@@ -40,7 +41,9 @@ class AxisChoice(NamedTuple):
     runners_up: tuple[tuple[str, float], ...]
 
 
-def axis_strategy(n: int, mechanism: str, *, shared: bool, norm: int = 1) -> AxisChoice:
+def axis_strategy(
+    n: int, mechanism: str, *, shared: bool, norm: int = 1, workload: Workload | None = None
+) -> AxisChoice:
     """The strategy of one axis.
 
     Args:
@@ -48,6 +51,7 @@ def axis_strategy(n: int, mechanism: str, *, shared: bool, norm: int = 1) -> Axi
         mechanism: the catalog's word, or `auto`.
         shared: whether the axis stands in views with other axes.
         norm: 1 for Laplace noise (pure epsilon), 2 for Gaussian noise (zCDP).
+        workload: the ranges asked; None means all ranges, equally often.
 
     Returns:
         The choice.
@@ -55,28 +59,28 @@ def axis_strategy(n: int, mechanism: str, *, shared: bool, norm: int = 1) -> Axi
     Raises:
         CatalogError: the mechanism is not one that measures an axis on its own.
     """
-    choice = _choose(n, mechanism, WHOLE if shared else 0.0, norm)
+    choice = _choose(n, mechanism, WHOLE if shared else 0.0, norm, workload)
     if shared and choice.strategy.kind == "sine":
         # The bound of real-valued rows is proven for one axis; products stay in integers.
-        choice = _choose(n, "lue_dptree", WHOLE, norm)
+        choice = _choose(n, "lue_dptree", WHOLE, norm, workload)
     return choice._replace(strategy=_without_crumbs(choice.strategy)) if shared else choice
 
 
-def _choose(n: int, mechanism: str, whole: float, norm: int) -> AxisChoice:
+def _choose(n: int, mechanism: str, whole: float, norm: int, workload: Workload | None) -> AxisChoice:
     if n <= TINY or mechanism == "identity":
-        return _named(identity_strategy(n, norm), "identity", whole)
+        return _named(identity_strategy(n, norm), "identity", whole, workload)
     if mechanism in ("auto", "gaussian"):
-        choice = auto_strategy(n, None, norm, whole)
+        choice = auto_strategy(n, workload, norm, whole)
         return AxisChoice(choice.strategy, choice.name, choice.expected_error, choice.runners_up)
     if mechanism in ("lue_dptree", "tree"):
-        strategy, k = best_lue_dptree(n, norm=norm, whole=whole)
-        return _named(strategy, f"LUE-DPTree k={k}", whole)
+        strategy, k = best_lue_dptree(n, workload, norm=norm, whole=whole)
+        return _named(strategy, f"LUE-DPTree k={k}", whole, workload)
     if mechanism == "struct_construct" and norm == 1:
-        return _named(equal_strategy(best_struct_construct(n)), "Struct-Construct", whole)
+        return _named(equal_strategy(best_struct_construct(n)), "Struct-Construct", whole, workload)
     if mechanism == "tents" and norm == 1:
         levels = 1 + sum(n >= limit for limit in (560, 11_000, 200_000))
         widths = half_widths(n, levels, 1.25)
-        return _named(tents(n, widths), f"tents of half-width {', '.join(map(str, widths))}", whole)
+        return _named(tents(n, widths), f"tents of half-width {', '.join(map(str, widths))}", whole, workload)
     raise CatalogError(f"mechanism `{mechanism}` does not fit this release", hint="write `mechanism: auto`")
 
 
@@ -89,6 +93,6 @@ def _without_crumbs(strategy: Strategy) -> Strategy:
     return tree_strategy(strategy.tree, np.where(share < CRUMB, 0.0, share), strategy.total, strategy.norm)
 
 
-def _named(strategy: Strategy, name: str, whole: float) -> AxisChoice:
+def _named(strategy: Strategy, name: str, whole: float, workload: Workload | None) -> AxisChoice:
     """A choice with its exact expected error."""
-    return AxisChoice(strategy, name, expected_error(strategy, None, whole), ())
+    return AxisChoice(strategy, name, expected_error(strategy, workload, whole), ())

@@ -1,0 +1,68 @@
+"""The ranges that an axis will be asked for, where the catalog lists them: a public query log as weights.
+
+A log seldom covers everything, so 15% of the weight goes to evenly spread ranges and single leaves: no
+leaf is left without budget, and questions that the log did not foresee stay answerable.
+
+**Privacy**: the log is part of the catalog and published with it. It must be public, or private on its own.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from dpsql.axis import Axis, OrderedRule
+from dpsql.catalog import ResolvedAxis
+from dpsql.catalog.tables import AxisSpec
+from dpsql.errors import CatalogError
+from dpsql.tree import Workload
+
+UNFORESEEN = 0.15
+CUTS = 64
+
+
+def declared_workload(spec: AxisSpec, resolved: ResolvedAxis, axis: Axis) -> Workload | None:
+    """The declared ranges of an axis as ranges of leaves.
+
+    Args:
+        spec: the axis as the catalog writes it.
+        resolved, axis: what it means and its leaves.
+
+    Returns:
+        Ranges with weights that add up to 1, or None where the catalog lists none.
+
+    Raises:
+        CatalogError: the axis is not ordered, or a range holds none of its values.
+    """
+    if not spec.asked:
+        return None
+    column = resolved.spec
+    if column is None or not isinstance(axis.rule, OrderedRule):
+        raise CatalogError(f"axis {axis.name}: `asked` needs an ordered column", hint="remove `asked`")
+    starts = axis.rule.starts
+    lo, hi, weight = [], [], []
+    for low, high, times in spec.asked:
+        first = max(int(np.searchsorted(starts, column.units(low), side="right")) - 1, 0)
+        last = int(np.searchsorted(starts, column.units(high, upper=True), side="right"))
+        if last <= first:
+            raise CatalogError(
+                f"axis {axis.name}: asked [{low}, {high}] holds no value", hint="swap its ends"
+            )
+        lo.append(first)
+        hi.append(last)
+        weight.append(float(times))
+    share = np.array(weight) / sum(weight)
+    spread = _spread(axis.leaves)
+    return Workload(
+        np.append(lo, spread.lo).astype(np.int64),
+        np.append(hi, spread.hi).astype(np.int64),
+        np.append((1 - UNFORESEEN) * share, UNFORESEEN * spread.weight),
+    )
+
+
+def _spread(n: int) -> Workload:
+    """Ranges between evenly spaced cuts and all single leaves, half the weight each."""
+    cuts = np.unique(np.linspace(0, n, min(n, CUTS) + 1).astype(np.int64))
+    i, j = np.triu_indices(len(cuts), 1)
+    single = np.arange(n)
+    weight = np.append(np.full(len(i), 0.5 / len(i)), np.full(n, 0.5 / n))
+    return Workload(np.append(cuts[i], single), np.append(cuts[j], single + 1), weight)
