@@ -115,7 +115,8 @@ def high_bound(half: float, ninth: float, people: float, unit_noise: float) -> i
 
     if half <= 0 or ninth <= 0 or people <= 0:
         return max(1, round(HIGH * ninth))
-    return max(1, round(min((ninth * step / 8 for step in range(12, 65)), key=predicted)))
+    candidates = [ninth * step / 8 for step in range(12, 65)]
+    return max(1, round(min(candidates, key=predicted)))
 
 
 def draw_total(exact: int, bound: int, amount: Fraction, norm: int, noise: Noise) -> NoisyTotal:
