@@ -44,7 +44,7 @@ REWRITES = (
     (re.compile(r"::(?:pg_catalog\.)?(?:oid|int2|regclass)\[\]", re.I), "::BIGINT[]"),
     (re.compile(r"\bpg_catalog\s*\.\s*", re.I), ""),
     (re.compile(r"\"pg_catalog\"\s*\.\s*", re.I), ""),
-    (re.compile(r"\binformation_schema\._pg_", re.I), "_pg_"),
+    (re.compile(r"\binformation_schema\.(tables|columns|schemata)\b", re.I), r"star_\1"),
     (re.compile(r"(\([^()]*\)|[\w.]+)\s*::pg_oid", re.I), r"pg_oid(\1)"),
     (re.compile(r"('(?:[^']|'')*')\s*::pg_oid", re.I), r"pg_oid(\1)"),
     (re.compile(r"\bcurrent_(?:user|role)\b(?!\s*\()|\bsession_user\b(?!\s*\()", re.I), "'dpsql'"),
@@ -110,10 +110,10 @@ def make_catalogue(tables: Sequence[tuple[str, TableInfo]], database: str, versi
         version: of dpsql.
     """
     connection = duckdb.connect(":memory:")
-    for definition in (*TABLES, *EMPTY_TABLES, *MACROS):
+    names = {"pg_database_name": database, "pg_version": f"PostgreSQL 15.0 (dpsql {version})"}
+    facts = [f"CREATE MACRO {name}() AS {_quoted(value)}" for name, value in names.items()]
+    for definition in (*facts, *TABLES, *EMPTY_TABLES, *MACROS):
         connection.execute(definition)
-    connection.execute(f"CREATE MACRO pg_database_name() AS {_quoted(database)}")
-    connection.execute(f"CREATE MACRO pg_version() AS {_quoted(f'PostgreSQL 15.0 (dpsql {version})')}")
     connection.execute(
         "INSERT INTO pg_database (oid, datname, datdba, encoding) VALUES (1, ?, 10, 6)", [database]
     )
@@ -137,6 +137,9 @@ def _add_table(connection: duckdb.DuckDBPyConnection, table: TableInfo, oids: di
         [oid, table.name, NAMESPACE, len(table.columns), False],
     )
     connection.execute("INSERT INTO pg_description VALUES (?, 1259, 0, ?)", [oid, table.comment])
+    connection.execute(
+        "INSERT INTO star_tables VALUES (pg_database_name(), 'main', ?, 'BASE TABLE')", [table.name]
+    )
     for number, column in enumerate(table.columns, 1):
         kind = oid_of(column.type or data_type(""))
         connection.execute(
@@ -144,6 +147,10 @@ def _add_table(connection: duckdb.DuckDBPyConnection, table: TableInfo, oids: di
             [oid, column.name, kind, number, not column.nullable],
         )
         connection.execute("INSERT INTO pg_description VALUES (?, 1259, ?, ?)", [oid, number, column.comment])
+        connection.execute(
+            "INSERT INTO star_columns VALUES (pg_database_name(), 'main', ?, ?, ?, NULL, ?, format_type(?, -1), ?)",
+            [table.name, column.name, number, "YES" if column.nullable else "NO", kind, TYPE_NAMES[kind]],
+        )
 
 
 def _quoted(text: str) -> str:

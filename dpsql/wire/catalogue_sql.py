@@ -32,6 +32,12 @@ TABLES = (
     """CREATE TABLE pg_roles AS SELECT 10::BIGINT AS oid, 'dpsql' AS rolname, false AS rolsuper, true AS rolinherit,
        false AS rolcreaterole, false AS rolcreatedb, true AS rolcanlogin, -1 AS rolconnlimit,
        NULL::TIMESTAMP AS rolvaliduntil, false AS rolreplication, false AS rolbypassrls""",
+    """CREATE TABLE star_tables (table_catalog VARCHAR, table_schema VARCHAR, table_name VARCHAR,
+       table_type VARCHAR)""",
+    """CREATE TABLE star_columns (table_catalog VARCHAR, table_schema VARCHAR, table_name VARCHAR, column_name VARCHAR,
+       ordinal_position INTEGER, column_default VARCHAR, is_nullable VARCHAR, data_type VARCHAR, udt_name VARCHAR)""",
+    """CREATE VIEW star_schemata AS SELECT pg_database_name() AS catalog_name, 'main' AS schema_name,
+       'dpsql' AS schema_owner""",
     """CREATE VIEW pg_user AS SELECT rolname AS usename, oid AS usesysid, rolsuper AS usesuper FROM pg_roles""",
 )
 

@@ -153,6 +153,21 @@ def test_errors_have_a_state_a_place_and_a_hint(wire: Wire) -> None:
     assert kinds(wire.ask("SELECT 1")) == "TDCZ"
 
 
+def test_information_schema_lists_the_star_however_it_is_asked(wire: Wire) -> None:
+    names = [b"customer", b"product", b"sales", b"shop"]
+    for condition in ("table_schema = 'main'", "table_catalog = current_database()"):
+        asked = f"SELECT table_name FROM information_schema.tables WHERE {condition} ORDER BY table_name"
+        assert [values(body)[0] for kind, body in wire.ask(asked) if kind == "D"] == names
+    asked = "SELECT column_name, data_type FROM information_schema.columns WHERE table_catalog = current_database()"
+    rows = [values(body) for kind, body in wire.ask(asked + " AND table_name = 'product'") if kind == "D"]
+    assert rows == [[b"product_id", b"integer"], [b"category", b"text"]]
+    for sql in (
+        "SELECT * FROM duckdb_settings(), pg_class",
+        "SELECT * FROM read_csv('/etc/passwd'), pg_class",
+    ):
+        assert wire.ask(sql)[0][0] == "E"
+
+
 def extended(
     wire: Wire,
     sql: str,
