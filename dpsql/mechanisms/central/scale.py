@@ -116,7 +116,8 @@ def high_bound(half: float, ninth: float, people: float, unit_noise: float) -> i
     if half <= 0 or ninth <= 0 or people <= 0:
         return max(1, round(HIGH * ninth))
     candidates = [ninth * step / 8 for step in range(12, 65)]
-    return max(1, round(min(candidates, key=predicted)))
+    best: float = min(candidates, key=predicted)
+    return max(1, round(best))
 
 
 def draw_total(exact: int, bound: int, amount: Fraction, norm: int, noise: Noise) -> NoisyTotal:
