@@ -22,18 +22,23 @@ FILE = click.Path(path_type=Path)
 @click.option("--password-file", type=FILE, help="one line user:password; readable by you alone")
 @click.option("--tls-certificate", type=FILE, help="PEM file")
 @click.option("--tls-key", type=FILE, help="PEM file")
+@click.option(
+    "--processes", type=click.IntRange(1, 64), default=1, show_default=True, help="one uses one core"
+)
+@click.option("--shared-port", is_flag=True, hidden=True)
 @click.option("--json", "as_json", is_flag=True, help="say where it listens as JSON")
 def serve(
     releases: tuple[Path, ...], pg: bool, host: str, port: int, password_file: Path | None,
-    tls_certificate: Path | None, tls_key: Path | None, as_json: bool,
+    tls_certificate: Path | None, tls_key: Path | None, processes: int, shared_port: bool, as_json: bool,
 ) -> None:  # fmt: skip
     """Serve RELEASES read-only to psql, JDBC and every PostgreSQL driver, until interrupted.
 
     Only this machine can connect, unless TLS and a password are given.
     """
     from dpsql.session import open_session
-    from dpsql.wire import Options
+    from dpsql.wire import Options, check
     from dpsql.wire import serve as serve_wire
+    from dpsql.wire.workers import serve_together
 
     if not pg:
         raise InterfaceError("which protocol?", hint="write dpsql serve --pg")
@@ -44,8 +49,15 @@ def serve(
         )
         click.echo(line, err=not as_json)
 
+    options = Options(host, port, password_file, tls_certificate, tls_key, shared_port)
+    check(options)
     opened = open_session(releases)
     try:
-        serve_wire(opened, Options(host, port, password_file, tls_certificate, tls_key), told)
+        if processes == 1:
+            serve_wire(opened, options, told)
     finally:
         opened.close()
+    if processes > 1:
+        files = {"--password-file": password_file, "--tls-certificate": tls_certificate, "--tls-key": tls_key}
+        given = [str(word) for name, file in files.items() if file for word in (name, file)]
+        serve_together([*map(str, releases), *given], processes, host, port, told)

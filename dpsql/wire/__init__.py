@@ -9,6 +9,6 @@ client      one connection: simple and extended protocol
 server      listening: loopback, or TLS and a password
 """
 
-from dpsql.wire.server import Options, serve
+from dpsql.wire.server import Options, check, serve
 
-__all__ = ["Options", "serve"]
+__all__ = ["Options", "check", "serve"]

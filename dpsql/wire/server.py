@@ -31,6 +31,7 @@ class Options:
         host, port: address; port 0 takes a free one.
         password_file: one line `user:password`; without it everybody on loopback may ask.
         certificate, key: PEM files for TLS.
+        shared: whether other processes listen on the same port.
     """
 
     host: str = "127.0.0.1"
@@ -38,6 +39,7 @@ class Options:
     password_file: Path | None = None
     certificate: Path | None = None
     key: Path | None = None
+    shared: bool = False
 
 
 def serve(releases: OpenReleases, options: Options, told: Callable[[str, int], None]) -> None:
@@ -52,15 +54,26 @@ def serve(releases: OpenReleases, options: Options, told: Callable[[str, int], N
         InterfaceError: beyond loopback without TLS and a password.
         OperationalError: the address or a file cannot be used.
     """
+    verifier, tls = check(options)
+    far = not is_loopback(options.host)
+    with contextlib.suppress(KeyboardInterrupt):
+        asyncio.run(_listen(releases, options, verifier, tls, far, told))
+
+
+def check(options: Options) -> tuple[Verifier | None, ssl.SSLContext | None]:
+    """The password and TLS of some options.
+
+    Raises:
+        InterfaceError: beyond loopback without TLS and a password.
+        OperationalError: a file cannot be read.
+    """
     verifier = read_password_file(options.password_file) if options.password_file else None
     tls = _tls(options)
-    far = not is_loopback(options.host)
-    if far and (verifier is None or tls is None):
+    if not is_loopback(options.host) and (verifier is None or tls is None):
         raise InterfaceError(
             f"{options.host} is beyond loopback", hint="give --password-file, --tls-certificate and --tls-key"
         )
-    with contextlib.suppress(KeyboardInterrupt):
-        asyncio.run(_listen(releases, options, verifier, tls, far, told))
+    return verifier, tls
 
 
 def is_loopback(host: str) -> bool:
@@ -111,7 +124,9 @@ async def _listen(
             clients.discard(task)
 
     try:
-        server = await asyncio.start_server(welcome, options.host, options.port)
+        server = await asyncio.start_server(
+            welcome, options.host, options.port, reuse_port=options.shared or None
+        )
     except OSError as error:
         raise OperationalError(
             f"cannot listen on {options.host}:{options.port}", hint="is the port taken?"
