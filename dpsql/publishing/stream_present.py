@@ -36,6 +36,7 @@ from dpsql.publishing.stream_manifest import PUBLIC_FILE, Manifest
 from dpsql.publishing.stream_plan import StreamPlan, column_norm
 from dpsql.publishing.stream_segments import read_segments
 from dpsql.publishing.stream_spec import IntArray, StreamStatistic
+from dpsql.release import open_release
 from dpsql.release.stream import State
 from dpsql.release.write import ARRAYS, AxisContent, ReleaseContent, StatisticContent, write_release
 from dpsql.tree import kary_tree
@@ -95,11 +96,10 @@ def _published(directory: Path, manifest: Manifest, plan: StreamPlan) -> list[In
         found = read_segments(directory, manifest)
         return [_of(found, s, size) for s, size in enumerate(cells)]
     newest = read_segments(directory, Manifest("", manifest.segments[-1:]))
-    with duckdb.connect(str(directory / last.file), read_only=True) as connection:
-        earlier = [
-            connection.execute(f"SELECT value FROM measurement_{s} ORDER BY rowid").fetchnumpy()["value"]
-            for s in range(len(cells))
-        ]
+    before = open_release(directory / last.file, insecure=True)  # as readers of this process may have it open
+    query = "SELECT value FROM measurement_{} ORDER BY rowid"
+    earlier = [before.connection.execute(query.format(s)).fetchnumpy()["value"] for s in range(len(cells))]
+    before.close()
     return [
         np.concatenate([np.asarray(earlier[s], dtype=np.int64).reshape(-1, size), _of(newest, s, size)])
         for s, size in enumerate(cells)

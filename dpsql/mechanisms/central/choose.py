@@ -9,6 +9,7 @@ strategy without a root would answer those worst.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
