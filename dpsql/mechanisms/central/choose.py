@@ -60,6 +60,17 @@ def axis_strategy(
     Raises:
         CatalogError: the mechanism is not one that measures an axis on its own.
     """
+    if workload is None:
+        return _for_all_ranges(n, mechanism, shared, norm)
+    return _for_workload(n, mechanism, shared, norm, workload)
+
+
+@lru_cache(maxsize=64)  # a stream plans the same axes at every append
+def _for_all_ranges(n: int, mechanism: str, shared: bool, norm: int) -> AxisChoice:
+    return _for_workload(n, mechanism, shared, norm, None)
+
+
+def _for_workload(n: int, mechanism: str, shared: bool, norm: int, workload: Workload | None) -> AxisChoice:
     choice = _choose(n, mechanism, WHOLE if shared else 0.0, norm, workload)
     if shared and choice.strategy.kind == "sine":
         # The bound of real-valued rows is proven for one axis; products stay in integers.
