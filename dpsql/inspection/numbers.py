@@ -23,7 +23,7 @@ from dpsql.budget import cap_units, scaled_denominator
 from dpsql.inspection.replan import Replanned, only_linear
 from dpsql.inspection.report import Check
 from dpsql.inspection.tables import differences, read_table, same
-from dpsql.mechanisms.central.rounding import UNIT, node_sums
+from dpsql.mechanisms.central.rounding import node_sums
 from dpsql.mechanisms.central.strategy import Strategy, entry_cells, measure
 from dpsql.mechanisms.central.view import NoisyView, expected_unit_variance, leaf_estimates, planned_budget
 from dpsql.publishing.content import release_content
@@ -34,6 +34,12 @@ IntArray = npt.NDArray[np.int64]
 
 GRAIN = 64
 """Units of 2^-20 by which another machine's floating point may move an estimate, beside a millionth of it."""
+
+FEWEST = 30
+"""Degrees of freedom below which a halved noise would pass unseen."""
+
+FINE = 1 << 10
+"""Parts of one in which residuals take estimates: far below any noise, and far from overflow."""
 
 FAR = 5.0
 """Standard errors at which a noise scale counts as wrong: one correct release in a million."""
@@ -188,22 +194,29 @@ def check_noise(stored: dict[int, Stored]) -> Check:
     """What least squares leaves unexplained has the size that the budgets promise."""
     squares, freedom = 0.0, 0
     for each in stored.values():
-        leaves = leaf_estimates(each.view, each.strategies)
-        rounded = np.rint(leaves).astype(np.int64)
-        left = each.view.value.astype(np.float64)
-        for part in (rounded, np.rint((leaves - rounded) * UNIT).astype(np.int64)):
-            rows = part
-            for axis, strategy in enumerate(each.strategies):
-                rows = measure(strategy, rows, axis, each.view.sensitivity)
-            left = left - rows / (1 if part is rounded else UNIT)
-        weight = np.ones(each.view.budget.shape)
-        for axis, strategy in enumerate(each.strategies):
-            along = [-1 if i == axis else 1 for i in range(weight.ndim)]
-            weight = weight * (strategy.budget / strategy.total).reshape(along)
-        squares += float(np.sum((left * weight) ** 2) / each.view.unit_variance)
-        freedom += left.size - leaves.size
-    if freedom < 30:
-        return Check("the noise has its promised size", None, "too few rows beyond the leaves")
+        spare = each.view.value.size - prod(strategy.n for strategy in each.strategies)
+        if spare > 0:
+            squares += _unexplained(each)
+            freedom += spare
+    if freedom < FEWEST:
+        return Check("the noise has its promised size", None, f"{freedom} rows beyond the leaves are too few to tell")
     off = (squares - freedom) / sqrt(5 * freedom)  # Laplace: variance of a square is 5, not 2
     detail = f"{sqrt(squares / freedom):.3f} of the promised scale over {freedom} degrees of freedom"
     return Check("the noise has its promised size", abs(off) < FAR, detail)
+
+
+def _unexplained(stored: Stored) -> float:
+    """Squared residuals of least squares over their variances; estimates are taken to 2^-10 in integers."""
+    leaves = leaf_estimates(stored.view, stored.strategies)
+    whole = np.rint(leaves).astype(np.int64)
+    rest = np.rint((leaves - whole) * FINE).astype(np.int64)
+    left, weight = stored.view.value.astype(np.float64), np.ones(stored.view.budget.shape)
+    for part, unit in ((whole, 1), (rest, FINE)):
+        rows = part
+        for axis, strategy in enumerate(stored.strategies):
+            rows = measure(strategy, rows, axis, stored.view.sensitivity)
+        left = left - rows / unit
+    for axis, strategy in enumerate(stored.strategies):
+        along = [-1 if i == axis else 1 for i in range(weight.ndim)]
+        weight = weight * (strategy.budget / strategy.total).reshape(along)
+    return float(np.sum((left * weight) ** 2) / stored.view.unit_variance)

@@ -101,7 +101,7 @@ def write_release(path: Path, content: ReleaseContent, *, block_size: int = 1 <<
 
 def _write_meta(connection: duckdb.DuckDBPyConnection, meta: Mapping[str, Any]) -> None:
     connection.execute("CREATE TABLE meta (key VARCHAR PRIMARY KEY, value VARCHAR NOT NULL)")
-    rows = [(key, json.dumps(value, sort_keys=True)) for key, value in meta.items()]
+    rows = [(key, json.dumps(value)) for key, value in meta.items()]  # unsorted: the order of views numbers axes
     connection.executemany("INSERT INTO meta VALUES (?, ?)", rows)
 
 

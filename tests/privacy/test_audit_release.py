@@ -1,0 +1,159 @@
+"""The offline audit passes what publishing writes and finds every kind of tampering planted here."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import duckdb
+import pytest
+
+from dpsql import engine
+from dpsql.catalog import load_catalog
+from dpsql.inspection import AuditReport, audit_release
+from dpsql.noise import ExactNoise, Noise, ZeroNoise, insecure_test_entropy, os_entropy
+from dpsql.publishing.central import publish_release
+
+CATALOG = """
+dpsql: 1
+name: shop
+ledger: LEDGER
+source: {kind: parquet, root: ROOT, tables: {sales: sales.parquet, product: product.parquet}}
+privacy: {lineage: people, cap: 99, unit: row, epsilon: 8.0, DELTA}
+tables:
+  product: {role: dimension, key: product_id, private: false}
+  sales: {role: fact, foreign_keys: {product_id: product}, columns: {
+    day: {type: int, lower: 0, upper: 5999}, amount: {type: decimal, scale: 2, lower: 0, upper: 20, measure: true}}}
+views:
+  days: {of: sales, axes: [{axis: sales.day, cuts: {width: 600}}, {axis: product, by: [kind]}],
+    measures: [count, sales.amount], share: 0.5}
+  line: {of: sales, axes: [sales.day], measures: [count], mechanism: MECHANISM, share: 0.3}
+  bits: {of: sales, axes: [sales.day], measures: [count], mechanism: DATA, share: 0.2}
+"""
+
+
+def publish(
+    folder: Path, noise: Noise, delta: str = "delta: 0", mechanism: str = "tents", data: str = "identity"
+) -> Path:
+    rows = "SELECT i % 200 AS day, i % 3 AS product_id, (i % 2000) / 100.0 AS amount FROM range(4000) t(i)"
+    kinds = "SELECT i AS product_id, 'k' || i AS kind FROM range(3) t(i)"
+    for name, sql in (("sales", rows), ("product", kinds)):
+        duckdb.connect().execute(f"COPY ({sql}) TO '{folder}/{name}.parquet'")
+    words = {"ROOT": folder, "LEDGER": f"{folder}/ledger", "DELTA": delta, "MECHANISM": mechanism, "DATA": data}
+    text = CATALOG
+    for word, value in words.items():
+        text = text.replace(word, str(value))
+    (folder / "shop.yaml").write_text(text)
+    catalog = load_catalog(folder / "shop.yaml")
+    return publish_release(catalog, folder / "r.dpsql", noise=noise, key=b"k" * 32).path
+
+
+@pytest.fixture(scope="module")
+def release(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return publish(tmp_path_factory.mktemp("audit"), ExactNoise(os_entropy()))
+
+
+def failures(report: AuditReport) -> set[str]:
+    return {check.what for check in report.checks if check.held is False}
+
+
+def audited(path: Path, samples: int = 0) -> AuditReport:
+    return audit_release(path, ExactNoise(os_entropy()), catalog=None, samples=samples)
+
+
+@pytest.mark.parametrize("delta", ["delta: 0", "delta: 1e-6", "delta: 0, neighbours: replace_one"])
+def test_a_fresh_release_passes(tmp_path: Path, delta: str):
+    path = publish(tmp_path, ExactNoise(os_entropy()), delta, "auto" if "1e-6" in delta else "tents", "dawa")
+    report = engine.audit(path, catalog=tmp_path / "shop.yaml", samples=2000)
+    assert report.held, failures(report)
+    assert {c.held for c in report.checks if "follow" in c.what} == {True}
+    assert any("ledger" in c.what and c.held for c in report.checks)
+
+
+TAMPERING = {
+    "CREATE TABLE extra AS SELECT 1 AS x": "no table but",
+    "CREATE SCHEMA s; CREATE TABLE s.extra AS SELECT 1 AS x": "no table but",
+    "ALTER TABLE node ADD COLUMN x INTEGER": "no column but",
+    "ALTER TABLE axis_0 ALTER COLUMN leaf TYPE BIGINT": "no column but",
+    "CREATE VIEW v AS SELECT 41 AS x": "no table but",
+    "CREATE MACRO m() AS 41": "no view, macro",
+    "COMMENT ON TABLE node IS 'alice was here'": "no view, macro",
+    "INSERT INTO meta VALUES ('note', '\"alice\"')": "no entry in meta",
+    "UPDATE meta SET value = '\"alice\"' WHERE key = 'release_id'": "no entry in meta",
+    "UPDATE meta SET value = replace(value, '\"epsilon\": \"8\"', '\"epsilon\": \"4\"') WHERE key = 'privacy'":
+        "budget add up",
+    "UPDATE meta SET value = replace(value, '\"mid\": 1000', '\"mid\": 1001') WHERE key = 'statistics'":
+        "meta follows",
+    "UPDATE meta SET value = replace(value, '\"decimal\"', '\"int\"') WHERE key = 'statistics'": "meta follows",
+    "UPDATE axis_0 SET weight = weight / 2 WHERE atom = 1": "axis tables",
+    "UPDATE axis_0 SET leaf = 1 WHERE atom = 0": "axis tables",
+    "UPDATE node SET hi = hi + 1 WHERE id = 2 AND axis = 0": "look-up trees",
+    "DELETE FROM measurement_0 WHERE r1 = 1": "as many noisy integers",
+    "INSERT INTO measurement_0 VALUES (99, 99, 41, 41)": "as many noisy integers",
+    "UPDATE measurement_2 SET budget = budget + 1": "row budgets",
+    "UPDATE measurement_0 SET value = value + 50000 WHERE r1 = 1": "estimates follow",
+    "UPDATE node_combination_2 SET estimate = estimate + 2097152 WHERE n1 = 9": "estimates follow",
+    "UPDATE node_combination_2 SET nonnegative = nonnegative + 2097152 WHERE n1 = 9": "estimates follow",
+    "UPDATE variance_0 SET weight = weight * 1.01": "variance models",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("statement", TAMPERING)
+def test_tampering_is_found(release: Path, tmp_path: Path, statement: str):
+    copy = tmp_path / "copy.dpsql"
+    shutil.copyfile(release, copy)
+    with duckdb.connect(str(copy)) as connection:
+        connection.execute(statement)
+    report = audited(copy)
+    assert any(TAMPERING[statement] in what for what in failures(report)), report.text()
+
+
+def test_any_change_is_found_by_the_ledger(release: Path, tmp_path: Path):
+    copy = tmp_path / "copy.dpsql"
+    copy.write_bytes(release.read_bytes() + b"\0")
+    report = engine.audit(copy, catalog=release.with_name("shop.yaml"), samples=0)
+    assert "the file is the one that was charged" in failures(report)
+    changed = tmp_path / "other.yaml"
+    changed.write_text(release.with_name("shop.yaml").read_text().replace("share: 0.2", "share: 0.1"))
+    assert "the catalog is the one it was made from" in failures(engine.audit(release, catalog=changed, samples=0))
+
+
+class Halved:
+    """A planted bug: noise of half the scale."""
+
+    insecure = False
+
+    def __init__(self) -> None:
+        self.right = ExactNoise(insecure_test_entropy(7))
+
+    def laplace(self, units, denominator):
+        return self.right.laplace(units * 2, denominator)
+
+    def gaussian(self, sigma2, size):
+        return self.right.gaussian(sigma2 / 4, size)
+
+
+@pytest.mark.parametrize(("noise", "word"), [(Halved(), "promised size"), (ZeroNoise(), "promised size")])
+def test_noise_of_the_wrong_size_is_found_in_one_release(tmp_path: Path, noise: Noise, word: str):
+    """Rows beyond the leaves disagree by as much as the noise is large."""
+    report = audited(publish(tmp_path, noise))
+    assert any(word in what for what in failures(report)), report.text()
+
+
+def test_test_entropy_is_found(tmp_path: Path):
+    report = audited(publish(tmp_path, ExactNoise(insecure_test_entropy(1))))
+    assert failures(report) == {"noise from the system's entropy"}
+
+
+def test_command_line(release: Path, tmp_path: Path):
+    command = [sys.executable, "-m", "dpsql.cli", "audit", "--samples", "0", "--json"]
+    done = subprocess.run([*command, str(release)], capture_output=True, text=True, check=True)
+    assert json.loads(done.stdout)["held"]
+    copy = tmp_path / "copy.dpsql"
+    shutil.copyfile(release, copy)
+    with duckdb.connect(str(copy)) as connection:
+        connection.execute("CREATE TABLE extra (x INTEGER)")
+    assert subprocess.run([*command, str(copy)], capture_output=True, check=False).returncode == 3
