@@ -85,14 +85,17 @@ def check_views(catalog: Catalog, stream: Stream, of: str, column: Column) -> No
         raise CatalogError(f"{stream.column}: a stream's time axis has the stream's grain", hint="remove its cuts")
     for name, view in catalog.views.items():
         where = f"views.{name}"
-        time = [axis for axis in view_axes(catalog, view) if is_time(axis, stream)]
+        placed = list(zip(view.axes, view_axes(catalog, view), strict=True))
+        time = [(written, axis) for written, axis in placed if is_time(axis, stream)]
         if view.of != of or not time:
             raise CatalogError(
                 f"{where}: a view of a stream counts `{of}` along `{stream.column}`",
                 hint="add that axis, or move the view to a catalog of its own",
             )
-        if time[0].cuts is not None:
-            raise CatalogError(f"{where}: a stream's time axis has the stream's grain", hint="remove its cuts")
+        if time[0][1].cuts is not None or time[0][0].asked:
+            raise CatalogError(
+                f"{where}: a stream's time axis has the stream's grain and strategy", hint="remove its cuts and `asked`"
+            )
         if view.mechanism not in MECHANISMS:
             raise CatalogError(
                 f"{where}.mechanism: `{view.mechanism}` does not measure batch by batch", hint="write auto"

@@ -1,0 +1,59 @@
+"""Streams from the command line and from Python, in processes of their own, as users type them."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from datetime import date
+from pathlib import Path
+
+import duckdb
+
+import dpsql
+from tests.stream_shop import CATALOG, make_stream_shop
+
+VIEWS = "views:\n  days: {of: sales, axes: [sales.sold_on, customer.sex], measures: [count]}\n"
+
+
+def run(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-m", "dpsql.cli", *map(str, arguments)], capture_output=True, text=True,
+                          check=False)  # fmt: skip
+
+
+def test_append_query_as_of_and_exit_codes(tmp_path: Path) -> None:
+    shop = make_stream_shop(tmp_path, customers=200, text=CATALOG[: CATALOG.index("views:")] + VIEWS)
+    append = ("append", shop.directory, "--catalog", shop.catalog)
+    first = run(*append, "--batch", "2025-01-01", "--json")
+    assert first.returncode == 0, first.stderr
+    report = json.loads(first.stdout)
+    assert (report["batch"], report["created"], report["charged"], report["left"]) == (0, True, "1", "3")
+    day = tmp_path / "day.parquet"
+    duckdb.sql(
+        f"SELECT * FROM '{tmp_path / 'data' / 'sales.parquet'}' WHERE sold_on = DATE '2025-01-02'"
+    ).write_parquet(str(day))
+    second = run(*append, "--batch", "2025-01-02", "--source", day)
+    assert second.returncode == 0 and "appended batch 1" in second.stderr and second.stdout == ""
+    assert run(*append, "--batch", "2025-01-09").returncode == 2
+    conflict = run(*append, "--batch", "2025-01-02", "--source", tmp_path / "data" / "customer.parquet")
+    assert conflict.returncode == 2 and len(conflict.stderr.strip().splitlines()) == 1
+    other = tmp_path / "other.parquet"
+    duckdb.sql(f"SELECT * FROM '{day}' LIMIT 0").write_parquet(str(other))
+    assert run(*append, "--batch", "2025-01-02", "--source", other).returncode == 3
+
+    question = "SELECT sold_on, COUNT(*) AS n FROM sales GROUP BY sold_on ORDER BY sold_on"
+    shown = run("query", shop.directory, question, "--format", "csv")
+    assert shown.returncode == 0 and len(shown.stdout.strip().splitlines()) == 3
+    earlier = run("query", shop.directory, question, "--format", "csv", "--as-of", "2025-01-01")
+    assert len(earlier.stdout.strip().splitlines()) == 2
+    assert run("query", shop.directory, question, "--as-of", "7").returncode == 2
+
+    with dpsql.connect(shop.directory, as_of=0) as before:
+        added = dpsql.append(shop.directory, None, date(2025, 1, 3), catalog=shop.catalog)
+        assert added.added and added.batch == 2 and added.charged == 0
+        assert len(before.execute(question).fetchall()) == 1
+    result = dpsql.query(question, release=shop.directory)
+    assert result.provenance["as_of_batch"] == 2 and len(result.rows) == 3
+    for report_on in (("explain", shop.directory, question), ("budget", shop.catalog)):
+        told = run(*report_on)
+        assert told.returncode == 0, told.stderr
