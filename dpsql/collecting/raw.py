@@ -23,6 +23,9 @@ from dpsql.collecting.survey import Survey, design_of, public_axis_maker, survey
 from dpsql.errors import OperationalError
 from dpsql.sources import RawSide, identifier, open_sources
 
+SIMULATION = 0xC011EC7
+"""Keeps a simulation's draws apart from those that generated its rows with the same seed."""
+
 
 def simulated_collection(
     catalog: Catalog, rng: np.random.Generator, progress: Progress = lambda step: None, label: str = ""
@@ -71,7 +74,9 @@ def simulate_to_files(
     Returns:
         How many people reported.
     """
-    body, reports = simulated_collection(load_catalog(catalog), np.random.default_rng(seed), progress, label)
+    # A stream of its own: drawn from the seed that made the rows, views would go by the people's own values.
+    rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(SIMULATION,)))
+    body, reports = simulated_collection(load_catalog(catalog), rng, progress, label)
     progress(f"writing {output.name}")
     write_spool(output, reports)
     plan.write_bytes(body)

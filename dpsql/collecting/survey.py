@@ -85,7 +85,7 @@ def design_of(survey: Survey, people: int, label: str = "") -> Design:
     catalog, collection = survey.catalog, survey.catalog.collection
     if collection is None:
         raise CatalogError("the catalog has no `collection:`")
-    one_row = catalog.privacy.unit == "row"
+    one_row = catalog.privacy.unit in ("row", f"{survey.of}.{catalog.tables[survey.of].key}")
     most = 1 if one_row else max_ids(catalog, survey.of)
     cap = max(int(most) if isinstance(most, int) else 10, collection.tau, 2)
     return Design(

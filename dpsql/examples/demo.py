@@ -1,4 +1,5 @@
-"""`make demo`: publish the bundled shop once, ask it questions, and hold the answers against the truth.
+"""`make demo`: publish the bundled shop once, ask it questions, and hold the answers against the truth; then let its
+customers report for themselves (`local_demo`) and answer one question from both kinds of release.
 
 The truth can be shown because the shop is generated. With real people it is what nobody sees.
 """
@@ -13,6 +14,7 @@ import duckdb
 from rich.console import Console
 
 import dpsql
+from dpsql.examples.local_demo import ask_three_ways, collect_surveys
 from dpsql.output import margin_text, number
 
 CATALOG = Path("catalog/retail.yaml")
@@ -39,7 +41,7 @@ QUESTIONS: Mapping[str, str] = {
 
 
 def main() -> None:
-    """Publish, ask, print."""
+    """Publish, ask, print; then collect and ask three ways."""
     console = Console(highlight=False, soft_wrap=True)
     console.print(f"[bold]Publishing {RELEASE} from {CATALOG}[/bold]")
     published = dpsql.publish(CATALOG, RELEASE, progress=lambda step: console.print(f"  {step}"))
@@ -49,7 +51,10 @@ def main() -> None:
     for title, sql in QUESTIONS.items():
         hits, values = _ask(console, truth, title, sql)
         inside, total = inside + hits, total + values
-    console.print(f"{inside} of {total} true values lie inside their {LEVEL:.0%} intervals.")
+    console.print(f"{inside} of {total} true values lie inside their {LEVEL:.0%} intervals.\n")
+    console.print("[bold]The same customers report for themselves, one scrambled report a season[/bold]")
+    surveys = collect_surveys(console, DATA / "survey")
+    ask_three_ways(console, RELEASE, surveys, truth, LEVEL)
     console.print('\nNow ask your own: .venv/bin/dpsql query retail.dpsql "SELECT ..."')
 
 

@@ -1,0 +1,46 @@
+"""The examples and the demo run from beginning to end, on a small shop."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from dpsql.examples.retail import make_star, write_star
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def run(folder: Path, *arguments: str | Path) -> str:
+    """Standard output of a Python program that must succeed."""
+    environment = os.environ | {"PYTHONPATH": str(ROOT), "COLUMNS": "160"}
+    command = [sys.executable, *map(str, arguments)]
+    done = subprocess.run(
+        command, cwd=folder, env=environment, capture_output=True, text=True, check=False, timeout=300
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.mark.parametrize("example", sorted(path.name for path in (ROOT / "examples").glob("*.py")))
+def test_an_example_runs(example: str, tmp_path: Path) -> None:
+    assert run(tmp_path, ROOT / "examples" / example)
+
+
+def test_the_demo_answers_one_question_three_ways(tmp_path: Path) -> None:
+    (tmp_path / "catalog").mkdir()
+    for name in ("retail.yaml", "shop_survey.yaml"):
+        shutil.copy(ROOT / "catalog" / name, tmp_path / "catalog")
+    write_star(tmp_path / "data", make_star(7, 3000, 50))
+    said = run(tmp_path, "-m", "dpsql.examples.demo")
+    assert "3000 simulated reports, 3000 accepted" in said
+    assert re.search(r"^sex +central +local +both +true$", said, re.MULTILINE)
+    weights = [int(found) for found in re.findall(r"weight (\d+)%", said)]
+    assert len(weights) == 3
+    assert abs(sum(weights) - 100) <= 2
+    assert "Somebody in all of them: epsilon 6 for replacing a person." in said
