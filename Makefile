@@ -14,7 +14,7 @@ RETAIL_SEED := 20250101
 # Small matrices: more than one BLAS thread only makes two test processes wait for each other.
 export OPENBLAS_NUM_THREADS ?= 1
 
-.PHONY: demo test check slow bench bench-accuracy bench-local bench-stream bench-userlevel data clean
+.PHONY: demo test check slow bench bench-accuracy bench-local bench-stream bench-userlevel wire superset sqlalchemy14 data clean
 
 $(VENV)/.core: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -61,5 +61,28 @@ bench-stream: $(VENV)/.dev
 bench-userlevel: $(VENV)/.dev
 	$(BIN)/python -m benchmarks.userlevel --write docs/accuracy
 
+bench-userlevel: $(VENV)/.dev
+	$(BIN)/python -m benchmarks.userlevel
+
+# PostgreSQL clients against `dpsql serve`: psql, psycopg and, where Debian's driver is installed, JDBC.
+wire: $(VENV)/.dev
+	$(BIN)/python -m pip install --quiet 'psycopg[binary]>=3.1'
+	$(BIN)/python -m pytest -q -s -m "slow or not slow" tests/unit/test_wire.py > $(VENV)/wire.log || (cat $(VENV)/wire.log; exit 1)
+	grep -o 'figure .*' $(VENV)/wire.log
+	test $$(grep -c 'figure ' $(VENV)/wire.log) -ge 5 && ! grep -q ' short$$' $(VENV)/wire.log
+
+# Superset in an environment of its own: database by URI, SQL Lab, a dataset, charts over REST, one drawn in Chromium.
+superset: $(VENV)/.dev
+	test -d .venv-superset || $(PYTHON) -m venv .venv-superset
+	.venv-superset/bin/pip install --quiet 'apache-superset==6.1.*' rich cachetools 'flask-caching<2.4' -e .
+	rm -rf build/superset
+	$(BIN)/python -c "from pathlib import Path; from tests.doors_release import build; build(Path('build/superset'))"
+	$(BIN)/python tests/superset/drive.py .venv-superset/bin/python build/superset/shop.dpsql build/superset/results
+
+sqlalchemy14: $(VENV)/.dev
+	test -d .venv-sa14 || $(PYTHON) -m venv .venv-sa14
+	.venv-sa14/bin/pip install --quiet 'SQLAlchemy<2' 'pandas<2.2' 'numpy<2' pyarrow pytest hypothesis -e .
+	.venv-sa14/bin/python -m pytest -q -s -p no:cacheprovider -c /dev/null --rootdir . -o markers=slow tests/unit/test_sqlalchemy.py
+
 clean:
-	rm -rf $(VENV) data build *.dpsql .dpsql
+	rm -rf $(VENV) .venv-superset .venv-sa14 data build *.dpsql catalog/.dpsql

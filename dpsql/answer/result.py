@@ -12,6 +12,7 @@ from dpsql.errors import DataError, InterfaceError
 
 if TYPE_CHECKING:
     import pandas as pd
+    from matplotlib.axes import Axes
 
 Grid = tuple[tuple[Any, ...], ...]
 ErrorGrid = Callable[[str, float], Grid]
@@ -98,6 +99,21 @@ class Result:
                 hint="use df() or rows",
             )
         return self.rows[0][0]
+
+    def plot(self, kind: str | None = None, *, level: float = 0.95, ax: Axes | None = None) -> Axes:
+        """Draw the answer with its error bars; needs the `plot` extra.
+
+        Args:
+            kind: `bar`, `step` or `heat`; by default what fits the keys.
+            level: of the error bars.
+            ax: where to draw; by default a new figure.
+
+        Raises:
+            InterfaceError: no noisy column, too many keys, or an unknown kind.
+        """
+        from dpsql.answer.plot import plot
+
+        return plot(self, kind, level=level, ax=ax)
 
     def _frame(self, rows: Sequence[Sequence[Any]]) -> pd.DataFrame:
         import pandas as pd

@@ -2,7 +2,6 @@
 
 model     axes, labels and variance tables as plain values, ready for JSON
 page      `dpsql report`: one self-contained HTML page around them
-notebook  plots of a Result: error bars, histogram steps, heat map
 """
 
 from dpsql.report.page import report_page

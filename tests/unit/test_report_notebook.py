@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 import dpsql
-from dpsql.report.notebook import plot
+from dpsql.answer.plot import plot
 from tests.doors_release import build
 
 matplotlib = pytest.importorskip("matplotlib")

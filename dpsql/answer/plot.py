@@ -14,7 +14,7 @@ from dpsql.errors import InterfaceError
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from dpsql.answer import Result
+    from dpsql.answer.result import Result
 
 KINDS = ("bar", "step", "heat")
 NUMBERS = (int, float, decimal.Decimal)
