@@ -23,6 +23,7 @@ from dpsql.publishing.plan import ReleasePlan, plan_release
 from dpsql.publishing.rows import place_rows, prepare_tables
 from dpsql.publishing.userlevel import Drawn, settle_table
 from dpsql.publishing.userlevel_choose import Table
+from dpsql.publishing.userlevel_plan import GROUP_ROWS
 from dpsql.release.format import UNIT
 from dpsql.sources import RawSide, open_sources
 from dpsql.variance.kronecker import AxisSplit, KroneckerVariance
@@ -120,7 +121,8 @@ class Star:
         noise = RecordingNoise(seed)
         drawn = settle_table(Table(self.raw.connection, self.plan, self.of, self.rows, self.columns, noise))
         order = list(drawn.views)
-        last = noise.drawn[-len(order) :]
+        after = sum(step.kind == GROUP_ROWS for step in self.plan.steps)
+        last = noise.drawn[-len(order) - after : len(noise.drawn) - after]
         clean = {
             i: replace(drawn.views[i], value=drawn.views[i].value - d.reshape(drawn.views[i].value.shape))
             for i, d in zip(order, last, strict=True)

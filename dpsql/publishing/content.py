@@ -30,6 +30,7 @@ from dpsql.release.format import to_json
 from dpsql.release.write import ARRAYS, AxisContent, ReleaseContent, StatisticContent
 from dpsql.tree import Tree, kary_tree
 from dpsql.variance.kronecker import AxisSplit
+from dpsql.variance.prefix import scaled_leaves
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -86,6 +87,9 @@ def _drawn_axes(
             (i,) = statistic.axes
             models[i] = view.model
             axes[i] = replace(axes[i], choice=axes[i].choice._replace(name=view.chosen))
+        elif statistic.settled is not None and statistic.settled.groups is not None:
+            i, factors = statistic.settled.groups
+            models[i] = scaled_leaves(variance_model(axes[i].strategy), np.array(factors))
     return replace(plan, axes=tuple(axes)), [AxisSplit(model) for model in models]
 
 
@@ -107,6 +111,9 @@ def _estimates(
     measured = []
     for s, view in zip(plan.statistics, views, strict=True):
         own = view.leaves if isinstance(view, AdaptedView) else leaf_estimates(view, plan.strategies(s))
+        if s.settled is not None and s.settled.groups is not None:
+            along = [-1 if axis == s.settled.groups.axis else 1 for axis in s.axes]
+            own = own * np.array(s.settled.groups.factors).reshape(along)
         measured.append(Measured(s.axes, own * s.factor, view.unit_variance * s.factor**2))
     return reconciled_nodes(plan, measured, splits, trees)
 

@@ -22,6 +22,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import isqrt, prod
+from typing import NamedTuple
 
 from dpsql.axis import Axis
 from dpsql.budget import DENOMINATOR, rho_of
@@ -39,6 +40,18 @@ from dpsql.publishing.planned_axes import SHAPE, AxisPlanner, PlannedAxis
 from dpsql.publishing.userlevel_plan import Step, divide
 
 
+class Groups(NamedTuple):
+    """Factors of the groups along one axis of a view, relative to its table's ratio.
+
+    Args:
+        axis: id of the axis.
+        factors: one for each leaf.
+    """
+
+    axis: int
+    factors: tuple[float, ...]
+
+
 @dataclass(frozen=True)
 class Settled:
     """What the recipe for `max_ids: auto` chose for a statistic, from released values alone.
@@ -47,11 +60,13 @@ class Settled:
         mid: the centre of the measure; 0 for counts.
         sensitivity: the most that one unit changes the statistic, in its mechanism's norm, rounded up.
         factor: what the drawn integers are multiplied by: the ratio R over the units of a weight.
+        groups: further factors by group, for `calibrate: per_group`.
     """
 
     mid: int
     sensitivity: int
     factor: float
+    groups: Groups | None = None
 
 
 @dataclass(frozen=True)
@@ -84,6 +99,7 @@ class PlannedStatistic:
     shape: Fraction = Fraction(0)
     settled: Settled | None = None
     method: str = ""
+    calibrated: bool = False
 
     @property
     def mid(self) -> int:
@@ -106,8 +122,8 @@ class PlannedStatistic:
 
     @property
     def family(self) -> tuple[str, str]:
-        """Statistics of one family estimate the same margins; a data-dependent one stays alone."""
-        return self.of, self.measure.name + (f" in {self.view}" if self.method else "")
+        """Statistics of one family estimate the same margins; data-dependent and calibrated ones stay alone."""
+        return self.of, self.measure.name + (f" in {self.view}" if self.method or self.calibrated else "")
 
     @property
     def lines(self) -> list[tuple[str, Fraction]]:
@@ -165,10 +181,12 @@ def plan_release(catalog: Catalog, make_axis: AxisMaker) -> ReleasePlan:
     for name, view in catalog.views.items():
         resolved = view_axes(catalog, view)
         _check_cells(name, view.cells, [axes.axis(entry) for entry in resolved])
-        method = method_of(catalog, name, resolved, axes.axis(resolved[0]).leaves)
-        if max_ids(catalog, view.of) == "auto":
-            norm = 2 if catalog.privacy.delta else 1
-            ids = [axes.planned(entry, SHAPE, False, norm) for entry in resolved]
+        recipe = max_ids(catalog, view.of) == "auto"
+        calibrated = recipe and view.calibrate == "per_group"
+        method = "" if recipe else method_of(catalog, name, resolved, axes.axis(resolved[0]).leaves)
+        if recipe:
+            norm, own = 2 if catalog.privacy.delta else 1, name if calibrated else ""
+            ids = [axes.planned(entry, SHAPE, False, norm, own=own) for entry in resolved]
         elif method:
             norm, ids = 1, [axes.adapted(resolved[0], method)]
         else:
@@ -176,7 +194,8 @@ def plan_release(catalog: Catalog, make_axis: AxisMaker) -> ReleasePlan:
             norm = _norm(catalog, name, wanted, axes)
             ids = [axes.planned(entry, view.mechanism, len(wanted) > 1, norm, spec) for entry, spec in wanted]
         statistics += [
-            replace(s, method=method) for s in _statistics(catalog, name, tuple(sorted(ids)), norm)
+            replace(s, method=method, calibrated=calibrated)
+            for s in _statistics(catalog, name, tuple(sorted(ids)), norm)
         ]
     steps: list[Step] = []
     for of in dict.fromkeys(s.of for s in statistics if max_ids(catalog, s.of) == "auto"):

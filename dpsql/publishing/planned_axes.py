@@ -74,10 +74,17 @@ class AxisPlanner:
         return len(self.entries) - 1
 
     def planned(
-        self, resolved: ResolvedAxis, mechanism: str, shared: bool, norm: int, spec: AxisSpec | None = None
+        self,
+        resolved: ResolvedAxis,
+        mechanism: str,
+        shared: bool,
+        norm: int,
+        spec: AxisSpec | None = None,
+        *,
+        own: str = "",
     ) -> int:
-        """The axis's id in the release."""
-        key = (resolved, mechanism, shared, norm, spec.asked if spec is not None else ())
+        """The axis's id in the release; a view that is named in `own` shares it with no other."""
+        key = (resolved, mechanism, shared, norm, spec.asked if spec is not None else (), own)
         if key not in self._ids:
             self._ids[key] = len(self.entries)
             choice = self.choice(resolved, mechanism, shared, norm, spec)

@@ -35,6 +35,7 @@ from dpsql.publishing.userlevel_choose import (
     people_histogram,
     typical,
 )
+from dpsql.publishing.userlevel_groups import calibrate_groups
 from dpsql.publishing.userlevel_plan import NORMS
 from dpsql.publishing.userlevel_sql import Shape, make_norms, make_pure_weights, make_weights, weighted_cells
 
@@ -93,8 +94,13 @@ def settle_table(table: Table) -> Drawn:
     draw_views = _whitened_views if table.norm == 2 else _pure_views
     views = draw_views(table, choices)
     found = _ratio(table, choices, {i: view for i, (view, _) in views.items()})
+    groups = calibrate_groups(table, choices, found, {i: view for i, (view, _) in views.items()})
     settled = {
-        i: replace(s, tau=choices.tau, settled=Settled(_mid(s, choices), views[i][1], found.value / UNIT))
+        i: replace(
+            s,
+            tau=choices.tau,
+            settled=Settled(_mid(s, choices), views[i][1], found.value / UNIT, groups.get(s.view)),
+        )
         for i, s in statistics.items()
     }
     public = table.plan.catalog.privacy.rows == "public"

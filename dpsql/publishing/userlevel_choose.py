@@ -56,6 +56,7 @@ class Choices:
     Args:
         quantile: q.5 or q.9, of which tau and K are.
         tau: rows of a typical unit.
+        high: q.9 of rows per unit, the bound of rows by group.
         rows: N_hi.
         sums: S_hi of each measure, by name.
         mids: the centre of each measure, by name.
@@ -64,6 +65,7 @@ class Choices:
 
     quantile: float
     tau: int
+    high: int
     rows: NoisyTotal
     sums: Mapping[str, NoisyTotal]
     mids: Mapping[str, int]
@@ -130,7 +132,8 @@ def choose_bounds(table: Table) -> Choices:
         mids[name] = centre(totals[name], rows, bounds.lower, bounds.upper)
     share = _low_quantile(table, per_unit, rows)
     tau = rounded(quantile(per_unit, share))
-    return Choices(share, tau, rows, totals, mids, _owned_above(per_unit, tau))
+    high = rounded(quantile(per_unit, HIGH))
+    return Choices(share, tau, high, rows, totals, mids, _owned_above(per_unit, tau))
 
 
 def _total_rows(table: Table, people: str, per_unit: NoisyHistogram) -> NoisyTotal:

@@ -8,7 +8,7 @@
 | total rows | 5%, pure 7% | N_hi |
 | total sums | 9%, pure 7%, split among measures | S_hi |
 | views | what is left | weighted shapes, by the catalog's shares |
-| groups | 5% of a view, `calibrate: per_group` only | R_g |
+| rows by group | 5% for each view with `calibrate: per_group` | R_g |
 
 Steps that a table does not need (no measure, a public number of rows, pure epsilon) leave their share to the views,
 so the shares always add to 1.
@@ -25,6 +25,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from dpsql.catalog.model import Catalog
+from dpsql.errors import CatalogError
 
 if TYPE_CHECKING:
     from dpsql.publishing.plan import PlannedStatistic
@@ -39,14 +40,18 @@ SCALE_ROWS = {1: Fraction(7, 100), 2: Fraction(5, 100)}
 """The part of the total of rows, by norm; sums get the rest, since S_hi sets the centre and so every SUM."""
 
 GROUPS = Fraction(5, 100)
-"""Of a view that is calibrated by group: its own totals with a high bound."""
+"""For each view that is calibrated by group: rows of each group with a high bound."""
 
-ROWS, SUMS, NORMS, TOTAL_ROWS, TOTAL_SUMS = (
+MOST_GROUPED = 4
+"""Views of one table that may be calibrated by group."""
+
+ROWS, SUMS, NORMS, TOTAL_ROWS, TOTAL_SUMS, GROUP_ROWS = (
     "rows per unit",
     "sums per unit",
     "norms per unit",
     "total rows",
     "total sums",
+    "rows by group",
 )
 
 
@@ -57,7 +62,7 @@ class Step:
     Args:
         of: the counted table.
         kind: one of the steps above.
-        measure: `table.column` for the steps that are made once per measure, else empty.
+        measure: `table.column` for the steps that are made once per measure, the view's name for groups, else empty.
         spend: what the noise is drawn for, in its own currency.
         charge: what the ledger is charged.
     """
@@ -75,7 +80,7 @@ class Step:
 
 
 def recipe_shares(
-    measures: Sequence[str], norm: int, *, public_rows: bool
+    measures: Sequence[str], norm: int, *, public_rows: bool, grouped: Sequence[str] = ()
 ) -> tuple[dict[tuple[str, str], Fraction], Fraction]:
     """The share of each step, and of the views together.
 
@@ -83,6 +88,7 @@ def recipe_shares(
         measures: names of the table's summed measures.
         norm: 1 for pure epsilon, 2 for zCDP.
         public_rows: whether the number of rows may be told.
+        grouped: names of the views that are calibrated by group.
 
     Returns:
         (share by (kind, measure), share of the views); together exactly 1.
@@ -99,6 +105,7 @@ def recipe_shares(
         steps[TOTAL_ROWS, ""] = SCALE_ROWS[norm] if measures else SCALE
     left = SCALE if public_rows else SCALE - SCALE_ROWS[norm]
     steps |= {(TOTAL_SUMS, name): left / len(measures) for name in measures}
+    steps |= {(GROUP_ROWS, view): GROUPS for view in grouped}
     return steps, 1 - sum(steps.values(), Fraction(0))
 
 
@@ -118,11 +125,20 @@ def divide(
 
     Returns:
         (the steps, all statistics with those of the table reduced); charges add up to what they were.
+
+    Raises:
+        CatalogError: too many views are calibrated by group.
     """
     mine = [s for s in statistics if s.of == of]
     whole, norm = sum((s.charge for s in mine), Fraction(0)), mine[0].norm
     sums = list(dict.fromkeys(s.measure.name for s in mine if s.bounds is not None))
-    shares, left = recipe_shares(sums, norm, public_rows=catalog.privacy.rows == "public")
+    grouped = list(dict.fromkeys(s.view for s in mine if s.calibrated))
+    if len(grouped) > MOST_GROUPED:
+        raise CatalogError(
+            f"views: {len(grouped)} views of {of} say `calibrate: per_group`, which costs 5% each",
+            hint=f"keep it for {MOST_GROUPED} of them",
+        )
+    shares, left = recipe_shares(sums, norm, public_rows=catalog.privacy.rows == "public", grouped=grouped)
     steps = [
         Step(of, kind, measure, buy(whole * share, norm), whole * share)
         for (kind, measure), share in shares.items()

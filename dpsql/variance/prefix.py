@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dpsql.tree import FloatArray
+from dpsql.variance.model import AxisVariance, covariance
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,6 +56,21 @@ class PrefixVariance:
         """One line per pair of leaves i <= j: (i, j, covariance)."""
         i, j = np.triu_indices(self.n)
         return {"i": i, "j": j, "covariance": self.leaves[i, j]}
+
+
+def scaled_leaves(model: AxisVariance, factors: FloatArray) -> PrefixVariance:
+    """The model of leaves that are each multiplied by a factor of their own.
+
+    Args:
+        model: the leaves' model before.
+        factors: one for each leaf, shape (n,).
+
+    >>> scaled_leaves(PrefixVariance(np.eye(2)), np.array([1.0, 3.0])).ranges([0, 1], [2, 2]).tolist()
+    [10.0, 9.0]
+    """
+    i, j = np.indices((model.n, model.n)).reshape(2, -1)
+    between = covariance(model, i, i + 1, j, j + 1).reshape(model.n, model.n)
+    return PrefixVariance(np.asarray(factors[:, None] * between * factors, np.float64))
 
 
 def from_columns(n: int, columns: Mapping[str, npt.NDArray[np.generic]]) -> PrefixVariance:

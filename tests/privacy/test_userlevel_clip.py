@@ -141,7 +141,7 @@ def test_one_more_customer_changes_nobody_else(tmp_path, extra, delta):
     for name, more in (("before", []), ("after", victim)):
         file = write_star(tmp_path, rows + more, customers | {VICTIM: "n"}, delta=delta, name=name)
         table = open_table(file, ZeroNoise())
-        choices = userlevel.Choices(0.5, 8, userlevel_rows(), {}, {"sales.amount": 1000}, 0.5)
+        choices = userlevel.Choices(0.5, 8, 30, userlevel_rows(), {}, {"sales.amount": 1000}, 0.5)
         made = weigh(table, choices)
         weights.append(dict(table.connection.execute(f"SELECT unit, w FROM {made}").fetchall()))
         first = table.plan.statistics[0]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from fractions import Fraction
 
+import numpy as np
 import pytest
 
 from dpsql.answer.answerer import Answerer
@@ -40,11 +41,11 @@ def outline(answerer: Answerer) -> object:
     return tables, counts, nodes, meta, views
 
 
-@pytest.mark.parametrize("delta", ["1e-6", "0"])
-def test_the_outline_is_the_same_whatever_one_customer_owns(tmp_path, delta):
+@pytest.mark.parametrize(("delta", "owned"), [("1e-6", (0, 1, 10, 1000, 10_000)), ("0", (0, 1000))])
+def test_the_outline_is_the_same_whatever_one_customer_owns(tmp_path, delta, owned):
     rows, customers = uneven_rows(60, 1)
     outlines = []
-    for i, extra in enumerate((0, 1, 10, 1000, 10_000)):
+    for i, extra in enumerate(owned):
         more: list[Row] = [(999, (None, 1e308, -5.0)[j % 3], (None, 99, 3)[j % 3]) for j in range(extra)]
         folder = tmp_path / str(i)
         folder.mkdir()
@@ -153,3 +154,35 @@ def test_answers_tell_noise_scale_error_and_bias_apart(tmp_path):
     assert result.scale_error[0][3] in (0.0, None)
     assert any("customer.region may be off most" in note for note in result.notes)
     assert any(f"times {scale.factor:.3g}" in line for line in result.plan)
+
+
+def test_groups_that_own_more_are_put_right_when_asked(tmp_path):
+    """Customers of `s` own ten times as many rows as the others; one common factor cannot know."""
+    rng = np.random.default_rng(5)
+    rows: list[Row] = [
+        (person, 10.0, int(day))
+        for person in range(3000)
+        for day in rng.integers(1, 13, 60 if person % 3 == 1 else 6)
+    ]
+    customers = {person: "nsw"[person % 3] for person in range(3000)}
+    sql = "SELECT region, COUNT(*) FROM sales JOIN customer USING (id) GROUP BY 1"
+    answers = {}
+    for mode in ("none", "per_group"):
+        folder = tmp_path / mode
+        folder.mkdir()
+        file = write_star(folder, rows, customers)
+        file.write_text(
+            file.read_text().replace("    of: sales\n", f"    of: sales\n    calibrate: {mode}\n")
+        )
+        noise = ExactNoise(insecure_test_entropy(3))
+        out = publish_release(load_catalog(file), folder / "out.dpsql", noise=noise, key=bytes(32))
+        answers[mode] = Answerer(open_release(out.path, insecure=True))
+    off = {mode: dict(answerer.query(sql).rows)["s"] / 60_000 - 1 for mode, answerer in answers.items()}
+    assert off["none"] < -0.3
+    assert abs(off["per_group"]) < 0.15
+    spends = dict(answers["per_group"].release.meta["spends"])
+    rho = Fraction(answers["per_group"].release.meta["privacy"]["rho"])
+    assert Fraction(spends["sales: rows by group of regions"]) == rho * Fraction(5, 100)
+    assert sum(map(Fraction, spends.values())) == rho
+    wide = [answerer.query(sql).stderr_rows[1][1] for answerer in answers.values()]
+    assert wide[1] > wide[0]

@@ -14,6 +14,7 @@ from dpsql.mechanisms.central.scale import (
     APPLY,
     Estimate,
     NoisyTotal,
+    Ratio,
     centre,
     draw_total,
     high_bound,
@@ -25,6 +26,7 @@ from dpsql.mechanisms.central.shape import LONG, shape_strategy
 from dpsql.mechanisms.central.strategy import dense
 from dpsql.mechanisms.central.whitened import Part, pure_bound, typical_square, whiten
 from dpsql.noise import ZeroNoise
+from dpsql.publishing.userlevel_groups import shrunk
 from dpsql.publishing.userlevel_plan import recipe_shares
 
 
@@ -118,3 +120,17 @@ def test_shapes_without_budget_are_refused():
         whiten([Part(Fraction(0), Fraction(1))])
     assert pure_bound(10, 1850, 493) == 493 * 12
     assert pure_bound(1, 3, 100) == 3
+
+
+def test_group_factors_are_shrunk_by_what_noise_explains():
+    one = np.ones(6)
+    low = (np.full(6, 1000.0), np.full(6, 25.0))
+    used = Ratio(2.0, 0.01, 2.0)
+    spread_out = np.array([500.0, 1500.0, 1000.0, 700.0, 1300.0, 1000.0])
+    clear = shrunk((2 * spread_out, one * 100.0), low, used)
+    assert clear == pytest.approx(spread_out / 1000, rel=0.02)
+    noise_alone = np.array([990.0, 1012.0, 1000.0, 1008.0, 995.0, 995.0])
+    assert shrunk((noise_alone, one * 400.0), low, used) == pytest.approx(1.0)
+    lost = shrunk((np.array([2000.0, *[5.0] * 5]), one * 100.0), low, used)
+    assert lost.tolist() == [1.0] * 6
+    assert shrunk((spread_out, one), low, Ratio(1.0, 0.0, 1.02)).tolist() == [1.0] * 6

@@ -1,0 +1,119 @@
+"""A factor for each group of a view that says `calibrate: per_group`.
+
+On an axis where all rows of a person share one leaf (her store, her country), groups whose people own more
+rows than others are weighted down more, and one common R leaves them off. A one-way view with the bound
+q.9(n) tells each group's own factor; it is noisy, so it is shrunk to R by as much as the factors vary beyond their
+noise. On other axes this mostly adds noise. A calibrated view is not reconciled with the others, since its
+totals differ from theirs.
+
+**Privacy**: one draw of weighted cells, a person's rows weighted to at most q.9(n); docs/privacy/user_level.md
+section 5.
+**Source**: userlevel.md, step 5.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from fractions import Fraction
+
+import numpy as np
+import numpy.typing as npt
+
+from dpsql.mechanisms.central.lue_dptree import identity_strategy
+from dpsql.mechanisms.central.scale import SEEN, Ratio
+from dpsql.mechanisms.central.strategy import variance_model
+from dpsql.mechanisms.central.view import NoisyView, draw_gaussian_rows, draw_laplace, leaf_estimates
+from dpsql.mechanisms.central.whitened import UNIT
+from dpsql.publishing.plan import Groups, PlannedStatistic
+from dpsql.publishing.userlevel_choose import Choices, Table, counts_of, is_sticky
+from dpsql.publishing.userlevel_plan import GROUP_ROWS, Step
+from dpsql.publishing.userlevel_sql import make_pure_weights, weighted_cells
+
+FloatArray = npt.NDArray[np.float64]
+
+
+def calibrate_groups(
+    table: Table, choices: Choices, ratio: Ratio, views: Mapping[int, NoisyView]
+) -> dict[str, Groups]:
+    """Factors, relative to R, of the groups of each calibrated view.
+
+    Args:
+        table: the table.
+        choices: its bounds.
+        ratio: R.
+        views: noisy views by index in the plan.
+
+    Returns:
+        View name -> its group axis and factors; views that are not calibrated are left out.
+    """
+    steps = {s.measure: s for s in table.plan.steps if (s.of, s.kind) == (table.of, GROUP_ROWS)}
+    found = {}
+    for i, statistic in counts_of(table.statistics).items():
+        if statistic.view in steps:
+            axis = group_axis(table, statistic)
+            high = _high_rows(table, choices, axis, steps[statistic.view])
+            low = _low_rows(table, statistic, axis, views[i])
+            found[statistic.view] = Groups(axis, tuple(shrunk(high, low, ratio).tolist()))
+    return found
+
+
+def group_axis(table: Table, statistic: PlannedStatistic) -> int:
+    """The view's first axis on which a person has one leaf, else its first axis."""
+    sticky = [axis for axis in statistic.axes if is_sticky(table.plan, table.of, axis)]
+    return (sticky or list(statistic.axes))[0]
+
+
+def shrunk(
+    high: tuple[FloatArray, FloatArray], low: tuple[FloatArray, FloatArray], ratio: Ratio
+) -> FloatArray:
+    """R_g / R, shrunk to 1.
+
+    Args:
+        high: rows with the higher bound and their variances, by group.
+        low: weighted rows and their variances, by group.
+        ratio: R.
+
+    Returns:
+        One factor for each group; 1 where a group is lost in noise, or R is not applied.
+    """
+    factors = np.ones(len(high[0]))
+    seen = (high[0] > SEEN * np.sqrt(high[1])) & (low[0] > SEEN * np.sqrt(low[1]))
+    if not ratio.applied or np.count_nonzero(seen) < 2:
+        return factors
+    own = high[0][seen] / low[0][seen]
+    own = own * low[0][seen].sum() / high[0][seen].sum()
+    noise = own**2 * (high[1][seen] / high[0][seen] ** 2 + low[1][seen] / low[0][seen] ** 2)
+    excess = ((own - 1.0) ** 2 / noise).sum() - len(own)
+    between = max(0.0, excess / (1.0 / noise).sum())
+    factors[seen] = 1.0 + between / (between + noise) * (own - 1.0)
+    return factors
+
+
+def _high_rows(table: Table, choices: Choices, axis: int, step: Step) -> tuple[FloatArray, FloatArray]:
+    """Noisy rows of each group, a person's rows weighted to at most q.9(n)."""
+    leaves = table.plan.axes[axis].axis.leaves
+    weights = make_pure_weights(table.connection, table.rows, f"{table.of} groups", choices.high, [])
+    (cells,) = weighted_cells(table.connection, table.rows, weights, (axis,), (leaves,), ["1"])
+    strategies = [identity_strategy(leaves, table.norm)]
+    reach = UNIT * choices.high
+    if table.norm == 1:
+        view = draw_laplace(cells, strategies, step.spend, reach, table.noise)
+    else:
+        variance = Fraction(reach**2) / (2 * step.spend)
+        view = draw_gaussian_rows(cells, strategies, variance, reach, table.noise)
+    return leaf_estimates(view, strategies) / UNIT, np.full(leaves, view.unit_variance / UNIT**2)
+
+
+def _low_rows(
+    table: Table, statistic: PlannedStatistic, axis: int, view: NoisyView
+) -> tuple[FloatArray, FloatArray]:
+    """The view's weighted rows of each group and their variances."""
+    strategies = table.plan.strategies(statistic)
+    place = statistic.axes.index(axis)
+    others = tuple(i for i in range(len(strategies)) if i != place)
+    rows = leaf_estimates(view, strategies).sum(axis=others) / UNIT
+    variance = view.unit_variance / UNIT**2
+    for i in others:
+        variance *= float(variance_model(strategies[i]).ranges(np.array([0]), np.array([strategies[i].n]))[0])
+    leaf = np.arange(strategies[place].n)
+    return rows, variance * variance_model(strategies[place]).ranges(leaf, leaf + 1)
