@@ -21,6 +21,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.optimize import minimize
 
+from benchmarks.stream_retail import retail_figures, retail_run, retail_table
 from dpsql.mechanisms.stream import choose, fenwick, laminar, toeplitz
 from dpsql.mechanisms.stream.choose import StreamStrategy, predicted_error
 from dpsql.mechanisms.stream.laminar import Currency
@@ -280,16 +281,18 @@ def main() -> int:
     )
     parser.add_argument("--out", type=Path, help="write the tables to this markdown file")
     out = parser.parse_args().out
-    text = "\n".join(line for part in (comparison, year, speed) for line in part()) + "\n"
+    retail = retail_run()
+    tables = [*(line for part in (comparison, year, speed) for line in part()), *retail_table(retail)]
+    text = "\n".join(tables) + "\n"
     if out:
         out.write_text(text.lstrip("\n"), encoding="utf-8")
     else:
         sys.stdout.write(text + "\n")
     short = False
-    for part in (vector_figures, error_figures, growth_figures):
-        for figure in part():
-            sys.stdout.write(figure.line() + "\n")
-            short |= figure.line().endswith("short")
+    shop = (Figure(*entry) for entry in retail_figures(retail))
+    for figure in (*vector_figures(), *error_figures(), *growth_figures(), *shop):
+        sys.stdout.write(figure.line() + "\n")
+        short |= figure.line().endswith("short")
     return int(short)
 
 

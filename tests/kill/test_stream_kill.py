@@ -39,6 +39,7 @@ STEPS = (
     "committed",
     "segment written",
     "segment",
+    "state",
     "manifest written",
     "manifest",
     "marked",

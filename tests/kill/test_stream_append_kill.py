@@ -1,0 +1,80 @@
+"""Whole appends killed between decision, segment, state and manifest: nothing is drawn again, no half state."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from dpsql.answer.answerer import Answerer
+from dpsql.noise import ExactNoise, insecure_test_entropy
+from dpsql.publishing.stream_manifest import read_manifest
+from dpsql.publishing.stream_segments import read_segments
+from tests.stream_shop import CATALOG, NOW, StreamShop, make_stream_shop
+
+VIEWS = "views:\n  days: {of: sales, axes: [sales.sold_on, customer.sex], measures: [count]}\n"
+STEPS = ("drawn", "committed", "segment", "state", "manifest")
+REST = ("locked", "recovered", "checked", "marked")
+
+
+def child(folder: str, label: str, step: str, seed: str) -> None:
+    """Append one batch in this process and die at a step, without any clean-up."""
+    from dpsql.catalog import load_catalog
+    from dpsql.publishing.stream import append_batch
+
+    def point(passed: str) -> None:
+        if passed == step:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    shop = StreamShop(Path(folder), ExactNoise(insecure_test_entropy(int(seed))))
+    append_batch(load_catalog(shop.catalog), shop.directory, label, noise=shop.noise,
+                 entropy=insecure_test_entropy(1), now=NOW, kill_point=point)  # fmt: skip
+
+
+def killed(shop: StreamShop, day: int, step: str) -> None:
+    root = Path(__file__).resolve().parents[2]
+    arguments = [str(shop.folder), f"2025-01-{day + 1:02d}", step, str(100 + day)]
+    command = [sys.executable, "-m", "tests.kill.test_stream_append_kill", *arguments]
+    done = subprocess.run(command, cwd=root, check=False)
+    assert done.returncode == -signal.SIGKILL
+
+
+def check(shop: StreamShop, steps: tuple[str, ...]) -> None:
+    shop.append(0)
+    for day, step in enumerate(steps, start=1):
+        before: Answerer = shop.opened()
+        killed(shop, day, step)
+        decided = step not in ("locked", "recovered", "checked", "drawn")
+        assert read_manifest(shop.directory).batches == day + (step in ("manifest", "marked"))
+        assert shop.opened().query("SELECT COUNT(*) FROM sales").provenance["as_of_batch"] >= day - 1
+        report = shop.append(day)  # recovers with other noise at hand, which must not be used for what was decided
+        assert report.added is not decided and report.charged == 0
+        assert before.query("SELECT COUNT(*) FROM sales").provenance["as_of_batch"] == day - 1
+        found = read_segments(shop.directory, read_manifest(shop.directory))
+        assert sorted(set(found["hi"].tolist())) == list(range(1, day + 2))
+        state = shop.opened().release
+        stored = state.connection.execute("SELECT value FROM measurement_0 ORDER BY rowid").fetchnumpy()["value"]
+        assert stored.tolist() == found["value"].tolist()
+        assert not list(shop.directory.rglob("*.new"))
+
+
+def shop_in(folder: Path) -> StreamShop:
+    return make_stream_shop(folder, customers=60, text=CATALOG[: CATALOG.index("views:")] + VIEWS,
+                            noise=ExactNoise(insecure_test_entropy(2)))  # fmt: skip
+
+
+def test_killed_appends_are_finished_from_stored_values(tmp_path: Path) -> None:
+    check(shop_in(tmp_path), STEPS[1:4])
+
+
+@pytest.mark.slow
+def test_killed_at_every_step(tmp_path: Path) -> None:
+    check(shop_in(tmp_path), STEPS + REST)
+
+
+if __name__ == "__main__":
+    child(*sys.argv[1:])
