@@ -120,9 +120,10 @@ def _whitened_views(table: Table, choices: Choices) -> dict[int, tuple[NoisyView
     norms = make_norms(table.connection, table.rows, table.of, view_shapes(table, choices), whitening)
     edges = doubling_edges(1 << max(0, whitening.point - NORM_START), NORM_BINS)
     histogram = people_histogram(table, norms, "norm", edges, table.step(NORMS))
-    clip = rounded(quantile(histogram, CLIP[choices.quantile], unseen=1 << whitening.point))
-    weights = make_weights(table.connection, norms, table.of, clip)
     rho = sum((s.spend for s in table.statistics.values()), Fraction(0))
+    wanted = rounded(quantile(histogram, CLIP[choices.quantile], unseen=1 << whitening.point))
+    clip = min(wanted, whitening.largest_clip(rho))
+    weights = make_weights(table.connection, norms, table.of, clip)
 
     def draw(i: int, cells: IntArray) -> tuple[NoisyView, int]:
         strategies = table.plan.strategies(table.plan.statistics[i])

@@ -42,6 +42,9 @@ ROW_BINS = 16
 SUM_BINS, SUM_START = 20, 16
 """Bins of sums per unit: from a 16th of what one row may be, doubling."""
 
+LARGEST_BOUND = (1 << 42) - 1
+"""Totals are clipped here at the latest, so that 64-bit noise has its headroom and no draw can fail (rule N4)."""
+
 LOW, HIGH = 0.5, 0.9
 """The quantile of the low bound, and the one it is raised to where noise is small anyway."""
 
@@ -149,9 +152,8 @@ def _total_rows(table: Table, people: str, per_unit: NoisyHistogram) -> NoisyTot
 def _high_bound(histogram: NoisyHistogram, step: Step, norm: int) -> int:
     """The bound of a total, from the two quantiles of its histogram."""
     people = float(cleaned(histogram).sum())
-    return high_bound(
-        quantile(histogram, LOW), quantile(histogram, HIGH), people, unit_noise(step.spend, norm)
-    )
+    half, ninth = quantile(histogram, LOW), quantile(histogram, HIGH)
+    return min(high_bound(half, ninth, people, unit_noise(step.spend, norm)), LARGEST_BOUND)
 
 
 def _low_quantile(table: Table, per_unit: NoisyHistogram, rows: NoisyTotal) -> float:

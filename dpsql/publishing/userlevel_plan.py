@@ -42,6 +42,9 @@ SCALE_ROWS = {1: Fraction(7, 100), 2: Fraction(5, 100)}
 GROUPS = Fraction(5, 100)
 """For each view that is calibrated by group: rows of each group with a high bound."""
 
+LARGEST_REACH = 1 << 30
+"""The farthest a value may lie from the middle of its bounds, in units of its scale."""
+
 MOST_GROUPED = 4
 """Views of one table that may be calibrated by group."""
 
@@ -127,9 +130,15 @@ def divide(
         (the steps, all statistics with those of the table reduced); charges add up to what they were.
 
     Raises:
-        CatalogError: too many views are calibrated by group.
+        CatalogError: too many views are calibrated by group, or a measure is too wide.
     """
     mine = [s for s in statistics if s.of == of]
+    wide = [s for s in mine if s.bounds is not None and s.bounds.reach > LARGEST_REACH]
+    if wide:
+        raise CatalogError(
+            f"{wide[0].measure.name}: its bounds are too wide for weighted 64-bit sums at its scale",
+            hint="narrow lower and upper, or lower its scale",
+        )
     whole, norm = sum((s.charge for s in mine), Fraction(0)), mine[0].norm
     sums = list(dict.fromkeys(s.measure.name for s in mine if s.bounds is not None))
     grouped = list(dict.fromkeys(s.view for s in mine if s.calibrated))

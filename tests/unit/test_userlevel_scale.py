@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from math import isqrt
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dpsql.budget import scaled_denominator
 from dpsql.errors import InternalError
 from dpsql.mechanisms.central.scale import (
     APPLY,
@@ -24,8 +26,9 @@ from dpsql.mechanisms.central.scale import (
 )
 from dpsql.mechanisms.central.shape import LONG, shape_strategy
 from dpsql.mechanisms.central.strategy import dense
-from dpsql.mechanisms.central.whitened import Part, pure_bound, typical_square, whiten
+from dpsql.mechanisms.central.whitened import UNIT, Part, pure_bound, typical_square, whiten
 from dpsql.noise import ZeroNoise
+from dpsql.publishing.userlevel_choose import LARGEST_BOUND
 from dpsql.publishing.userlevel_groups import shrunk
 from dpsql.publishing.userlevel_plan import recipe_shares
 
@@ -134,3 +137,19 @@ def test_group_factors_are_shrunk_by_what_noise_explains():
     lost = shrunk((np.array([2000.0, *[5.0] * 5]), one * 100.0), low, used)
     assert lost.tolist() == [1.0] * 6
     assert shrunk((spread_out, one), low, Ratio(1.0, 0.0, 1.02)).tolist() == [1.0] * 6
+
+
+def test_no_released_choice_can_make_a_draw_fail():
+    """The largest rows, tau and spread that a catalog allows still leave the noise its 64 bits."""
+    reach, tau = 1 << 30, 1 << 15
+    for rho in (Fraction(1, 10**4), Fraction(1)):
+        parts = [
+            Part(Fraction(1, 2), Fraction(tau**2)),
+            Part(Fraction(1, 2), Fraction(tau**2) * (reach // 2) ** 2),
+        ]
+        whitening = whiten(parts)
+        for index in range(2):
+            variance = whitening.variance(index, whitening.largest_clip(rho), rho)
+            assert isqrt(int(variance)) + 1 < (1 << 63) // 512
+    assert scaled_denominator(UNIT * pure_bound(tau, reach, reach // 2)) >= 1 << 12
+    assert scaled_denominator(LARGEST_BOUND) >= 1 << 12

@@ -40,6 +40,12 @@ UNIT = 1 << 20
 LARGEST_NORM = 1 << 86
 """Norms from here on get weight 0, so that UNIT^2 times a norm stays inside 127 bits."""
 
+LARGEST_VARIANCE = 1 << 106
+"""sigma stays below 2^53, a tenth of a percent of what 64-bit draws hold."""
+
+LARGEST_PURE = (1 << 22) - 1
+"""T stays below 2^22, so that T in units of 2^-20 leaves 64-bit noise its headroom (rule N4)."""
+
 _FINEST = 12  # the smallest coefficient is about 2^12, so that rounding up costs at most 2^-12 of it
 _HIGHEST = 74  # 2^p at most: norms up to 2^12 times the typical one are told apart
 _ROW_BITS = 16  # bits kept of a squared row of a strategy with large entries
@@ -98,6 +104,15 @@ class Whitening:
         """
         scaled = (UNIT**2 * clip) << self.parts[index].shift
         return Fraction(scaled) / (2 * rho * self.coefficient[index])
+
+    def largest_clip(self, rho: Fraction) -> int:
+        """The largest 2^p K^2 at which every sigma stays inside 64-bit noise, at least 1.
+
+        Args:
+            rho: what all statistics may spend together.
+        """
+        room = (LARGEST_VARIANCE / self.variance(i, 1, rho) for i in range(len(self.parts)))
+        return max(1, int(min(room)))
 
 
 def whiten(parts: Sequence[Part]) -> Whitening:
@@ -202,6 +217,6 @@ def pure_bound(tau: int, reach: int, spread: int) -> int:
         spread: how far a typical value is from the centre.
 
     Returns:
-        min(tau reach, spread max(tau, 4 sqrt tau)), at least 1.
+        min(tau reach, spread max(tau, 4 sqrt tau)), at least 1 and at most `LARGEST_PURE`.
     """
-    return max(1, min(tau * reach, spread * max(tau, isqrt(16 * tau))))
+    return max(1, min(tau * reach, spread * max(tau, isqrt(16 * tau)), LARGEST_PURE))
