@@ -182,7 +182,7 @@ def plan_release(catalog: Catalog, make_axis: AxisMaker) -> ReleasePlan:
         resolved = view_axes(catalog, view)
         _check_cells(name, view.cells, [axes.axis(entry) for entry in resolved])
         recipe = max_ids(catalog, view.of) == "auto"
-        calibrated = recipe and view.calibrate == "per_group"
+        calibrated = _is_calibrated(catalog, name, recipe)
         method = "" if recipe else method_of(catalog, name, resolved, axes.axis(resolved[0]).leaves)
         if recipe:
             norm, own = 2 if catalog.privacy.delta else 1, name if calibrated else ""
@@ -251,6 +251,16 @@ def _spend(catalog: Catalog, charge: Fraction, norm: int) -> Fraction:
     if norm == 2:
         return rho
     return Fraction(isqrt(2 * rho.numerator * DENOMINATOR**2 // rho.denominator), DENOMINATOR)
+
+
+def _is_calibrated(catalog: Catalog, name: str, recipe: bool) -> bool:
+    """Whether a view gets factors by group; only shapes with a scale can have them."""
+    asked = catalog.views[name].calibrate == "per_group"
+    if asked and not recipe:
+        raise CatalogError(
+            f"views.{name}.calibrate: per_group goes with `max_ids: auto`", hint="remove it, or write max_ids: auto"
+        )
+    return asked
 
 
 def _check_cells(view: str, cap: int, axes: list[Axis]) -> None:

@@ -186,3 +186,16 @@ def test_groups_that_own_more_are_put_right_when_asked(tmp_path):
     assert sum(map(Fraction, spends.values())) == rho
     wide = [answerer.query(sql).stderr_rows[1][1] for answerer in answers.values()]
     assert wide[1] > wide[0]
+
+
+def test_factors_by_group_go_with_the_recipe_and_cost_at_most_four_views(tmp_path):
+    file = write_star(tmp_path, [], {})
+    text = file.read_text().replace("    of: sales\n", "    of: sales\n    calibrate: per_group\n")
+    file.write_text(text.replace("max_ids: auto", "max_ids: 3"))
+    with pytest.raises(CatalogError, match="goes with"):
+        publish_release(load_catalog(file), tmp_path / "x.dpsql", noise=ZeroNoise(), key=bytes(32))
+    views = text[text.index("  regions:") :]
+    more = "".join(views.replace("regions", f"regions{i}").replace("0.5\n", "0.01\n") for i in range(5))
+    file.write_text(text.replace("share: 0.5}", "share: 0.4}") + more)
+    with pytest.raises(CatalogError, match="costs 5% each"):
+        publish_release(load_catalog(file), tmp_path / "y.dpsql", noise=ZeroNoise(), key=bytes(32))
