@@ -1,0 +1,184 @@
+"""Peers of seed 003 on the star join: HIO-JOIN and its decomposition by complement, LPRR-JOIN with two choices of tau.
+
+| name | who joins | what a person reports |
+|------|-----------|-----------------------|
+| HIO, client join | the device | one level combination of all axes, drawn evenly, the root too |
+| HIO-JOIN | two services by pseudonymous id | one level combination a service, half of epsilon each |
+| HIO-JOIN-RDC | the same | the same; a range is 1 minus its complement where that takes fewer nodes |
+| LPRR-JOIN-T, -E | the device | one level combination but the root, in proportion to depth; tau as in `truncation` |
+
+All unbiased estimates are sums of node estimates, as printed; LPRR is the corrected one (the printed one is not
+private). HIO gets the exact scale from rows to people for nothing, which flatters it; LPRR estimates none and keeps
+the bias of tau.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import NamedTuple
+
+import numpy as np
+
+from dpsql.client.plan import largest_weight
+from dpsql.collecting.simulate import People
+from dpsql.mechanisms.local.oracles import Oracle, choose_oracle, estimate
+from dpsql.mechanisms.local.simulate import histogram_tally
+from dpsql.mechanisms.local.truncation import estimated_rows, theory_tau
+
+DEPTH, BRANCHING, LEAVES = 2, 5, 25
+Levels = tuple[int, ...]
+
+
+class Piece(NamedTuple):
+    """A signed set of nodes of one axis at one level; level 0 is the root."""
+
+    sign: float
+    level: int
+    nodes: tuple[int, ...]
+
+
+def pieces(low: int, high: int, complement: bool) -> list[Piece]:
+    """A range as nodes of the fewest levels; as 1 minus its complement where that takes fewer nodes."""
+    if (low, high) == (0, LEAVES):
+        return [Piece(1.0, 0, (0,))]
+    own = _cover(set(range(low, high)))
+    other = _cover(set(range(LEAVES)) - set(range(low, high)))
+    if complement and sum(len(n) for _, n in other) < sum(len(n) for _, n in own):
+        return [Piece(1.0, 0, (0,)), *(Piece(-1.0, level, nodes) for level, nodes in other)]
+    return [Piece(1.0, level, nodes) for level, nodes in own]
+
+
+def _cover(leaves: set[int]) -> list[tuple[int, tuple[int, ...]]]:
+    whole = [n for n in range(BRANCHING) if set(range(n * BRANCHING, (n + 1) * BRANCHING)) <= leaves]
+    rest = sorted(leaves - {n * BRANCHING + i for n in whole for i in range(BRANCHING)})
+    return [(level, tuple(nodes)) for level, nodes in ((1, whole), (2, rest)) if nodes]
+
+
+def node_of(leaves: np.ndarray, level: int) -> np.ndarray:
+    """The node at a level that holds each leaf."""
+    return leaves // BRANCHING ** (DEPTH - level)
+
+
+def shares_by_depth(axes: int) -> dict[Levels, float]:
+    """Share of people per level combination but the root, in proportion to its depth."""
+    found = {levels: float(sum(levels)) for levels in itertools.product(range(DEPTH + 1), repeat=axes)}
+    total = sum(found.values())
+    return {levels: weight / total for levels, weight in found.items() if weight}
+
+
+def even_shares(axes: int) -> dict[Levels, float]:
+    """The same share for every level combination, the root included."""
+    return dict.fromkeys(itertools.product(range(DEPTH + 1), repeat=axes), float((DEPTH + 1) ** -axes))
+
+
+def client_join(
+    leaves: np.ndarray,
+    silent: int,
+    people: int,
+    boxes: Sequence[Sequence[tuple[int, int]]],
+    shares: dict[Levels, float],
+    epsilon: float,
+    rng: np.random.Generator,
+) -> list[float]:
+    """Estimated shares of slots for boxes, each from the level combinations that it needs.
+
+    Args:
+        leaves: leaves of people whose slot holds a row, shape (reports, axes).
+        silent: people whose slot is empty.
+        people: all people.
+        boxes: a range per axis.
+        shares: share of people per level combination.
+        epsilon: privacy of a report.
+        rng: source of pseudo-random numbers.
+    """
+    own = largest_weight(Fraction(str(epsilon)))
+    tables: dict[Levels, np.ndarray] = {}
+    found = []
+    for box in boxes:
+        total = 0.0
+        for choice in itertools.product(*(pieces(low, high, False) for low, high in box)):
+            levels = tuple(piece.level for piece in choice)
+            if not any(levels):
+                total += 1.0
+                continue
+            if levels not in tables:
+                tables[levels] = _level_shares(leaves, silent, people, levels, shares[levels], own, rng)
+            total += float(tables[levels][np.ix_(*(piece.nodes for piece in choice))].sum())
+        found.append(total)
+    return found
+
+
+def _level_shares(
+    leaves: np.ndarray,
+    silent: int,
+    people: int,
+    levels: Levels,
+    share: float,
+    own: int,
+    rng: np.random.Generator,
+) -> np.ndarray:
+    shape = tuple(BRANCHING**level for level in levels)
+    cells = math.prod(shape)
+    drawn = leaves[rng.random(len(leaves)) < share]
+    flat = np.ravel_multi_index(tuple(node_of(drawn[:, i], level) for i, level in enumerate(levels)), shape)
+    histogram = np.append(np.bincount(flat, minlength=cells), rng.binomial(silent, share))
+    oracle = choose_oracle(cells + 1, own)
+    tally = histogram_tally(oracle, histogram, rng).astype(float)
+    return np.asarray(estimate(oracle, tally, max(float(histogram.sum()), 1.0))[:cells].reshape(shape))
+
+
+def services_join(
+    leaves: np.ndarray,
+    split: int,
+    box: Sequence[tuple[int, int]],
+    epsilon: float,
+    complement: bool,
+    rng: np.random.Generator,
+) -> float:
+    """Estimated share of a box when axes before and after `split` report apart, with half of epsilon each.
+
+    A report's score over chosen nodes is drawn in law: OUE's bits of those nodes are independent, so the number of
+    ones among the others is binomial.
+    """
+    oracle = Oracle("OUE", 2, largest_weight(Fraction(str(epsilon)) / 2))
+    total = 0.0
+    for choice in itertools.product(*(pieces(low, high, complement) for low, high in box)):
+        sign = math.prod(piece.sign for piece in choice)
+        sides = [choice[:split], choice[split:]]
+        asked = [(i, side) for i, side in enumerate(sides) if any(piece.level for piece in side)]
+        if not asked:
+            total += sign
+            continue
+        groups = math.prod((DEPTH + 1) ** len(side) for _, side in asked)
+        chosen = leaves[rng.random(len(leaves)) < 1 / groups]
+        product = np.ones(len(chosen))
+        for i, side in asked:
+            held = np.ones(len(chosen), dtype=bool)
+            for j, piece in enumerate(side):
+                held &= np.isin(node_of(chosen[:, i * split + j], piece.level), piece.nodes)
+            volume = math.prod(len(piece.nodes) for piece in side)
+            ones = rng.binomial(volume - held, oracle.q) + (held & (rng.random(held.size) < oracle.p))
+            product *= (ones - volume * oracle.q) / (oracle.p - oracle.q)
+        total += sign * float(product.mean())
+    return total
+
+
+def slots(people: People, who: np.ndarray, tau: int, rng: np.random.Generator) -> tuple[np.ndarray, int]:
+    """Leaves of a random own row of everybody whose slot is filled, and how many slots are empty."""
+    rows = (people.first[1:] - people.first[:-1])[who]
+    filled = rng.integers(0, tau, size=who.size) < rows
+    at = people.first[who[filled]] + rng.integers(0, rows[filled])
+    return people.leaves[at], int((~filled).sum())
+
+
+def estimated_tau(
+    rows: np.ndarray, epsilon: float, noise: float, answer: float, rng: np.random.Generator
+) -> int:
+    """Tao-Search, corrected: these people report min(rows, 10) and then never again."""
+    oracle = choose_oracle(11, largest_weight(Fraction(str(epsilon))))
+    histogram = np.bincount(np.minimum(rows, 10), minlength=11)
+    tally = histogram_tally(oracle, histogram, rng).astype(float)
+    return theory_tau(estimated_rows(oracle, tally, float(histogram.sum())), noise, answer)
