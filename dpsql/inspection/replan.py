@@ -70,6 +70,11 @@ def only_linear(made: Replanned) -> ReleasePlan:
     return replace(made.plan, statistics=tuple(made.plan.statistics[i] for i in made.linear))
 
 
+def axes_from_file(release: Release, catalog: Catalog) -> AxisMaker:
+    """Axes from a catalog alone; those over public tables are taken from the release."""
+    return _from_file(release, catalog, {})
+
+
 def _from_file(release: Release, catalog: Catalog, lent: dict[ResolvedAxis, Axis]) -> AxisMaker:
     """Build axes from the catalog, and take those over public tables from the file."""
 

@@ -15,6 +15,7 @@ from dpsql.inspection.numbers import check_budgets, check_estimates, check_noise
 from dpsql.inspection.replan import replan
 from dpsql.inspection.report import AuditReport, Check
 from dpsql.inspection.sampling import check_sampled
+from dpsql.inspection.streams import audit_stream
 from dpsql.inspection.tables import check_axes, check_tables
 from dpsql.ledger import ledger_entries
 from dpsql.ledger.files import file_hash
@@ -26,7 +27,7 @@ def audit_release(path: Path, noise: Noise, *, catalog: Catalog | None, samples:
     """Check a release file offline.
 
     Args:
-        path: the file.
+        path: the file, or a stream directory.
         noise: for the auditor's own runs.
         catalog: the curator's catalog, for the ledger and for public tables; None to work from the file alone.
         samples: runs of the auditor for each statistic; 0 leaves it out.
@@ -39,6 +40,8 @@ def audit_release(path: Path, noise: Noise, *, catalog: Catalog | None, samples:
 
     **Privacy**: reads the release, public tables and, with a catalog, the ledger; no private table.
     """
+    if path.is_dir():
+        return audit_stream(path, catalog)
     release = open_release(path, insecure=True)
     try:
         return AuditReport(path, tuple(_checks(release, noise, catalog, samples)))

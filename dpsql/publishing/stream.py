@@ -235,7 +235,7 @@ def _charged(plan: StreamPlan, directory: Path, release_id: str, noise: Noise) -
     }  # fmt: skip
 
     def build(path: Path) -> None:
-        path.write_text(json.dumps(promise, sort_keys=True) + "\n", encoding="utf-8")
+        path.write_text(json.dumps(promise) + "\n", encoding="utf-8")
 
     return publish_file(
         ledger_path(catalog),

@@ -29,7 +29,7 @@ from dpsql.mechanisms.stream.axis import batch_estimates, batch_variance
 from dpsql.mechanisms.stream.schedule import emissions
 from dpsql.noise import laplace_variance
 from dpsql.publishing.content import LOOKUP_ARITY, reconciled_nodes
-from dpsql.publishing.describe import release_meta
+from dpsql.publishing.describe import Components, release_meta
 from dpsql.publishing.plan import ReleasePlan
 from dpsql.publishing.stream_calendar import batch_bounds
 from dpsql.publishing.stream_manifest import PUBLIC_FILE, Manifest
@@ -39,7 +39,8 @@ from dpsql.publishing.stream_spec import IntArray, StreamStatistic
 from dpsql.release import open_release
 from dpsql.release.stream import State
 from dpsql.release.write import ARRAYS, AxisContent, ReleaseContent, StatisticContent, write_release
-from dpsql.tree import kary_tree
+from dpsql.tree import Tree, kary_tree
+from dpsql.variance import AxisVariance
 from dpsql.variance.kronecker import AxisSplit
 
 STATES = "states"
@@ -72,11 +73,11 @@ class Presenter:
         """
         folder = directory / STATES
         folder.mkdir(exist_ok=True)
-        for left in folder.iterdir():  # of an append that did not finish, or no longer kept
+        for left in folder.iterdir():  # of an append that did not finish
             if f"{STATES}/{left.name}" not in {state.file for state in manifest.states}:
                 left.unlink()
         published = _published(directory, manifest, self.plan)
-        content = _content(self.plan, self.connection, manifest, published, self.insecure)
+        content = state_content(self.plan, self.connection, manifest, published, self.insecure)
         name = f"{STATES}/{manifest.as_of_batch:09d}.duckdb"
         fresh = directory / (name + ".new")
         write_release(fresh, content, block_size=BLOCK)
@@ -93,8 +94,7 @@ def _published(directory: Path, manifest: Manifest, plan: StreamPlan) -> list[In
     cells = plan.spec().cells
     last = manifest.states[-1] if manifest.states else None
     if last is None or last.batch != manifest.as_of_batch - 1 or not holds(directory / last.file, last.sha256):
-        found = read_segments(directory, manifest)
-        return [_of(found, s, size) for s, size in enumerate(cells)]
+        return published_numbers(read_segments(directory, manifest), plan)
     newest = read_segments(directory, Manifest("", manifest.segments[-1:]))
     before = open_release(directory / last.file, insecure=True)  # as readers of this process may have it open
     query = "SELECT value FROM measurement_{} ORDER BY rowid"
@@ -106,45 +106,84 @@ def _published(directory: Path, manifest: Manifest, plan: StreamPlan) -> list[In
     ]
 
 
+def published_numbers(columns: dict[str, IntArray], plan: StreamPlan) -> list[IntArray]:
+    """The columns of all segments as one array for each statistic: int64[time nodes, cells]."""
+    return [_of(columns, s, size) for s, size in enumerate(plan.spec().cells)]
+
+
 def _of(columns: dict[str, IntArray], statistic: int, cells: int) -> IntArray:
     own: IntArray = columns["value"][columns["statistic"] == statistic]
     return own.reshape(-1, cells)
 
 
-def _content(
+@dataclass(frozen=True)
+class StateEstimates:
+    """What follows from the published numbers: the plan, and per axis a model and a tree, per statistic node sums in
+    units of 2^-20 and the variance factors of its parts.
+    """
+
+    plan: ReleasePlan
+    models: list[AxisVariance]
+    trees: list[Tree]
+    nodes: list[IntArray]
+    components: list[Components]
+
+
+def state_estimates(stream: StreamPlan, batches: int, published: Sequence[IntArray]) -> StateEstimates:
+    """Best estimates of the present state.
+
+    Args:
+        stream: the stream.
+        batches: how many are public.
+        published: the noisy numbers of each statistic, int64[time nodes, cells].
+    """
+    plan, statistics = stream.whole(batches), stream.statistics()
+    models = [
+        batch_variance(stream.strategy, stream.currency, batches),
+        *(variance_model(planned.strategy) for planned in plan.axes[1:]),
+    ]
+    trees = [kary_tree(planned.axis.leaves, LOOKUP_ARITY) for planned in plan.axes]
+    measured = [
+        Measured(s.axes, _leaves(stream, plan, i, published[i]), unit_variance(stream, statistics[i]))
+        for i, s in enumerate(plan.statistics)
+    ]
+    nodes, components = reconciled_nodes(plan, measured, [AxisSplit(model) for model in models], trees)
+    return StateEstimates(plan, models, trees, nodes, components)
+
+
+def state_content(
     stream: StreamPlan,
     connection: duckdb.DuckDBPyConnection,
     manifest: Manifest,
     published: Sequence[IntArray],
     insecure: bool,
 ) -> ReleaseContent:
-    """All that the release file of a state holds."""
+    """All that the release file of a state holds.
+
+    Args:
+        stream: the stream.
+        connection: any connection; types of derived axis columns are asked of it.
+        manifest: says how many batches there are.
+        published: the noisy numbers of each statistic, int64[time nodes, cells].
+        insecure: whether the noise came from test entropy.
+    """
     batches = manifest.batches
-    plan = stream.whole(batches)
-    models = [
-        batch_variance(stream.strategy, stream.currency, batches),
-        *(variance_model(planned.strategy) for planned in plan.axes[1:]),
-    ]
-    splits = [AxisSplit(model) for model in models]
-    trees = [kary_tree(planned.axis.leaves, LOOKUP_ARITY) for planned in plan.axes]
-    statistics = stream.statistics()
-    measured = [
-        Measured(s.axes, _leaves(stream, plan, i, published[i]), unit_variance(stream, statistics[i]))
-        for i, s in enumerate(plan.statistics)
-    ]
-    nodes, components = reconciled_nodes(plan, measured, splits, trees)
-    meta = release_meta(plan, connection, manifest.release_id, models, components, insecure=insecure)
+    made = state_estimates(stream, batches, published)
+    plan, statistics = made.plan, stream.statistics()
+    meta = release_meta(plan, connection, manifest.release_id, made.models, made.components, insecure=insecure)
     meta["privacy"]["unit"] = stream.unit
+    for entry in meta["statistics"]:
+        entry["nonnegative"] = False  # a projection of all cells at every append would cost more than the append
     meta["stream"] = _stream_meta(stream, batches)
     axes = [
         AxisContent(planned.axis.arrays(), table_sql(planned.axis, ARRAYS), tree)
-        for planned, tree in zip(plan.axes, trees, strict=True)
+        for planned, tree in zip(plan.axes, made.trees, strict=True)
     ]
     contents = [
-        StatisticContent(_shaped(plan, i, published[i]), _budgets(stream, plan, i, statistics[i], batches), nodes[i])
-        for i in range(len(statistics))
+        StatisticContent(_shaped(plan, i, published[i]), _budgets(stream, plan, i, statistic, batches), made.nodes[i])
+        for i, statistic in enumerate(statistics)
     ]
-    return ReleaseContent(meta, axes, models, contents)
+    return ReleaseContent(meta, axes, made.models, contents)
 
 
 def _stream_meta(stream: StreamPlan, batches: int) -> dict[str, Any]:

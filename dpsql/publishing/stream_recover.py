@@ -44,6 +44,8 @@ def send(
     grown = present(directory, grow(directory, manifest, segment))
     kill_point("state")
     write_manifest(directory, grown)
+    for dropped in set(manifest.states) - set(grown.states):
+        (directory / dropped.file).unlink(missing_ok=True)
     kill_point("manifest")
     state.mark(batch, segment.sha256)
     kill_point("marked")
