@@ -101,6 +101,17 @@ def bias_notes(plan: Plan, terms: Sequence[Term], release: Release) -> list[str]
         notes.append(f"view {name} is biased ({read[0].mechanism}): errors and intervals tell of its noise alone")
     if any(release.estimate(statistic.id) == "nonnegative" for statistic in read):
         notes.append(f"non-negative estimates of view {name}: biased; errors are those of the unbiased ones")
+    return notes + bounding_notes(plan.view.of, release)
+
+
+def bounding_notes(of: str, release: Release) -> list[str]:
+    """What bounding did to the rows of a table, which no error bar tells."""
+    notes = []
+    if (release.meta["catalog"]["tables"].get(of) or {}).get("bounding") == "weight":
+        notes.append(f"rows of {of} are weighted: all rows of one unit count for max_ids rows at most")
+    for each in release.meta.get("bounding", ()):
+        if each["of"] == of:
+            notes.append(f"bounding left out about {100 * each['clipped_fraction']:.2g}% of the rows of {of}")
     return notes
 
 

@@ -180,5 +180,8 @@ def _check_stream(catalog: Catalog) -> None:
         return
     table, _, column = catalog.stream.column.rpartition(".")
     spec = catalog.tables[table].columns.get(column) if table in catalog.tables else None
+    for name, each in catalog.tables.items():
+        if each.bounding == "weight" or each.clipped_share is not None:
+            raise Problem(("tables", name), "streams bound rows by `truncate` alone; remove the key")
     if spec is None or spec.type not in ("date", "timestamp"):
         raise Problem(("stream", "column"), "write table.column of a declared date or timestamp column")

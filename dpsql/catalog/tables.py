@@ -55,6 +55,12 @@ class Table(Model):
     max_ids: int | Literal["auto"] | None = Field(
         None, description="rows per privacy unit that count; or auto"
     )
+    bounding: Literal["truncate", "weight"] = Field(
+        "truncate", description="rows of a unit beyond max_ids: left out, or all weighted by max_ids / rows"
+    )
+    clipped_share: Exact | None = Field(
+        None, description="part of the table's budget that pays for telling how many rows bounding left out"
+    )
     unit_path: tuple[str, ...] = Field(
         (), description="foreign keys to the privacy unit, where several lead there"
     )
@@ -72,6 +78,21 @@ class Table(Model):
         if isinstance(value, int) and not 1 <= value <= 10**6:
             raise ValueError("write a whole number from 1 to 1000000, or auto")
         return value
+
+    @field_validator("clipped_share")
+    @classmethod
+    def _small(cls, value: Fraction | None) -> Fraction | None:
+        if value is not None and not 0 < value <= Fraction(1, 4):
+            raise ValueError("`clipped_share` is above 0 and at most 0.25")
+        return value
+
+    @model_validator(mode="after")
+    def _bounds_fit(self) -> Self:
+        asked = [key for key, on in (("bounding: weight", self.bounding == "weight"),
+                                     ("clipped_share", self.clipped_share is not None)) if on]  # fmt: skip
+        if asked and not isinstance(self.max_ids, int):
+            raise ValueError(f"`{asked[0]}` needs a declared number in `max_ids`")
+        return self
 
     @model_validator(mode="after")
     def _role_fits(self) -> Self:

@@ -71,9 +71,9 @@ def read_views(release: Release, made: Replanned) -> dict[int, Stored]:
             not np.array_equal(columns[f"r{i + 1}"], each) for i, each in enumerate(order)
         ):
             continue
-        variance = expected_unit_variance(strategies, statistic.norm, statistic.spend, statistic.sensitivity)
+        variance = expected_unit_variance(strategies, statistic.norm, statistic.spend, statistic.drawn_sensitivity)
         value, budget = (columns[name].astype(np.int64).reshape(shape) for name in ("value", "budget"))
-        found[index] = Stored(NoisyView(value, budget, variance, statistic.sensitivity), strategies)
+        found[index] = Stored(NoisyView(value, budget, variance, statistic.drawn_sensitivity), strategies)
     return found
 
 
@@ -84,9 +84,9 @@ def check_budgets(release: Release, made: Replanned, stored: dict[int, Stored]) 
     wrong, over = [], []
     for index, each in stored.items():
         s = made.plan.statistics[index]
-        if not np.array_equal(each.view.budget, planned_budget(each.strategies, s.norm, s.spend, s.sensitivity)):
+        if not np.array_equal(each.view.budget, planned_budget(each.strategies, s.norm, s.spend, s.drawn_sensitivity)):
             wrong.append(f"measurement_{index}")
-        cap = _cap(s.norm, s.spend, s.sensitivity, each.strategies)
+        cap = _cap(s.norm, s.spend, s.drawn_sensitivity, each.strategies)
         if largest_column(each.view.budget, each.strategies, s.norm) > cap:
             over.append(f"measurement_{index}")
     yield Check("row budgets are those of the plan", not wrong, ", ".join(wrong))

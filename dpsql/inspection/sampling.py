@@ -49,7 +49,7 @@ def check_sampled(made: Replanned, stored: dict[int, Stored], samples: int, nois
             yield Check(what, None, "Gaussian noise has no finite epsilon; its rho follows from the budgets")
             continue
         column, budget = _rows_of_one_cell(each)
-        denominator = scaled_denominator(statistic.sensitivity) * statistic.sensitivity
+        denominator = scaled_denominator(statistic.drawn_sensitivity) * statistic.drawn_sensitivity
 
         def run(cell: IntArray, runs: int, column: IntArray = column, budget: IntArray = budget,
                 denominator: int = denominator) -> IntArray:  # fmt: skip
@@ -57,7 +57,7 @@ def check_sampled(made: Replanned, stored: dict[int, Stored], samples: int, nois
             return drawn + column * int(cell[0])
 
         units = max(1, ceil(TELLING / statistic.spend))
-        second = np.array([units * statistic.sensitivity])
+        second = np.array([units * statistic.drawn_sensitivity])
         found = audit(run, np.array([0]), second, units * float(statistic.spend), samples)
         detail = f"at least {found.lower / units:.3g} of epsilon {float(statistic.spend):.3g}"
         yield Check(what, not found.violated, detail)

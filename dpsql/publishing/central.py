@@ -123,8 +123,9 @@ def publish_release(
             drawn = draw_release(catalog, with_raw, plan, noise, progress)
             progress("estimating and writing")
             content = release_content(
-                drawn.plan, drawn.views, with_raw.connection, release_id, insecure=noise.insecure, scales=drawn.scales
-            )
+                drawn.plan, drawn.views, with_raw.connection, release_id, insecure=noise.insecure,
+                scales=drawn.scales, left_out=drawn.left_out,
+            )  # fmt: skip
             write_release(path, content)
 
         receipt = publish_file(

@@ -23,7 +23,8 @@ from dpsql.mechanisms.central.rounding import UNIT, node_sums, round_family, to_
 from dpsql.mechanisms.central.signal import signal_tree
 from dpsql.mechanisms.central.strategy import variance_model
 from dpsql.mechanisms.central.view import NoisyView, leaf_estimates
-from dpsql.publishing.describe import Components, release_meta, scale_meta, stores_nonnegative
+from dpsql.publishing.bounding import LeftOut
+from dpsql.publishing.describe import Components, left_out_json, release_meta, scale_meta, stores_nonnegative
 from dpsql.publishing.plan import ReleasePlan
 from dpsql.publishing.userlevel import TableScale
 from dpsql.release.format import to_json
@@ -47,6 +48,7 @@ def release_content(
     *,
     insecure: bool,
     scales: Sequence[TableScale] = (),
+    left_out: Sequence[LeftOut] = (),
 ) -> ReleaseContent:
     """All that the release file will hold.
 
@@ -57,6 +59,7 @@ def release_content(
         release_id: the release's id.
         insecure: whether the noise came from test entropy.
         scales: of each table with `max_ids: auto`.
+        left_out: of each table with `clipped_share`.
     """
     plan, splits = _drawn_axes(plan, views)
     trees = [kary_tree(planned.axis.leaves, LOOKUP_ARITY) for planned in plan.axes]
@@ -73,7 +76,14 @@ def release_content(
     meta = release_meta(plan, connection, release_id, models, components, insecure=insecure)
     found = [scale_meta(scale) for scale in scales]
     meta["scales"] = [to_json(each) for each in found]
+    meta["bounding"] = [left_out_json(each, _kept(plan, each.of, nodes)) for each in left_out]
     return ReleaseContent(meta, axes, models, statistics, found)
+
+
+def _kept(plan: ReleasePlan, of: str, nodes: Sequence[IntArray]) -> float:
+    """The released number of a table's rows that counted: the root of one of its counts."""
+    counts = [i for i, s in enumerate(plan.statistics) if s.of == of and s.measure.name == "count"]
+    return float(nodes[counts[0]].ravel()[0]) / UNIT if counts else 0.0
 
 
 def _drawn_axes(

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import asdict
 from fractions import Fraction
 from math import prod
 from typing import Any
@@ -18,6 +19,7 @@ from dpsql.budget import epsilon_of
 from dpsql.catalog import spec_hash
 from dpsql.publishing.adapted import BIASED
 from dpsql.publishing.axes import typed_columns
+from dpsql.publishing.bounding import LeftOut
 from dpsql.publishing.plan import PlannedStatistic, ReleasePlan
 from dpsql.publishing.userlevel import TableScale
 from dpsql.release.format import FORMAT, AxisMeta, ColumnMeta, ScaleMeta, StatisticMeta, to_json
@@ -62,6 +64,11 @@ def stores_nonnegative(plan: ReleasePlan, statistic: PlannedStatistic) -> bool:
         return False
     wanted = plan.catalog.views[statistic.view].nonnegative
     return prod(plan.shape(statistic)) <= MOST_NONNEGATIVE if wanted is None else wanted
+
+
+def left_out_json(left_out: LeftOut, kept: float) -> dict[str, Any]:
+    """What bounding left out, with the part of all rows that it is; `kept` is the released number that counted."""
+    return asdict(left_out) | {"clipped_fraction": left_out.fraction(kept)}
 
 
 def choice_json(plan: ReleasePlan, axis: int) -> dict[str, Any]:

@@ -19,11 +19,13 @@ from dpsql.mechanisms.central.adapted import AdaptedView, draw_adapted
 from dpsql.mechanisms.central.auto import auto_strategy
 from dpsql.mechanisms.central.view import NoisyView, draw_gaussian, draw_laplace
 from dpsql.noise import Noise
+from dpsql.publishing.bounding import LeftOut, is_weighted, measure_left_out
 from dpsql.publishing.contributions import histogram
 from dpsql.publishing.plan import PlannedStatistic, ReleasePlan
 from dpsql.publishing.rows import place_rows
 from dpsql.publishing.userlevel import TableScale, settle_table
 from dpsql.publishing.userlevel_choose import Table
+from dpsql.publishing.userlevel_sql import make_pure_weights, weighted_cells
 from dpsql.sources import RawSide
 
 IntArray = npt.NDArray[np.int64]
@@ -38,11 +40,13 @@ class DrawnRelease:
         plan: the plan, with what the recipe settled.
         views: noisy integers of each statistic, in the plan's order.
         scales: of each table with `max_ids: auto`.
+        left_out: of each table with `clipped_share`.
     """
 
     plan: ReleasePlan
     views: tuple[NoisyView | AdaptedView, ...]
     scales: tuple[TableScale, ...]
+    left_out: tuple[LeftOut, ...] = ()
 
 
 def draw_release(
@@ -60,20 +64,22 @@ def draw_release(
     statistics = dict(enumerate(plan.statistics))
     views: dict[int, NoisyView | AdaptedView] = {}
     scales: list[TableScale] = []
+    left_out: list[LeftOut] = []
     for of in dict.fromkeys(s.of for s in plan.statistics):
         progress(f"bounding, counting and drawing {of}")
-        if any(step.of == of for step in plan.steps):
+        if any(s.of == of and s.shape for s in plan.statistics):
             rows, columns = place_rows(catalog, raw, plan, of)
             drawn = settle_table(Table(raw.connection, plan, of, rows, columns, noise))
             statistics |= drawn.statistics
             views |= drawn.views
             scales.append(drawn.scale)
         else:
+            left_out += measure_left_out(catalog, raw, plan, of, noise)
             for index, cells in count_table(catalog, raw, plan, of).items():
                 views[index] = draw_statistic(plan, plan.statistics[index], cells, noise)
     order = range(len(plan.statistics))
     settled = replace(plan, statistics=tuple(statistics[i] for i in order))
-    return DrawnRelease(settled, tuple(views[i] for i in order), tuple(scales))
+    return DrawnRelease(settled, tuple(views[i] for i in order), tuple(scales), tuple(left_out))
 
 
 def count_table(catalog: Catalog, raw: RawSide, plan: ReleasePlan, of: str) -> dict[int, IntArray]:
@@ -81,6 +87,8 @@ def count_table(catalog: Catalog, raw: RawSide, plan: ReleasePlan, of: str) -> d
 
     **Privacy**: raw; nothing of it leaves but through `draw_statistic`.
     """
+    if is_weighted(catalog, of):
+        return weighted_histograms(catalog, raw, plan, of)
     table, columns = place_rows(catalog, raw, plan, of)
     return histograms(raw, plan, of, table, columns)
 
@@ -104,6 +112,20 @@ def histograms(
     }
 
 
+def weighted_histograms(catalog: Catalog, raw: RawSide, plan: ReleasePlan, of: str) -> dict[int, IntArray]:
+    """Exact sums of rows weighted by min(1, tau / rows of their unit), in units of 2^-20.
+
+    **Privacy**: raw; one unit changes a statistic by at most its `drawn_sensitivity`.
+    """
+    table, columns = place_rows(catalog, raw, plan, of, tau=0)
+    mine = {i: s for i, s in enumerate(plan.statistics) if s.of == of}
+    weights = make_pure_weights(raw.connection, table, of, next(iter(mine.values())).tau, [])
+    return {
+        i: weighted_cells(raw.connection, table, weights, s.axes, plan.shape(s), [_value(s, columns)])[0]
+        for i, s in mine.items()
+    }
+
+
 def _value(statistic: PlannedStatistic, columns: dict[str, str]) -> str:
     """What is summed per cell: 1, a centred measure, or 1 where the measure is not NULL."""
     measure = statistic.measure
@@ -121,7 +143,8 @@ def draw_statistic(
     """The one draw of a statistic."""
     if statistic.method:
         return draw_adapted(
-            statistic.method, cells, statistic.spend, statistic.sensitivity, noise, lambda n: auto_strategy(n).strategy
-        )
+            statistic.method, cells, statistic.spend, statistic.drawn_sensitivity, noise,
+            lambda n: auto_strategy(n).strategy,
+        )  # fmt: skip
     draw = draw_laplace if statistic.norm == 1 else draw_gaussian
-    return draw(cells, plan.strategies(statistic), statistic.spend, statistic.sensitivity, noise)
+    return draw(cells, plan.strategies(statistic), statistic.spend, statistic.drawn_sensitivity, noise)

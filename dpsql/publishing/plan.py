@@ -33,8 +33,10 @@ from dpsql.catalog.tables import AxisSpec
 from dpsql.errors import CatalogError
 from dpsql.mechanisms.central.adapted import PARTS
 from dpsql.mechanisms.central.strategy import Strategy
+from dpsql.mechanisms.central.whitened import UNIT
 from dpsql.publishing.adapted import method_of
 from dpsql.publishing.axes import AxisMaker
+from dpsql.publishing.bounding import is_weighted, set_aside
 from dpsql.publishing.measures import Bounds
 from dpsql.publishing.planned_axes import SHAPE, AxisPlanner, PlannedAxis
 from dpsql.publishing.userlevel_plan import Step, divide
@@ -85,6 +87,8 @@ class PlannedStatistic:
         shape: for `max_ids: auto`, the statistic's part of what all views of the table spend, else 0.
         settled: for `max_ids: auto`, what was chosen at publish.
         method: the data-dependent mechanism, or an empty string.
+        calibrated: for `calibrate: per_group`, which has factors of its own.
+        weighted: whether rows are drawn with weights, in units of 2^-20.
     """
 
     view: str
@@ -100,6 +104,7 @@ class PlannedStatistic:
     settled: Settled | None = None
     method: str = ""
     calibrated: bool = False
+    weighted: bool = False
 
     @property
     def mid(self) -> int:
@@ -111,7 +116,14 @@ class PlannedStatistic:
     @property
     def factor(self) -> float:
         """What the drawn integers are multiplied by to estimate the answer."""
-        return self.settled.factor if self.settled is not None else 1.0
+        if self.settled is not None:
+            return self.settled.factor
+        return 1.0 / UNIT if self.weighted else 1.0
+
+    @property
+    def drawn_sensitivity(self) -> int:
+        """The sensitivity in the integers that are drawn."""
+        return self.sensitivity * (UNIT if self.weighted else 1)
 
     @property
     def sensitivity(self) -> int:
@@ -201,6 +213,9 @@ def plan_release(catalog: Catalog, make_axis: AxisMaker) -> ReleasePlan:
     for of in dict.fromkeys(s.of for s in statistics if max_ids(catalog, s.of) == "auto"):
         made, statistics = divide(catalog, of, statistics, lambda part, norm: _spend(catalog, part, norm))
         steps += made
+    for of in dict.fromkeys(s.of for s in statistics):
+        made, statistics = set_aside(catalog, of, statistics, lambda part, norm: _spend(catalog, part, norm))
+        steps += made
     return ReleasePlan(catalog, tuple(axes.entries), tuple(statistics), tuple(steps))
 
 
@@ -238,7 +253,11 @@ def _statistics(catalog: Catalog, name: str, axes: tuple[int, ...], norm: int) -
         bounds = None if measure.is_count else Bounds(*measure.bounds, measure.scale)
         charge = whole * catalog.shares[name] * measure.share
         spend = _spend(catalog, charge, norm)
-        found.append(PlannedStatistic(name, view.of, measure, axes, norm, spend, charge, tau, bounds))
+        found.append(
+            PlannedStatistic(
+                name, view.of, measure, axes, norm, spend, charge, tau, bounds, weighted=is_weighted(catalog, view.of)
+            )
+        )
     return found
 
 

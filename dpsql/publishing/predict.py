@@ -155,4 +155,5 @@ def _components(plan: ReleasePlan, models: list[AxisVariance]) -> list[Component
 def _unit_variance(plan: ReleasePlan, statistic: PlannedStatistic) -> float:
     """Row variance at full axis budgets; where publishing chooses tau, that of units with one row."""
     one = replace(statistic, tau=statistic.tau or 1)
-    return expected_unit_variance(plan.strategies(one), one.norm, one.spend, one.sensitivity)
+    drawn = expected_unit_variance(plan.strategies(one), one.norm, one.spend, one.drawn_sensitivity)
+    return drawn * one.factor**2

@@ -44,7 +44,7 @@ def prepare_tables(catalog: Catalog, raw: RawSide, plan: ReleasePlan) -> None:
 
 
 def place_rows(
-    catalog: Catalog, raw: RawSide, plan: ReleasePlan, of: str, *, keep_unit: bool = False
+    catalog: Catalog, raw: RawSide, plan: ReleasePlan, of: str, *, keep_unit: bool = False, tau: int | None = None
 ) -> tuple[str, dict[str, str]]:
     """Bound the rows of one table and place them on all axes of its views.
 
@@ -52,6 +52,7 @@ def place_rows(
         catalog, raw, plan: the release being made; `prepare_tables` has run.
         of: the counted table.
         keep_unit: keep each row's privacy unit in the column `unit`.
+        tau: rows kept of one unit, 0 for all of them with their unit; None for the plan's.
 
     Returns:
         (name of the table of bounded rows, measure column name by `table.column`).
@@ -81,7 +82,7 @@ def place_rows(
         axes=leaves,
         measures=measures,
         unit=f"{alias(owner.path)}.{identifier(owner.column)}" if owner else None,
-        tau=statistics[0].tau,
+        tau=statistics[0].tau if tau is None else tau,
         lookups=lookups,
         keep_unit=keep_unit,
     )

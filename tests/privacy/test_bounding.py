@@ -1,0 +1,134 @@
+"""Declared bounds: truncated or weighted rows, and the private number of rows left out."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from pathlib import Path
+
+import duckdb
+import numpy as np
+import pytest
+
+from dpsql import engine
+from dpsql.answer.answerer import Answerer
+from dpsql.catalog import load_catalog
+from dpsql.errors import CatalogError
+from dpsql.inspection import audit_release
+from dpsql.ledger import ledger_entries
+from dpsql.mechanisms.central.whitened import UNIT
+from dpsql.noise import ExactNoise, Noise, ZeroNoise, os_entropy
+from dpsql.publishing.axes import axis_maker
+from dpsql.publishing.bounding import REACH
+from dpsql.publishing.central import publish_release
+from dpsql.publishing.contributions import set_key
+from dpsql.publishing.draw import count_table
+from dpsql.publishing.plan import plan_release
+from dpsql.publishing.rows import prepare_tables
+from dpsql.release import open_release
+from dpsql.sources import open_sources
+
+CATALOG = """
+dpsql: 1
+name: shop
+ledger: LEDGER
+source: {kind: parquet, root: ROOT, tables: {sales: sales.parquet, customer: customer.parquet}}
+privacy: {lineage: people, cap: 9, unit: customer.customer_id, epsilon: 1.0}
+tables:
+  customer: {role: dimension, key: customer_id, private: true}
+  sales: {role: fact, foreign_keys: {customer_id: customer}, max_ids: 4, bounding: HOW, clipped_share: 0.05,
+    columns: {day: {type: int, lower: 0, upper: 9}, amount: {type: int, lower: 0, upper: 9, measure: true}}}
+views:
+  days: {of: sales, axes: [sales.day], measures: [count, sales.amount]}
+"""
+ROWS = [1, 2, 4, 8, 20]
+"""Rows of each customer: 16 + 4 beyond four; the last leaves out 16, of which 12 are told."""
+
+
+def shop(folder: Path, how: str, rows: list[int]) -> Path:
+    owners = [(owner, (owner + i) % 10, i % 10) for owner, n in enumerate(rows) for i in range(n)]
+    raw = duckdb.connect()
+    raw.execute("CREATE TABLE sales (customer_id INT, day INT, amount INT)")
+    raw.executemany("INSERT INTO sales VALUES (?, ?, ?)", owners)
+    raw.execute("CREATE TABLE customer AS SELECT DISTINCT customer_id FROM sales")
+    for table in ("sales", "customer"):
+        raw.execute(f"COPY {table} TO '{folder}/{table}.parquet'")
+    (folder / "shop.yaml").write_text(
+        CATALOG.replace("ROOT", str(folder)).replace("LEDGER", f"{folder}/ledger").replace("HOW", how)
+    )
+    return folder / "shop.yaml"
+
+
+def publish(folder: Path, how: str, noise: Noise) -> Path:
+    catalog = load_catalog(shop(folder, how, ROWS))
+    return publish_release(catalog, folder / "r.dpsql", noise=noise, key=b"k" * 32).path
+
+
+def cells(folder: Path, how: str, rows: list[int]) -> list[np.ndarray]:
+    catalog = load_catalog(shop(folder, how, rows))
+    source = catalog.raw_source()
+    raw = open_sources(source.kind, source.folder(catalog.file), source.expanded())
+    plan = plan_release(catalog, axis_maker(catalog, raw))
+    set_key(raw.connection, b"k" * 32)
+    prepare_tables(catalog, raw, plan)
+    return list(count_table(catalog, raw, plan, "sales").values())
+
+
+@pytest.mark.parametrize("how", ["truncate", "weight"])
+def test_bounds_hold_and_what_was_left_out_is_told(tmp_path: Path, how: str):
+    answerer = Answerer(open_release(publish(tmp_path, how, ZeroNoise()), insecure=True))
+    total = answerer.query("SELECT COUNT(*) FROM sales")
+    assert total.scalar() == pytest.approx(1 + 2 + 4 + 4 + 4, abs=1e-3)
+    (told,) = answerer.release.meta["bounding"]
+    assert (told["rows"], told["tau"], told["at_most"]) == (4 + REACH * 4, 4, REACH * 4)
+    assert told["clipped_fraction"] == pytest.approx(16 / 31, abs=1e-3)
+    assert told["stderr"] > 0
+    assert any("left out about 52%" in note for note in total.notes)
+    assert any("weighted" in note for note in total.notes) == (how == "weight")
+
+
+def test_weights_spread_over_all_rows_of_a_unit(tmp_path: Path):
+    """Truncation keeps 4 of 20 rows, wherever they fall; weights keep the shape."""
+    count, amount = cells(tmp_path, "weight", [20])
+    assert np.allclose(count[:10] / UNIT, 0.4, atol=1e-5)
+    assert amount.sum() / UNIT == pytest.approx(4 * (4.5 - 4), abs=1e-4)
+
+
+@pytest.mark.parametrize("how", ["truncate", "weight"])
+@pytest.mark.parametrize("more", [1, 3, 4, 5, 40, 1000])
+def test_one_unit_changes_each_statistic_by_at_most_its_sensitivity(tmp_path: Path, how: str, more: int):
+    unit = UNIT if how == "weight" else 1
+    without, with_one = cells(tmp_path, how, ROWS), cells(tmp_path, how, [*ROWS, more])
+    for reach, before, after in zip((1, 5), without, with_one, strict=True):
+        assert np.abs(after - before).sum() <= 4 * reach * unit
+
+
+def test_the_number_left_out_is_charged_and_noisy(tmp_path: Path):
+    path = publish(tmp_path, "truncate", ExactNoise(os_entropy()))
+    (entry,) = ledger_entries(tmp_path / "ledger")
+    lines = {line.purpose: line.amount for line in entry.spend_lines()}
+    assert lines["sales: rows left out"] == Fraction(1, 20)
+    assert sum(lines.values()) == 1
+    (told,) = open_release(path).meta["bounding"]
+    assert told["stderr"] == pytest.approx(np.sqrt(2) * 4 * REACH * 20, rel=0.01)
+
+
+@pytest.mark.parametrize("how", ["truncate", "weight"])
+def test_planned_audited_and_answered_alike(tmp_path: Path, how: str):
+    path = publish(tmp_path, how, ExactNoise(os_entropy()))
+    report = audit_release(path, ExactNoise(os_entropy()), catalog=None, samples=2000)
+    assert report.held, report.text()
+    statement = "SELECT COUNT(*) AS n, SUM(amount) AS s FROM sales WHERE day < 5"
+    planned = engine.plan(tmp_path / "shop.yaml", [statement]).queries[0].columns
+    (errors,) = Answerer(open_release(path)).query(statement).stderr_rows
+    assert [column.median for column in planned] == pytest.approx(errors, rel=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "word"),
+    [("max_ids: 4", "max_ids: auto", "declared number"), ("clipped_share: 0.05", "clipped_share: 0.5", "0.25")],
+)
+def test_what_does_not_fit_is_refused(tmp_path: Path, old: str, new: str, word: str):
+    catalog = shop(tmp_path, "weight", ROWS)
+    catalog.write_text(catalog.read_text().replace(old, new))
+    with pytest.raises(CatalogError, match=word):
+        load_catalog(catalog)
