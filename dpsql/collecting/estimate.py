@@ -128,17 +128,6 @@ def table(
     return Table(tuple(axes), values, strengths)
 
 
-def grid_part(
-    plan: Plan, tallies: Tallies, axes: tuple[int, ...], known: Mapping[int, AxisTable], measure: int | None
-) -> Part | None:
-    """The unbiased interaction of a set from the views that hold all of it; None if there is none."""
-    seen = interaction(plan, tallies, axes, measure)
-    if seen is None:
-        return None
-    models = [model_of(known[a].counts) for a in axes]
-    return Part(centred(seen[0]), _interaction_strength(seen[1], models))
-
-
 def _axis_strengths(single: Sequence[Estimate], models: Sequence[FloatArray]) -> dict[tuple[int, ...], float]:
     """Strength of the total and of each axis's own part; the count's model serves the measures, rescaled."""
     pooled = float(np.mean([e.covariance.sum() for e in single]))
@@ -205,17 +194,6 @@ def _spread(cells: FloatArray, spreads: Sequence[FloatArray]) -> FloatArray:
     for position, matrix in enumerate(spreads):
         cells = np.moveaxis(np.tensordot(matrix, cells, axes=(1, position)), 0, position)
     return cells
-
-
-def _interaction_strength(
-    views: Sequence[tuple[float, list[FloatArray]]], models: Sequence[FloatArray]
-) -> float:
-    """Mean variance of the interaction over leaf combinations, in units of the axes' models."""
-    unit = np.prod([np.trace(rest(m)) for m in models])
-    mean = 0.0
-    for noise, spreads in views:
-        mean += noise * float(np.prod([np.trace(rest(s @ s.T)) for s in spreads]))
-    return float(mean / max(float(unit), 1e-300))
 
 
 def centred(values: FloatArray) -> FloatArray:

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import numpy as np
 
 from dpsql.client.plan import Plan
-from dpsql.collecting.estimate import AxisTable, Part, centred, grid_part, interaction, model_of, rest
+from dpsql.collecting.estimate import AxisTable, Part, centred, interaction, model_of, rest
 from dpsql.collecting.smooth import LARGEST, bootstrap, joint_table
 from dpsql.collecting.tallies import Tallies
 from dpsql.mechanisms.local.oracles import FloatArray
@@ -21,6 +21,8 @@ RUNS = 8
 BOXES = 200
 UNEVEN = 2.5
 """Errors of smooth parts differ from box to box; the mean alone covered 86-92% of two-axis boxes at 95%."""
+CAUTION = 0.8
+"""Which quantile, over random boxes, of exact variance by model is a grid's strength."""
 PartKey = tuple[int, ...]
 
 
@@ -64,6 +66,31 @@ def interactions(
     return found
 
 
+def grid_part(
+    plan: Plan, tallies: Tallies, axes: PartKey, known: Mapping[int, AxisTable], measure: int | None
+) -> Part | None:
+    """The unbiased interaction of a set from the views that hold all of it; None if there is none.
+
+    Leaves of one cell err together, so its strength is that of boxes: leaf by leaf it is too small by far.
+    """
+    seen = interaction(plan, tallies, axes, measure)
+    if seen is None:
+        return None
+    values, noises = centred(seen[0]), _noises(seen[1])
+    models = [rest(model_of(known[a].counts)) for a in axes]
+    rng = np.random.default_rng(int.from_bytes(plan.hash, "big"))
+    boxes = [masks for _, masks in _boxes(_any_cuts(values.shape), values.shape, rng)]
+    found = np.array([sum(noise * _product(m, matrices) for noise, matrices in noises) for m in boxes])
+    unit = np.array([_product(m, models) for m in boxes])
+    inside = unit > 1e-9 * unit.max()  # a whole axis has no interaction to err on
+    return Part(values, float(np.quantile(found[inside] / unit[inside], CAUTION)) if inside.any() else 0.0)
+
+
+def _noises(views: Sequence[tuple[float, list[FloatArray]]]) -> list[tuple[float, list[FloatArray]]]:
+    """Per view the variance of a cell, and per axis the covariance of evenly spread cells without their total."""
+    return [(noise, [rest(s @ s.T) for s in spreads]) for noise, spreads in views]
+
+
 def smooth_part(
     plan: Plan, tallies: Tallies, axes: PartKey, known: Mapping[int, AxisTable], measure: int | None
 ) -> Part:
@@ -93,7 +120,7 @@ def _bent(
     rng: np.random.Generator,
 ) -> float:
     """What smoothing bends away: the distance from the grid beyond the grid's own noise, on boxes of whole cells."""
-    noises = [(noise, [rest(s @ s.T) for s in spreads]) for noise, spreads in views]
+    noises = _noises(views)
     squared, expected, unit = 0.0, 0.0, 0.0
     for box, masks in _boxes(cuts, distance.shape, rng):
         squared += float(distance[box].sum()) ** 2
