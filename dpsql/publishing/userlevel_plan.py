@@ -133,20 +133,9 @@ def divide(
         CatalogError: too many views are calibrated by group, or a measure is too wide.
     """
     mine = [s for s in statistics if s.of == of]
-    wide = [s for s in mine if s.bounds is not None and s.bounds.reach > LARGEST_REACH]
-    if wide:
-        raise CatalogError(
-            f"{wide[0].measure.name}: its bounds are too wide for weighted 64-bit sums at its scale",
-            hint="narrow lower and upper, or lower its scale",
-        )
+    grouped = _checked(of, mine)
     whole, norm = sum((s.charge for s in mine), Fraction(0)), mine[0].norm
     sums = list(dict.fromkeys(s.measure.name for s in mine if s.bounds is not None))
-    grouped = list(dict.fromkeys(s.view for s in mine if s.calibrated))
-    if len(grouped) > MOST_GROUPED:
-        raise CatalogError(
-            f"views: {len(grouped)} views of {of} say `calibrate: per_group`, which costs 5% each",
-            hint=f"keep it for {MOST_GROUPED} of them",
-        )
     shares, left = recipe_shares(sums, norm, public_rows=catalog.privacy.rows == "public", grouped=grouped)
     steps = [
         Step(of, kind, measure, buy(whole * share, norm), whole * share)
@@ -158,3 +147,20 @@ def divide(
         return replace(s, charge=charge, spend=buy(charge, norm), shape=s.charge / whole)
 
     return steps, [reduced(s) if s.of == of else s for s in statistics]
+
+
+def _checked(of: str, mine: Sequence[PlannedStatistic]) -> list[str]:
+    """Refuse what weights cannot hold; returns the views that are calibrated by group."""
+    wide = [s for s in mine if s.bounds is not None and s.bounds.reach > LARGEST_REACH]
+    if wide:
+        raise CatalogError(
+            f"{wide[0].measure.name}: its bounds are too wide for weighted 64-bit sums at its scale",
+            hint="narrow lower and upper, or lower its scale",
+        )
+    grouped = list(dict.fromkeys(s.view for s in mine if s.calibrated))
+    if len(grouped) > MOST_GROUPED:
+        raise CatalogError(
+            f"views: {len(grouped)} views of {of} say `calibrate: per_group`, which costs 5% each",
+            hint=f"keep it for {MOST_GROUPED} of them",
+        )
+    return grouped

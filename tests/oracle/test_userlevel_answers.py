@@ -1,0 +1,64 @@
+"""User-level releases asked through SQL, against plain DuckDB over all rows: near, and told how near."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import duckdb
+import pytest
+
+from dpsql.answer.answerer import Answerer
+from dpsql.catalog import load_catalog
+from dpsql.noise import ExactNoise, insecure_test_entropy
+from dpsql.publishing.central import publish_release
+from dpsql.release import open_release
+from tests.userlevel_star import uneven_rows, write_star
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def published(catalog: Path, folder: Path) -> Answerer:
+    noise = ExactNoise(insecure_test_entropy(12))
+    out = publish_release(load_catalog(catalog), folder / "out.dpsql", noise=noise, key=bytes(32))
+    return Answerer(open_release(out.path, insecure=True))
+
+
+def test_foodmart_months_and_totals(shared_data, tmp_path):
+    file = tmp_path / "foodmart_user.yaml"
+    file.write_text((ROOT / "catalog" / "foodmart_user.yaml").read_text())
+    answerer = published(file, tmp_path)
+    raw = duckdb.connect()
+    for table in ("sales_fact_1997", "time_by_day"):
+        raw.execute(f"CREATE VIEW {table} AS SELECT * FROM '{shared_data}/foodmart/{table}.parquet'")
+    sql = (
+        "SELECT EXTRACT(MONTH FROM the_date) AS m, COUNT(*) AS c, SUM(store_sales) AS s, AVG(store_sales) AS a "
+        "FROM sales_fact_1997 JOIN time_by_day USING (time_id) GROUP BY 1 ORDER BY 1"
+    )
+    for mine, right in zip(answerer.query(sql).rows, raw.execute(sql).fetchall(), strict=True):
+        assert mine[0] == right[0]
+        assert mine[1:] == pytest.approx(right[1:], rel=0.2)
+    whole = "SELECT COUNT(*), SUM(store_sales), AVG(store_sales) FROM sales_fact_1997"
+    assert answerer.query(whole).rows[0] == pytest.approx(raw.execute(whole).fetchone(), rel=0.1)
+
+
+def test_a_long_axis_is_measured_on_two_levels(tmp_path):
+    rows, customers = uneven_rows(4000, 11, days=150, largest=60)
+    answerer = published(write_star(tmp_path, rows, customers, days=150), tmp_path)
+    assert answerer.release.axes[0].strategy == "two-level square-root tree"
+    result = answerer.query("SELECT COUNT(*) FROM sales WHERE day BETWEEN 20 AND 110")
+    truth = sum(20 <= day <= 110 for _, _, day in rows if day is not None)
+    assert result.scalar() == pytest.approx(truth, rel=0.2)
+    assert 0 < result.stderr_rows[0][0] < 0.1 * truth
+    assert 0 < result.scale_error[0][0] < 0.1 * truth
+
+
+def test_parts_add_up_to_the_whole_across_views(tmp_path):
+    rows, customers = uneven_rows(2000, 12)
+    answerer = published(write_star(tmp_path, rows, customers), tmp_path)
+    whole = answerer.query("SELECT COUNT(*) FROM sales").scalar()
+    days = answerer.query("SELECT day, COUNT(*) FROM sales GROUP BY 1").rows
+    regions = answerer.query(
+        "SELECT region, COUNT(*) FROM sales LEFT JOIN customer USING (id) GROUP BY 1"
+    ).rows
+    assert sum(count for _, count in days) == pytest.approx(whole, abs=1e-6)
+    assert sum(count for _, count in regions) == pytest.approx(whole, abs=1e-6)
