@@ -230,7 +230,8 @@ def simulate(
 
 
 def query(
-    sql: str, release: ReleasePath | None = None, *, dialect: str = "duckdb", as_of: int | str | None = None
+    sql: str, release: ReleasePath | None = None, *, dialect: str = "duckdb", as_of: int | str | None = None,
+    nonnegative: bool = False,
 ) -> Result:
     """Answer one SQL statement.
 
@@ -239,6 +240,7 @@ def query(
         release: a release file or a stream directory; without it `$DPSQL_RELEASE`, else the one set by `use`.
         dialect: the SQL dialect the statement is written in.
         as_of: for streams, the newest batch wanted, by number or label.
+        nonnegative: answer counts from their non-negative (biased) estimates; errors stay the unbiased ones'.
 
     Returns:
         Rows with standard errors, intervals, the plan and its provenance.
@@ -249,7 +251,7 @@ def query(
 
     **Privacy**: post-processing of a release; costs nothing.
     """
-    return opened.answerer(release, as_of).query(sql, dialect=dialect)
+    return opened.answerer(release, as_of, nonnegative=nonnegative).query(sql, dialect=dialect)
 
 
 def explain(

@@ -109,7 +109,9 @@ def plan_catalog(catalog: Catalog, workload: Sequence[str], *, compare: bool) ->
                     for sql, found in zip(workload, planned.predictions, strict=True))  # fmt: skip
     rows = _rows(planned, workload)
     comparison = {name: tuple(_rows(dry, workload).get(row) for row in rows) for name, dry in others.items()}
-    return PlanReport(planned.statistics, queries, comparison, tuple(rows), _overall(catalog, planned, queries, views))
+    return PlanReport(
+        planned.statistics, queries, comparison, tuple(rows), _overall(catalog, planned, queries, views)
+    )
 
 
 def _dry(catalog: Catalog, public: RawSide, make: AxisMaker, workload: Sequence[str]) -> _Dry:
@@ -143,7 +145,9 @@ def _query(
 ) -> QueryForecast:
     if isinstance(found, str):
         return QueryForecast(sql, (), found, None)
-    counts = [column.median / taus[column.view] for column in found if column.counts and column.median is not None]
+    counts = [
+        column.median / taus[column.view] for column in found if column.counts and column.median is not None
+    ]
     return QueryForecast(sql, found, None, break_even(counts[0], privacy) if counts else None)
 
 
@@ -151,7 +155,9 @@ def _overall(
     catalog: Catalog, planned: _Dry, queries: Sequence[QueryForecast], taus: dict[str, int]
 ) -> int | None:
     """Break-even of the mean error over all COUNT columns, or over the views' counts without a workload."""
-    errors = [c.median / taus[c.view] for q in queries for c in q.columns if c.counts and c.median is not None]
+    errors = [
+        c.median / taus[c.view] for q in queries for c in q.columns if c.counts and c.median is not None
+    ]
     if not queries:
         errors = [s.typical / max(s.tau, 1) for s in planned.statistics if s.measure == "count"]
     return break_even(sum(errors) / len(errors), catalog.privacy) if errors else None

@@ -14,15 +14,18 @@ if TYPE_CHECKING:
 ReleasePath = str | os.PathLike[str]
 
 _default: list[Path] = []
-_open: dict[tuple[str, int, int], Answerer] = {}
+_open: dict[tuple[str, int, int, bool], Answerer] = {}
 
 
-def answerer(release: ReleasePath | None, as_of: int | str | None = None) -> Answerer:
+def answerer(
+    release: ReleasePath | None, as_of: int | str | None = None, *, nonnegative: bool = False
+) -> Answerer:
     """The open release; a stream directory is opened anew once it has moved on.
 
     Args:
         release: a release file or a stream directory; None as in `release_path`.
         as_of: for streams, the newest batch wanted, by number or label.
+        nonnegative: answer counts from their non-negative (biased) estimates where the release has them.
 
     Raises:
         InterfaceError: none is named.
@@ -35,11 +38,11 @@ def answerer(release: ReleasePath | None, as_of: int | str | None = None) -> Ans
     path = release_file(release_path(release), as_of)
     try:
         state = path.stat()
-        key = (str(path.resolve()), state.st_mtime_ns, state.st_ino)
+        key = (str(path.resolve()), state.st_mtime_ns, state.st_ino, nonnegative)
     except OSError:
-        key = (str(path), 0, 0)
+        key = (str(path), 0, 0, nonnegative)
     if key not in _open:
-        _open[key] = Answerer(open_release(path))
+        _open[key] = Answerer(open_release(path, nonnegative=nonnegative))
     return _open[key]
 
 

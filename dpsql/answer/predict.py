@@ -31,6 +31,7 @@ class PredictedColumn:
         least, median, most: standard errors over the groups; None where they depend on the answer (ratios).
         counts: whether the column is one plain COUNT, the unit that engines are compared in.
         cells: cells of the view.
+        cut: whether a predicate cuts a bin: then interpolation errs too, by at most `Result.model_bound`.
     """
 
     name: str
@@ -41,6 +42,7 @@ class PredictedColumn:
     most: float | None
     counts: bool
     cells: int
+    cut: bool = False
 
 
 def predict(answerer: Answerer, text: str, *, dialect: str = "duckdb") -> tuple[PredictedColumn, ...]:
@@ -77,10 +79,11 @@ def _column(name: str, form: Form, relation: Relation) -> PredictedColumn:
         return PredictedColumn(name, by, groups, None, None, None, False, 0)
     view = answered.plan.view
     errors = _errors(relation, form)
+    cut = any(cells.cut for cells in answered.plan.cells)
     plain = [term.measure for term in terms_of(form)] == ["count"] and abs(form.weights[0][1]) == 1
     spread = (None,) * 3 if not len(errors) else (errors.min(), np.median(errors), errors.max())
     least, median, most = (None if value is None else float(value) for value in spread)
-    return PredictedColumn(name, view.name, groups, least, median, most, plain, view.cells)
+    return PredictedColumn(name, view.name, groups, least, median, most, plain, view.cells, cut)
 
 
 def _errors(relation: Relation, form: Linear) -> np.ndarray:

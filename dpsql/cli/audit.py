@@ -16,7 +16,11 @@ from dpsql.cli.query import RELEASE
 @click.argument("release", type=RELEASE)
 @click.option("--catalog", type=click.Path(path_type=Path), help="also check the ledger and public tables")
 @click.option(
-    "--samples", type=click.IntRange(0, 10**6), default=20_000, show_default=True, help="of the auditor; 0: none"
+    "--samples",
+    type=click.IntRange(0, 10**6),
+    default=20_000,
+    show_default=True,
+    help="of the auditor; 0: none",
 )
 @click.option("--json", "as_json", is_flag=True, help="report as JSON on standard output")
 @click.pass_context

@@ -90,7 +90,7 @@ def _query_lines(number: int, query: QueryForecast) -> list[str]:
         spread = f" ({column.least:.4g} to {column.most:.4g})" if column.most > column.least else ""
         lines.append(
             f"   {column.name}: +- {column.median:.4g}{spread}, {column.groups} groups, view {column.view}, "
-            f"{column.cells} cells"
+            f"{column.cells} cells" + (", cuts a bin: interpolation errs too" if column.cut else "")
         )
     even = query.break_even
     return (

@@ -23,9 +23,12 @@ RELEASE = click.Path(path_type=Path)
     "--level", type=click.FloatRange(0.5, 0.9999), default=0.95, show_default=True, help="of intervals"
 )
 @click.option("--as-of", help="of a stream: the newest batch wanted, by number or date")
-def query(release: Path, sql: str, style: str, dialect: str, level: float, as_of: str | None) -> None:
+@click.option("--nonnegative", is_flag=True, help="counts from their non-negative (biased) estimates")
+def query(
+    release: Path, sql: str, style: str, dialect: str, level: float, as_of: str | None, nonnegative: bool
+) -> None:
     """Answer one SQL statement on RELEASE (a file or a stream); every aggregate comes with its error."""
-    result = engine.query(sql, release=release, dialect=dialect, as_of=as_of)
+    result = engine.query(sql, release=release, dialect=dialect, as_of=as_of, nonnegative=nonnegative)
     click.echo(render(result, style, level))
 
 

@@ -71,7 +71,9 @@ def read_views(release: Release, made: Replanned) -> dict[int, Stored]:
             not np.array_equal(columns[f"r{i + 1}"], each) for i, each in enumerate(order)
         ):
             continue
-        variance = expected_unit_variance(strategies, statistic.norm, statistic.spend, statistic.drawn_sensitivity)
+        variance = expected_unit_variance(
+            strategies, statistic.norm, statistic.spend, statistic.drawn_sensitivity
+        )
         value, budget = (columns[name].astype(np.int64).reshape(shape) for name in ("value", "budget"))
         found[index] = Stored(NoisyView(value, budget, variance, statistic.drawn_sensitivity), strategies)
     return found
@@ -84,7 +86,9 @@ def check_budgets(release: Release, made: Replanned, stored: dict[int, Stored]) 
     wrong, over = [], []
     for index, each in stored.items():
         s = made.plan.statistics[index]
-        if not np.array_equal(each.view.budget, planned_budget(each.strategies, s.norm, s.spend, s.drawn_sensitivity)):
+        if not np.array_equal(
+            each.view.budget, planned_budget(each.strategies, s.norm, s.spend, s.drawn_sensitivity)
+        ):
             wrong.append(f"measurement_{index}")
         cap = _cap(s.norm, s.spend, s.drawn_sensitivity, each.strategies)
         if largest_column(each.view.budget, each.strategies, s.norm) > cap:
@@ -127,7 +131,9 @@ def _check_spends(release: Release, made: Replanned) -> Check:
     promise = release.meta["privacy"]
     claimed = Fraction(promise.get("rho", promise["epsilon"]))
     good = release.meta["spends"] == planned and total == claimed
-    return Check("the parts of the budget add up to the promise", good, f"{float(total):g} of {float(claimed):g}")
+    return Check(
+        "the parts of the budget add up to the promise", good, f"{float(total):g} of {float(claimed):g}"
+    )
 
 
 def check_estimates(release: Release, made: Replanned, stored: dict[int, Stored]) -> Iterator[Check]:
@@ -138,7 +144,9 @@ def check_estimates(release: Release, made: Replanned, stored: dict[int, Stored]
         if len(views) != len(made.linear) or not views:
             yield Check("estimates follow from the noisy integers", None, "no statistic can be recomputed")
             return
-        content = release_content(plan, views, scratch, identity, insecure=bool(release.meta["insecure_entropy"]))
+        content = release_content(
+            plan, views, scratch, identity, insecure=bool(release.meta["insecure_entropy"])
+        )
     wrong = []
     for index, statistic in zip(made.linear, content.statistics, strict=True):
         columns = read_table(release, f"node_combination_{index}")
@@ -148,7 +156,9 @@ def check_estimates(release: Release, made: Replanned, stored: dict[int, Stored]
     yield Check("estimates follow from the noisy integers", not wrong, ", ".join(wrong))
     used = {axis for i in made.linear for axis in made.plan.statistics[i].axes}
     models = [k for k in used if not same(read_table(release, f"variance_{k}"), content.models[k].columns())]
-    yield Check("variance models follow from the catalog", not models, ", ".join(f"variance_{k}" for k in models))
+    yield Check(
+        "variance models follow from the catalog", not models, ", ".join(f"variance_{k}" for k in models)
+    )
     yield _check_meta(release, made, content.meta)
 
 
@@ -199,7 +209,9 @@ def check_noise(stored: dict[int, Stored]) -> Check:
             squares += _unexplained(each)
             freedom += spare
     if freedom < FEWEST:
-        return Check("the noise has its promised size", None, f"{freedom} rows beyond the leaves are too few to tell")
+        return Check(
+            "the noise has its promised size", None, f"{freedom} rows beyond the leaves are too few to tell"
+        )
     off = (squares - freedom) / sqrt(5 * freedom)  # Laplace: variance of a square is 5, not 2
     detail = f"{sqrt(squares / freedom):.3f} of the promised scale over {freedom} degrees of freedom"
     return Check("the noise has its promised size", abs(off) < FAR, detail)

@@ -100,7 +100,11 @@ def check_axes(release: Release, made: Replanned) -> Iterator[Check]:
     for i, planned in enumerate(made.plan.axes):
         if i in made.borrowed:
             skipped.append(release.axes[i].name)
-            wrong += [] if _whole_leaves(read_table(release, f"axis_{i}"), release.axes[i].leaves) else [f"axis_{i}"]
+            wrong += (
+                []
+                if _whole_leaves(read_table(release, f"axis_{i}"), release.axes[i].leaves)
+                else [f"axis_{i}"]
+            )
             continue
         with duckdb.connect(":memory:") as scratch:
             import pandas as pd
@@ -112,7 +116,9 @@ def check_axes(release: Release, made: Replanned) -> Iterator[Check]:
             wrong.append(f"axis_{i}")
     yield Check("axis tables follow from the catalog", not wrong, ", ".join(wrong))
     if skipped:
-        yield Check(f"public tables behind {', '.join(dict.fromkeys(skipped))}", None, "pass the catalog to read them")
+        yield Check(
+            f"public tables behind {', '.join(dict.fromkeys(skipped))}", None, "pass the catalog to read them"
+        )
     yield Check("look-up trees follow from the catalog", same(read_table(release, "node"), _nodes(made)))
 
 
@@ -124,7 +130,9 @@ def _whole_leaves(columns: Columns, leaves: int) -> bool:
 
 def _nodes(made: Replanned) -> Columns:
     trees = [kary_tree(planned.axis.leaves, LOOKUP_ARITY) for planned in made.plan.axes]
-    parts = [(np.full(t.size, i), np.arange(t.size), t.parent, t.level, t.lo, t.hi) for i, t in enumerate(trees)]
+    parts = [
+        (np.full(t.size, i), np.arange(t.size), t.parent, t.level, t.lo, t.hi) for i, t in enumerate(trees)
+    ]
     return {name: np.concatenate([part[j] for part in parts]) for j, name in enumerate(NODE)}
 
 
@@ -138,7 +146,9 @@ def _equal(a: npt.NDArray[Any], b: npt.NDArray[Any]) -> bool:
         return False
     if a.dtype.kind == "f" or b.dtype.kind == "f":
         return bool(np.allclose(np.ma.filled(a, np.nan), np.ma.filled(b, np.nan), rtol=CLOSE, equal_nan=True))
-    return bool(np.array_equal(np.ma.getmaskarray(a), np.ma.getmaskarray(b)) and np.all(np.ma.filled(a == b, True)))
+    return bool(
+        np.array_equal(np.ma.getmaskarray(a), np.ma.getmaskarray(b)) and np.all(np.ma.filled(a == b, True))
+    )
 
 
 def differences(left: Any, right: Any, place: str = "") -> Iterator[str]:

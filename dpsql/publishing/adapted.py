@@ -49,7 +49,9 @@ def method_of(catalog: Catalog, name: str, axes: Sequence[ResolvedAxis], leaves:
     }
     short = [reason for reason, met in reasons.items() if not met]
     if short and named:
-        raise CatalogError(f"views.{name}.mechanism: {view.mechanism} {short[0]}", hint="write `mechanism: auto`")
+        raise CatalogError(
+            f"views.{name}.mechanism: {view.mechanism} {short[0]}", hint="write `mechanism: auto`"
+        )
     if short:
         return ""
     return view.mechanism if named else ADAPTIVE
@@ -64,6 +66,8 @@ def adapted_choice(method: str, leaves: int) -> AxisChoice:
     """
     if method == ADAPTIVE:
         best = auto_strategy(leaves)
-        return AxisChoice(best.strategy, f"by noisy signal, {best.name} if full", best.expected_error, best.runners_up)
+        return AxisChoice(
+            best.strategy, f"by noisy signal, {best.name} if full", best.expected_error, best.runners_up
+        )
     leaf = identity_strategy(leaves)
     return AxisChoice(leaf, {DIFFHR: "DiffHR", DAWA: "DAWA"}[method], expected_error(leaf), ())

@@ -82,7 +82,9 @@ def open_public(catalog: Catalog) -> RawSide:
     """
     source = catalog.raw_source()
     places = source.expanded()
-    public = {name: places[name] for name, table in catalog.tables.items() if table.is_public and name in places}
+    public = {
+        name: places[name] for name, table in catalog.tables.items() if table.is_public and name in places
+    }
     if not public:
         return RawSide(duckdb.connect(":memory:"), {})
     return open_sources(source.kind, source.folder(catalog.file), public)

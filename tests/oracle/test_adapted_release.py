@@ -39,7 +39,9 @@ views:
 
 
 def shop(folder: Path, old: str = "", new: str = "") -> Path:
-    rows = "SELECT (i * i) % 40 AS day, i % 12 AS hour, i % 5 AS shelf, i % 10 AS amount FROM range(6000) t(i)"
+    rows = (
+        "SELECT (i * i) % 40 AS day, i % 12 AS hour, i % 5 AS shelf, i % 10 AS amount FROM range(6000) t(i)"
+    )
     duckdb.connect().execute(f"COPY ({rows}) TO '{folder}/sales.parquet'")
     catalog = folder / "shop.yaml"
     text = CATALOG.replace("ROOT", str(folder)).replace("LEDGER", f"{folder}/ledger.duckdb")
@@ -112,7 +114,10 @@ def test_nonnegative_parts_add_up_and_errors_stay_unbiased(noisy: Path):
     plain = Answerer(open_release(noisy, insecure=True))
     clamped = Answerer(open_release(noisy, insecure=True, nonnegative=True))
     by_hour = "SELECT hour, COUNT(*) AS n FROM sales WHERE day < 50 GROUP BY hour"
-    parts, whole = clamped.query(by_hour), clamped.query("SELECT COUNT(*) FROM sales WHERE day < 50 AND hour >= 0")
+    parts, whole = (
+        clamped.query(by_hour),
+        clamped.query("SELECT COUNT(*) FROM sales WHERE day < 50 AND hour >= 0"),
+    )
     assert sum(n for hour, n in parts.rows if hour is not None) == pytest.approx(whole.scalar(), abs=1e-4)
     assert parts.stderr_rows == plain.query(by_hour).stderr_rows
     assert any("non-negative" in note for note in parts.notes)

@@ -42,7 +42,13 @@ def publish(
     kinds = "SELECT i AS product_id, 'k' || i AS kind FROM range(3) t(i)"
     for name, sql in (("sales", rows), ("product", kinds)):
         duckdb.connect().execute(f"COPY ({sql}) TO '{folder}/{name}.parquet'")
-    words = {"ROOT": folder, "LEDGER": f"{folder}/ledger", "DELTA": delta, "MECHANISM": mechanism, "DATA": data}
+    words = {
+        "ROOT": folder,
+        "LEDGER": f"{folder}/ledger",
+        "DELTA": delta,
+        "MECHANISM": mechanism,
+        "DATA": data,
+    }
     text = CATALOG
     for word, value in words.items():
         text = text.replace(word, str(value))
@@ -118,7 +124,9 @@ def test_any_change_is_found_by_the_ledger(release: Path, tmp_path: Path):
     assert "the file is the one that was charged" in failures(report)
     changed = tmp_path / "other.yaml"
     changed.write_text(release.with_name("shop.yaml").read_text().replace("share: 0.2", "share: 0.1"))
-    assert "the catalog is the one it was made from" in failures(engine.audit(release, catalog=changed, samples=0))
+    assert "the catalog is the one it was made from" in failures(
+        engine.audit(release, catalog=changed, samples=0)
+    )
 
 
 class Halved:

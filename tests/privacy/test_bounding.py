@@ -125,7 +125,10 @@ def test_planned_audited_and_answered_alike(tmp_path: Path, how: str):
 
 @pytest.mark.parametrize(
     ("old", "new", "word"),
-    [("max_ids: 4", "max_ids: auto", "declared number"), ("clipped_share: 0.05", "clipped_share: 0.5", "0.25")],
+    [
+        ("max_ids: 4", "max_ids: auto", "declared number"),
+        ("clipped_share: 0.05", "clipped_share: 0.5", "0.25"),
+    ],
 )
 def test_what_does_not_fit_is_refused(tmp_path: Path, old: str, new: str, word: str):
     catalog = shop(tmp_path, "weight", ROWS)

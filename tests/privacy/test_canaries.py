@@ -75,7 +75,9 @@ def plant(folder: Path, draw: random.Random) -> Canaries:
     raw = duckdb.connect()
     raw.execute("CREATE TABLE customer (customer_id BIGINT, age BIGINT, region VARCHAR, email VARCHAR)")
     raw.executemany("INSERT INTO customer VALUES (?, ?, ?, ?)", customers)
-    raw.execute("CREATE TABLE sales (customer_id BIGINT, amount VARCHAR, note VARCHAR, sold_on VARCHAR, card BIGINT)")
+    raw.execute(
+        "CREATE TABLE sales (customer_id BIGINT, amount VARCHAR, note VARCHAR, sold_on VARCHAR, card BIGINT)"
+    )
     raw.executemany("INSERT INTO sales VALUES (?, ?, ?, ?, ?)", sales)
     for table in ("customer", "sales"):
         raw.execute(f"COPY {table} TO '{folder}/{table}.parquet'")

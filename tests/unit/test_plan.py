@@ -109,7 +109,18 @@ def test_comparison_and_runners_up(tmp_path: Path):
     assert all(error >= days.expected[0] for _, error in days.runners_up[0])
     with_delta = tmp_path / "delta"
     with_delta.mkdir()
-    assert None not in engine.plan(shop(with_delta, "delta: 1e-6"), WORKLOAD[:3], compare=True).comparison["Gaussian"]
+    assert (
+        None
+        not in engine.plan(shop(with_delta, "delta: 1e-6"), WORKLOAD[:3], compare=True).comparison["Gaussian"]
+    )
+
+
+def test_cut_bins_are_announced(tmp_path: Path):
+    catalog = shop(tmp_path)
+    wide = "{axis: sales.day, cuts: [10, 20]}"
+    catalog.write_text(catalog.read_text().replace("axes: [sales.day", f"axes: [{wide}"))
+    asked = ["SELECT COUNT(*) FROM sales WHERE day < 10", "SELECT COUNT(*) FROM sales WHERE day < 15"]
+    assert [q.columns[0].cut for q in engine.plan(catalog, asked).queries] == [False, True]
 
 
 def test_runners_up_are_in_the_release(tmp_path: Path):
@@ -138,10 +149,14 @@ def test_break_even():
 
 def test_command_line(tmp_path: Path):
     catalog, workload = shop(tmp_path), tmp_path / "q.sql"
-    workload.write_text("-- totals\nSELECT COUNT(*) FROM sales;\nSELECT SUM(amount) AS s FROM sales WHERE day = 1")
+    workload.write_text(
+        "-- totals\nSELECT COUNT(*) FROM sales;\nSELECT SUM(amount) AS s FROM sales WHERE day = 1"
+    )
     assert len(statements(workload)) == 2
     command = [sys.executable, "-m", "dpsql.cli", "plan", str(catalog), "--workload", str(workload)]
-    report = json.loads(subprocess.run([*command, "--json"], capture_output=True, text=True, check=True).stdout)
+    report = json.loads(
+        subprocess.run([*command, "--json"], capture_output=True, text=True, check=True).stdout
+    )
     assert report["queries"][1]["columns"][0]["median"] > 0
     text = plan_text(engine.plan(catalog, statements(workload), compare=True))
     assert "better than paying per query from" in text

@@ -76,7 +76,9 @@ def test_no_move_of_the_budgets_lowers_the_error():
 def test_expected_error_is_the_mean_over_all_ranges():
     made = design()
     lo, hi = np.triu_indices(SIZES[1] + 1, 1)
-    masks = np.array([[a <= leaf < b for leaf in range(SIZES[1])] for a, b in zip(lo, hi, strict=True)], float)
+    masks = np.array(
+        [[a <= leaf < b for leaf in range(SIZES[1])] for a, b in zip(lo, hi, strict=True)], float
+    )
     assert expected_error(made, {(1,): 1.0}) == pytest.approx(made.quadratic({1: masks}).mean())
 
 

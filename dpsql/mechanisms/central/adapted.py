@@ -127,7 +127,11 @@ def _diffhr(drawn: DiffhrRelease) -> AdaptedView:
 
 
 def _dawa(
-    counts: IntArray, epsilon: Fraction, sensitivity: int, noise: Noise, strategy_for: Callable[[int], Strategy]
+    counts: IntArray,
+    epsilon: Fraction,
+    sensitivity: int,
+    noise: Noise,
+    strategy_for: Callable[[int], Strategy],
 ) -> AdaptedView:
     drawn = draw_dawa(counts, epsilon, sensitivity, noise, strategy_for)
     buckets = len(drawn.edges) - 1
@@ -140,7 +144,11 @@ def _dawa(
 
 
 def _adaptive(
-    counts: IntArray, epsilon: Fraction, sensitivity: int, noise: Noise, strategy_for: Callable[[int], Strategy]
+    counts: IntArray,
+    epsilon: Fraction,
+    sensitivity: int,
+    noise: Noise,
+    strategy_for: Callable[[int], Strategy],
 ) -> AdaptedView:
     """The two numbers of the signal are stored in front of the rows."""
     drawn = draw_adaptive(counts, epsilon, sensitivity, noise, strategy_for)

@@ -81,7 +81,9 @@ class ResidualAxis:
         return np.asarray((masks.sum(axis=1) / self.n) ** 2, np.float64)
 
 
-def residual_axis(n: int, workload: Workload | None = None, gap: float = 3e-4, steps: int = 40) -> ResidualAxis:
+def residual_axis(
+    n: int, workload: Workload | None = None, gap: float = 3e-4, steps: int = 40
+) -> ResidualAxis:
     """The zero-sum rows with the least mean of q' X^+ q over the declared ranges.
 
     The fixed point of `gaussian.optimal_gram` on the space of vectors that add to zero: for leaf prices v the
@@ -97,7 +99,9 @@ def residual_axis(n: int, workload: Workload | None = None, gap: float = 3e-4, s
         InterfaceError: for an axis that is too short or too long.
     """
     if not 2 <= n <= DENSE_LEAVES:
-        raise InterfaceError(f"residual rows need 2 to {DENSE_LEAVES} leaves, not {n}", hint="cut the axis wider")
+        raise InterfaceError(
+            f"residual rows need 2 to {DENSE_LEAVES} leaves, not {n}", hint="cut the axis wider"
+        )
     basis = zero_sum_basis(n)
     asked = basis.T @ workload_gram(n, workload) @ basis
     price, x = np.ones(n), np.eye(n)
@@ -133,7 +137,9 @@ def closed_downwards(sets: Sequence[Subset]) -> tuple[Subset, ...]:
     >>> closed_downwards([(0, 2), (1,)])
     ((), (0,), (1,), (2,), (0, 2))
     """
-    found = {part for each in sets for size in range(len(each) + 1) for part in combinations(sorted(each), size)}
+    found = {
+        part for each in sets for size in range(len(each) + 1) for part in combinations(sorted(each), size)
+    }
     return tuple(sorted(found, key=lambda part: (len(part), part)))
 
 
@@ -209,7 +215,9 @@ def residual_design(
             factors = [spread[i] if i in part else share[i] for i in each]
             value[part] += weight / whole * float(np.prod(factors))
     price = sum(np.sqrt(v) for v in value.values())
-    return ResidualDesign(tuple(axes), {part: float(price / np.sqrt(v) / (2 * rho)) for part, v in value.items()})
+    return ResidualDesign(
+        tuple(axes), {part: float(price / np.sqrt(v) / (2 * rho)) for part, v in value.items()}
+    )
 
 
 def expected_error(design: ResidualDesign, asked: Mapping[Subset, float]) -> float:
