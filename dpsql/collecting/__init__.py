@@ -14,6 +14,7 @@
 | survey     | a catalog as questions to people |
 | parts      | interactions of several axes |
 | smooth     | the smooth estimates beside the unbiased ones |
+| positive   | smooth, non-negative counts, stored beside them for answers on request |
 | rounds     | adaptive collections, a plan a round |
 | run        | plan, collect: the two steps |
 """

@@ -22,14 +22,15 @@ from dpsql.collecting.collector import Manifest
 from dpsql.collecting.estimate import AxisTable, Table, axis_table, model_of, table
 from dpsql.collecting.parts import interactions
 from dpsql.collecting.plan import plan_body
+from dpsql.collecting.positive import outside, positive_shares
 from dpsql.collecting.survey import Survey
-from dpsql.collecting.tallies import Tallies, oracle_of, shares
-from dpsql.mechanisms.central.rounding import node_sums, round_family
+from dpsql.collecting.tallies import IntArray, Tallies, oracle_of, shares
+from dpsql.mechanisms.central.rounding import node_sums, round_family, to_units
 from dpsql.mechanisms.local.oracles import influence
 from dpsql.mechanisms.local.shuffle import shuffled_epsilon
 from dpsql.release.format import FORMAT, AxisMeta, ColumnMeta, ScaleMeta, StatisticMeta, to_json
 from dpsql.release.write import ARRAYS, AxisContent, ReleaseContent, StatisticContent
-from dpsql.tree import kary_tree
+from dpsql.tree import Tree, kary_tree
 from dpsql.variance.prefix import PrefixVariance
 
 ARITY = 4
@@ -72,25 +73,38 @@ def release_content(
     scale = row_scale(plan, tallies, known)
     trees = [kary_tree(axis.leaves, ARITY) for axis in survey.axes]
     models = [PrefixVariance(model_of(known[a].counts)) for a in range(len(survey.axes))]
+    smooth = {held: positive_shares(plan, tallies, held, known) for held, _ in survey.views.values()}
     statistics: list[StatisticMeta] = []
     contents: list[StatisticContent] = []
     for measure in [None, *range(len(survey.measures))]:
         found = _family(survey, plan, tallies, known, scale, measure)
         units = round_family([(t.axes, t.values) for _, t in found])
         for (view, held), leaves in zip(found, units, strict=True):
-            statistics.append(_statistic(survey, plan, len(statistics), view, held, measure))
-            nothing = np.zeros((0,) * leaves.ndim, dtype=np.int64)
-            contents.append(
-                StatisticContent(nothing, nothing, node_sums(leaves, [trees[a] for a in held.axes]))
-            )
+            positive = smooth[held.axes] if measure is None else None
+            rows = None if positive is None else to_units(positive * scale.factor)
+            described = _statistic(survey, plan, len(statistics), view, held, measure)
+            statistics.append(replace(described, nonnegative=rows is not None))
+            contents.append(_content(leaves, rows, [trees[a] for a in held.axes]))
     axes = [AxisContent(a.arrays(), table_sql(a, ARRAYS), t) for a, t in zip(survey.axes, trees, strict=True)]
+    scales = _scales(survey, plan, scale)
     meta = _promise(survey, plan, manifest, scale, release_id)
+    meta["local"]["smooth_outside_unbiased"] = {
+        survey.axes[a].name: outside(shares, known[a].counts)
+        for (a, *more), shares in smooth.items()
+        if shares is not None and not more
+    }
     meta["axes"] = [to_json(m) for m in _axis_metas(survey)]
     meta["models"] = [m.kind for m in models]
     meta["statistics"] = [to_json(s) for s in statistics]
-    scales = _scales(survey, plan, scale)
     meta["scales"] = [to_json(s) for s in scales]
     return ReleaseContent(meta, axes, models, contents, scales)
+
+
+def _content(leaves: IntArray, positive: IntArray | None, trees: list[Tree]) -> StatisticContent:
+    """Node sums of a statistic; there are no noisy integers of the curator's own."""
+    nothing = np.zeros((0,) * leaves.ndim, dtype=np.int64)
+    smooth = None if positive is None else node_sums(positive, trees)
+    return StatisticContent(nothing, nothing, node_sums(leaves, trees), smooth)
 
 
 def _family(

@@ -88,6 +88,16 @@ def test_the_total_is_the_number_of_people_and_parts_add_up(
     assert parts.iloc[:, 1].sum() == pytest.approx(PEOPLE)
 
 
+def test_smooth_counts_answer_on_request(survey: tuple[Path, dict[str, np.ndarray]]) -> None:
+    release, said = survey
+    sql = "SELECT age, COUNT(*) AS n FROM answer GROUP BY age HAVING age IS NOT NULL"
+    with dpsql.connect(release) as plain, dpsql.connect(release, nonnegative=True) as smooth:
+        unbiased, positive = plain.session.query(sql).df().n, smooth.session.query(sql).df().n
+    exact = np.bincount(said["age"], minlength=82)[18:]
+    assert (positive >= 0).all()
+    assert ((positive - exact) ** 2).sum() < ((unbiased - exact) ** 2).sum()
+
+
 def test_the_release_says_what_was_promised(survey: tuple[Path, dict[str, np.ndarray]]) -> None:
     release = open_release(survey[0])
     assert release.meta["privacy"]["trust"] == "local"
