@@ -27,7 +27,8 @@ GOLDEN = [
     "SELECT sex, COUNT(*) FROM customer WHERE age < 40 OR age >= 70 GROUP BY sex",
     "SELECT COUNT(*) FROM sales LEFT JOIN product ON sales.product_id = product.product_id",
     "SELECT COUNT(*) FROM customer WHERE age BETWEEN 50 AND 40",
-    "SELECT sold_on, COUNT(*) FROM sales WHERE sold_on BETWEEN DATE '2025-03-01' AND DATE '2025-03-31' GROUP BY sold_on",
+    "SELECT sold_on, COUNT(*) FROM sales WHERE sold_on BETWEEN DATE '2025-03-01' AND DATE '2025-03-31' "
+    "GROUP BY sold_on",
 ]
 
 JOINS = {"customer": "JOIN customer USING (customer_id)", "product": "JOIN product USING (product_id)"}
