@@ -18,8 +18,7 @@ from dpsql.catalog import Catalog
 from dpsql.catalog.model import Privacy
 from dpsql.errors import CatalogError, Error, PrivacyError
 from dpsql.publishing.axes import AxisMaker, axis_maker
-from dpsql.publishing.plan import plan_release
-from dpsql.publishing.predict import StatisticForecast, forecast, open_public, write_dry_release
+from dpsql.publishing.predict import StatisticForecast, forecast, open_public, priced_plan, write_dry_release
 from dpsql.release import open_release
 from dpsql.sources import RawSide
 
@@ -91,6 +90,8 @@ def plan_catalog(catalog: Catalog, workload: Sequence[str], *, compare: bool) ->
 
     **Privacy**: spends nothing, reads no private table.
     """
+    if catalog.collection is not None and catalog.source is None:
+        raise CatalogError("people report for themselves here, nothing is published", hint="run dpsql collection-plan")
     public = open_public(catalog)
     try:
         make = axis_maker(catalog, public)
@@ -115,14 +116,14 @@ def plan_catalog(catalog: Catalog, workload: Sequence[str], *, compare: bool) ->
 
 
 def _dry(catalog: Catalog, public: RawSide, make: AxisMaker, workload: Sequence[str]) -> _Dry:
-    plan = plan_release(catalog, make)
+    priced = priced_plan(catalog, make)
     with tempfile.TemporaryDirectory(prefix="dpsql-plan-") as folder:
         path = Path(folder) / "dry.dpsql"
-        write_dry_release(plan, public.connection, path)
+        write_dry_release(priced, public.connection, path)
         release = open_release(path, insecure=True)
         try:
             answerer = Answerer(release)
-            return _Dry(forecast(plan), tuple(_predicted(answerer, sql) for sql in workload))
+            return _Dry(forecast(priced), tuple(_predicted(answerer, sql) for sql in workload))
         finally:
             release.close()
 

@@ -22,9 +22,11 @@ from dpsql.catalog import Catalog
 from dpsql.mechanisms.central.reconcile import component_variances
 from dpsql.mechanisms.central.strategy import variance_model
 from dpsql.mechanisms.central.view import expected_unit_variance
+from dpsql.publishing.axes import AxisMaker
 from dpsql.publishing.content import LOOKUP_ARITY
 from dpsql.publishing.describe import Components, release_meta
-from dpsql.publishing.plan import PlannedStatistic, ReleasePlan
+from dpsql.publishing.plan import PlannedStatistic, ReleasePlan, plan_release
+from dpsql.publishing.stream_predict import whole_stream
 from dpsql.release.write import ARRAYS, AxisContent, ReleaseContent, StatisticContent, write_release
 from dpsql.sources import RawSide, open_sources
 from dpsql.tree import kary_tree
@@ -80,6 +82,8 @@ def open_public(catalog: Catalog) -> RawSide:
     Raises:
         CatalogError, SourceError: a public table cannot be read.
     """
+    if catalog.source is None and not any(table.is_public for table in catalog.tables.values()):
+        return RawSide(duckdb.connect(":memory:"), {})
     source = catalog.raw_source()
     places = source.expanded()
     public = {
@@ -90,22 +94,50 @@ def open_public(catalog: Catalog) -> RawSide:
     return open_sources(source.kind, source.folder(catalog.file), public)
 
 
-def forecast(plan: ReleasePlan) -> tuple[StatisticForecast, ...]:
-    """What each statistic of a plan will cost and how noisy it will be.
+@dataclass(frozen=True)
+class Priced:
+    """A plan with what decides its errors.
 
     Args:
         plan: the plan.
+        models: the variance model of each axis.
+        units: row variance of each statistic at full axis budgets.
     """
-    means = [mean_variance(variance_model(planned.strategy)) for planned in plan.axes]
-    return tuple(_forecast(plan, statistic, means) for statistic in plan.statistics)
+
+    plan: ReleasePlan
+    models: list[AxisVariance]
+    units: list[float]
 
 
-def _forecast(plan: ReleasePlan, statistic: PlannedStatistic, means: list[float]) -> StatisticForecast:
+def priced_plan(catalog: Catalog, make_axis: AxisMaker) -> Priced:
+    """Plan a catalog; a stream is planned as it will be at its horizon.
+
+    Args:
+        catalog: a checked catalog.
+        make_axis: builds an axis from public facts.
+    """
+    if catalog.stream is not None:
+        return Priced(*whole_stream(catalog, make_axis))
+    plan = plan_release(catalog, make_axis)
+    models = [variance_model(planned.strategy) for planned in plan.axes]
+    return Priced(plan, models, [_unit_variance(plan, statistic) for statistic in plan.statistics])
+
+
+def forecast(priced: Priced) -> tuple[StatisticForecast, ...]:
+    """What each statistic of a plan will cost and how noisy it will be."""
+    means = [mean_variance(model) for model in priced.models]
+    pairs = zip(priced.plan.statistics, priced.units, strict=True)
+    return tuple(_forecast(priced.plan, statistic, unit, means) for statistic, unit in pairs)
+
+
+def _forecast(
+    plan: ReleasePlan, statistic: PlannedStatistic, unit: float, means: list[float]
+) -> StatisticForecast:
     axes = [plan.axes[i] for i in statistic.axes]
     rows = prod(planned.strategy.rows for planned in axes)
     nodes = prod(kary_tree(planned.axis.leaves, LOOKUP_ARITY).size for planned in axes)
     scale = 10.0 ** -(statistic.bounds.scale if statistic.bounds else 0)
-    variance = _unit_variance(plan, statistic) * prod(means[i] for i in statistic.axes)
+    variance = unit * prod(means[i] for i in statistic.axes)
     draw = _LAPLACE_SECONDS if statistic.norm == 1 else _GAUSSIAN_SECONDS
     return StatisticForecast(
         view=statistic.view, of=statistic.of, measure=statistic.measure.name,
@@ -121,19 +153,19 @@ def _forecast(plan: ReleasePlan, statistic: PlannedStatistic, means: list[float]
     )  # fmt: skip
 
 
-def write_dry_release(plan: ReleasePlan, connection: duckdb.DuckDBPyConnection, path: Path) -> None:
+def write_dry_release(priced: Priced, connection: duckdb.DuckDBPyConnection, path: Path) -> None:
     """Write the planned release without estimates: axes and variance models alone.
 
     Args:
-        plan: what would be measured.
+        priced: what would be measured.
         connection: any connection; types of derived axis columns are asked of it.
         path: where; must not exist.
 
     **Privacy**: nothing private was read to make it, and it is marked so that `connect` refuses it.
     """
-    models = [variance_model(planned.strategy) for planned in plan.axes]
+    plan, models = priced.plan, priced.models
     known = replace(plan, statistics=tuple(replace(s, tau=s.tau or 1) for s in plan.statistics))
-    meta = release_meta(known, connection, "dry", models, _components(plan, models), insecure=True)
+    meta = release_meta(known, connection, "dry", models, _components(priced), insecure=True)
     trees = [kary_tree(planned.axis.leaves, LOOKUP_ARITY) for planned in plan.axes]
     axes = [
         AxisContent(planned.axis.arrays(), table_sql(planned.axis, ARRAYS), tree)
@@ -143,13 +175,14 @@ def write_dry_release(plan: ReleasePlan, connection: duckdb.DuckDBPyConnection, 
     write_release(path, ReleaseContent(meta, axes, models, [StatisticContent(e, e, e) for e in empty]))
 
 
-def _components(plan: ReleasePlan, models: list[AxisVariance]) -> list[Components]:
+def _components(priced: Priced) -> list[Components]:
     """The variance factors that the parts of every statistic will have once views are reconciled."""
-    totals = {i: AxisSplit(model).total for i, model in enumerate(models)}
+    totals = {i: AxisSplit(model).total for i, model in enumerate(priced.models)}
+    pairs = list(zip(priced.plan.statistics, priced.units, strict=True))
     found = []
-    for statistic in plan.statistics:
-        family = [other for other in plan.statistics if other.family == statistic.family]
-        sigma2 = component_variances([(s.axes, _unit_variance(plan, s)) for s in family], totals)
+    for statistic, _ in pairs:
+        family = [(other.axes, unit) for other, unit in pairs if other.family == statistic.family]
+        sigma2 = component_variances(family, totals)
         found.append({part: value for part, value in sigma2.items() if set(part) <= set(statistic.axes)})
     return found
 

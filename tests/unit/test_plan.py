@@ -18,13 +18,12 @@ from dpsql.answer.answerer import Answerer
 from dpsql.catalog import load_catalog
 from dpsql.catalog.model import Privacy
 from dpsql.cli.plan import plan_text, statements
-from dpsql.errors import InterfaceError, ReleaseError
+from dpsql.errors import CatalogError, InterfaceError, ReleaseError
 from dpsql.forecast import break_even
 from dpsql.noise import ExactNoise, insecure_test_entropy
 from dpsql.publishing.axes import axis_maker
 from dpsql.publishing.central import publish_release
-from dpsql.publishing.plan import plan_release
-from dpsql.publishing.predict import open_public, write_dry_release
+from dpsql.publishing.predict import open_public, priced_plan, write_dry_release
 from dpsql.release import open_release
 
 CATALOG = """
@@ -93,7 +92,7 @@ def test_planning_opens_no_private_table_and_spends_nothing(tmp_path: Path):
 def test_a_dry_release_cannot_be_taken_for_a_release(tmp_path: Path):
     catalog = load_catalog(shop(tmp_path))
     public = open_public(catalog)
-    write_dry_release(plan_release(catalog, axis_maker(catalog, public)), public.connection, tmp_path / "dry")
+    write_dry_release(priced_plan(catalog, axis_maker(catalog, public)), public.connection, tmp_path / "dry")
     with pytest.raises(ReleaseError, match="protects nobody"):
         open_release(tmp_path / "dry")
 
@@ -163,3 +162,9 @@ def test_command_line(tmp_path: Path):
     assert "Gaussian" in text
     with pytest.raises(InterfaceError, match="cannot be read"):
         statements(tmp_path / "none.sql")
+
+
+def test_a_collection_is_not_planned_here():
+    survey = Path(__file__).resolve().parents[2] / "catalog" / "survey.yaml"
+    with pytest.raises(CatalogError, match="collection-plan"):
+        engine.plan(survey)
