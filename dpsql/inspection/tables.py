@@ -26,7 +26,7 @@ Columns = dict[str, Any]
 
 META = {
     "format", "release_id", "catalog", "spec_hash", "privacy", "spends", "insecure_entropy", "axes", "models",
-    "statistics", "choices", "scales", "bounding",
+    "statistics", "choices", "scales", "bounding", "local",
 }  # fmt: skip
 AXIS = {"atom": "INTEGER", "leaf": "INTEGER", "kind": "TINYINT", "weight": "DOUBLE"}
 NODE = dict.fromkeys(("axis", "id", "parent", "level", "lo", "hi"), "INTEGER")
