@@ -109,6 +109,8 @@ def publish_release(
 
     **Privacy**: epsilon-DP in the catalog's unit and neighbours (docs/privacy.md section 1).
     """
+    if catalog.stream is not None:
+        raise CatalogError("stream: this catalog makes a stream", hint="append batches to it with `dpsql append`")
     source = confirmed_source(catalog)
     with_raw = open_sources(source.kind, source.folder(catalog.file), source.expanded())
     try:
