@@ -12,6 +12,7 @@ page's prediction is exact.
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -35,8 +36,8 @@ def page_model(release: Release) -> dict[str, Any]:
         release: an open release.
 
     Returns:
-        name, promise, spends, axes and views; a view whose variance has another form than a sum of
-        products is listed without its search box.
+        name, promise, spends, scales of tables with `max_ids: auto`, axes and views; a view whose variance
+        has another form than a sum of products is listed without its search box.
 
     **Privacy**: published values and public facts alone.
     """
@@ -48,6 +49,7 @@ def page_model(release: Release) -> dict[str, Any]:
         "description": release.meta["catalog"].get("description", ""),
         "privacy": release.meta["privacy"],
         "spends": release.meta.get("spends", []),
+        "scales": [asdict(scale) for scale in release.scales.values()],
         "axes": [_axis(release, i, labels, tables) for i in range(len(release.axes))],
         "views": [_view(release, name, tables) for name in dict.fromkeys(s.view for s in release.statistics)],
     }

@@ -42,6 +42,7 @@ def report_page(release: Release) -> str:
         "<h2>What was spent</h2>",
         _table(("on", "amount"), [(str(what), str(amount)) for what, amount in model["spends"]]),
         "<p>Questions cost nothing: the budget was spent once, when the release was made.</p>",
+        *_scales(model["scales"]),
         "<h2>How good is my question?</h2>",
         '<div id="ask"></div><div id="answer"></div>',
         *(_view(view, model) for view in model["views"]),
@@ -65,6 +66,43 @@ def _promise(privacy: dict[str, Any]) -> list[str]:
         for key, value in privacy.items()
     ]
     return [f"<p>{escape(words)}</p>", _table(("part", "value"), rows)]
+
+
+def _scales(scales: Sequence[dict[str, Any]]) -> list[str]:
+    """R of each table whose bounds were chosen privately, its error, and what bounding may have biased."""
+    if not scales:
+        return []
+    head = (
+        "table",
+        "factor R",
+        "error of R",
+        "rows left out by the low bound",
+        "where answers may be biased",
+    )
+    rows = [
+        (str(s["of"]), f"{s['factor']:.3g}", f"{s['relative_error']:.1%}", _left_out(s), _bias(s))
+        for s in scales
+    ]
+    note = (
+        "Counts and sums of these tables are shapes, measured with few rows of each unit, times the factor R. Its "
+        "error is common to all of them and comes on top of the error bars; averages and shares do not see it."
+    )
+    return ["<h2>How shapes got their scale</h2>", f"<p>{note}</p>", _table(head, rows)]
+
+
+def _left_out(scale: dict[str, Any]) -> str:
+    if scale["left_out"] is None:
+        return "hidden by noise"
+    return f"about {scale['left_out']:.0%}, " + (
+        "not put back" if scale["factor"] == 1.0 else "put back by R"
+    )
+
+
+def _bias(scale: dict[str, Any]) -> str:
+    hint = f"about {scale['weighted_down']:.0%} of the rows belong to units with more than {scale['tau']}"
+    if scale["sticky"]:
+        hint += f"; groups along {', '.join(scale['sticky'])} may be off most"
+    return hint + ("; the number of rows is told exactly" if scale["public_rows"] else "")
 
 
 def _table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:

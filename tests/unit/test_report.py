@@ -17,10 +17,14 @@ import numpy as np
 import pytest
 
 import dpsql
+from dpsql.catalog import load_catalog
+from dpsql.noise import ExactNoise, insecure_test_entropy
+from dpsql.publishing.central import publish_release
 from dpsql.release import open_release
 from dpsql.report import report_page
 from dpsql.report.model import page_model
 from tests.doors_release import build
+from tests.userlevel_star import uneven_rows, write_star
 
 SCRIPT = Path(dpsql.__file__).parent / "report" / "page.js"
 ASK = """
@@ -115,6 +119,25 @@ def test_the_page_is_one_file_that_fetches_nothing(shop: Path) -> None:
     assert "epsilon = 4" in page
     assert "view demand: sales.amount" in page
     assert "adding or removing everything that one row owns" in page
+
+
+def test_scales_of_tables_with_uneven_owners_are_shown_with_their_errors(tmp_path: Path) -> None:
+    catalog = load_catalog(write_star(tmp_path, *uneven_rows(300, 4)))
+    noise = ExactNoise(insecure_test_entropy(3))
+    made = publish_release(catalog, tmp_path / "r.dpsql", noise=noise, key=bytes(32))
+    release = open_release(made.path, insecure=True)
+    scale, page = release.scales["sales"], report_page(release)
+    assert scale.factor > 1
+    assert f"<td>{scale.factor:.3g}</td><td>{scale.relative_error:.1%}</td>" in page
+    assert f"about {scale.left_out:.0%}, put back by R" in page
+    assert "groups along customer.region may be off most" in page
+    hidden = open_release(made.path, insecure=True)
+    hidden.meta["scales"][0] |= {"factor": 1.0, "relative_error": 0.0, "left_out": None}
+    assert "hidden by noise" in report_page(hidden)
+
+
+def test_releases_without_scales_say_nothing_about_them(shop: Path) -> None:
+    assert "How shapes got their scale" not in report_page(open_release(shop))
 
 
 def test_text_of_the_catalog_cannot_become_markup(shop: Path) -> None:
