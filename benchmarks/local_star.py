@@ -141,7 +141,7 @@ def coverage(figures: Figures, runs: int) -> None:
             plan, tallies = collect(epsilon, True, one, 300 + run)
             known = {a: axis_table(plan, tallies, a) for a in (0, 3)}
             _cover_ranges(hits, one, known, run)
-            if run < max(runs // 4, 5):
+            if run < max(runs // 2, 5):
                 _cover_boxes(hits, one, plan, tallies, known, run)
         for name, found in hits.items():
             label, share = f"95% intervals of {name}, epsilon {epsilon:g}", float(np.mean(found))

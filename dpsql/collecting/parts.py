@@ -21,6 +21,9 @@ RUNS = 8
 BOXES = 200
 UNEVEN = 2.5
 """Errors of smooth parts differ from box to box; the mean alone covered 86-92% of two-axis boxes at 95%."""
+UNSEEN = 0.005
+"""Part of a grid's own variance below which its distance from a fit cannot show a bend. With it two-axis intervals hold
+the answer in 96, 95 and 94% of boxes at epsilon 1, 3 and 5 (30 collections), without it in 95, 92 and 94%."""
 CAUTION = 0.8
 """Which quantile, over random boxes, of exact variance by model is a grid's strength."""
 PartKey = tuple[int, ...]
@@ -108,7 +111,8 @@ def smooth_part(
         cuts = [
             np.asarray(e) for e in next(v.edges for v in plan.views if v.axes == axes and v.kind == "grid")
         ]
-        strength += _bent(values - centred(seen[0]), seen[1], models, cuts, rng)
+        bent, own = _bent(values - centred(seen[0]), seen[1], models, cuts, rng)
+        strength = max(strength + bent, UNSEEN * own)
     return Part(values, UNEVEN * strength)
 
 
@@ -118,15 +122,19 @@ def _bent(
     models: Sequence[FloatArray],
     cuts: Sequence[np.ndarray],
     rng: np.random.Generator,
-) -> float:
-    """What smoothing bends away: the distance from the grid beyond the grid's own noise, on boxes of whole cells."""
+) -> tuple[float, float]:
+    """What smoothing bends away: the distance from the grid beyond the grid's own noise, on boxes of whole cells.
+
+    Returns:
+        That distance and the grid's own noise, both as strengths.
+    """
     noises = _noises(views)
     squared, expected, unit = 0.0, 0.0, 0.0
     for box, masks in _boxes(cuts, distance.shape, rng):
         squared += float(distance[box].sum()) ** 2
         expected += sum(noise * _product(masks, matrices) for noise, matrices in noises)
         unit += _product(masks, models)
-    return max(0.0, squared - expected) / max(unit, 1e-300)
+    return max(0.0, squared - expected) / max(unit, 1e-300), expected / max(unit, 1e-300)
 
 
 def _any_cuts(sizes: Sequence[int]) -> list[np.ndarray]:
