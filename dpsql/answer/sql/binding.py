@@ -136,7 +136,7 @@ def expression(binding: Binding, node: Node) -> Expression:
     place = span(node)
     bound = _bottom_up(node.copy(), bind)
     monotone = all(isinstance(part, MONOTONE) for part in node.walk())
-    return Expression(bound.sql(dialect=DIALECT), frozenset(used), monotone, place)
+    return Expression(bound.sql(dialect=DIALECT, copy=False), frozenset(used), monotone, place)
 
 
 def _bottom_up(node: Node, change: Callable[[Node], Node]) -> Node:

@@ -42,9 +42,10 @@ def take_apart(tree: Node, schema: Schema, text: str) -> Statement:
     context = Context(schema, text)
     shape = rewrite_query(context, tree, {}, True)
     blocks = tuple(replace(draft.block, values=tuple(draft.values)) for draft in context.drafts)
-    outer = shape.node.sql(dialect="duckdb")
+    picked = picked_columns(shape)
+    outer = shape.node.sql(dialect="duckdb", copy=False)  # the last use of the tree: generating may change it
     return Statement(blocks, outer, tuple(shape.names), tuple(shape.forms), tuple(shape.carriers.values()),
-                     context.catalog_tables, picked_columns(shape))
+                     context.catalog_tables, picked)
 
 
 def picked_columns(shape: Shape) -> tuple[str, ...]:
