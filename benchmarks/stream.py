@@ -289,7 +289,7 @@ def main() -> int:
     else:
         sys.stdout.write(text + "\n")
     short = False
-    shop = (Figure(*entry) for entry in retail_figures(retail))
+    shop = map(Figure._make, retail_figures(retail))
     for figure in (*vector_figures(), *error_figures(), *growth_figures(), *shop):
         sys.stdout.write(figure.line() + "\n")
         short |= figure.line().endswith("short")

@@ -83,6 +83,6 @@ class StreamShop:
 def make_stream_shop(folder: Path, *, customers: int = 3000, noise: Noise | None = None, text: str = CATALOG,
                      epsilon: str = "1.0", delta: str = "0") -> StreamShop:  # fmt: skip
     """Write star and catalog; nothing is appended yet."""
-    write_star(folder / "data", make_star(20250101, customers, 200))
+    write_star(folder / "data", make_star(20250101, customers, 40))
     (folder / "retail.yaml").write_text(text.replace("EPSILON", epsilon).replace("DELTA", delta))
     return StreamShop(folder, noise or ZeroNoise())
