@@ -68,6 +68,14 @@ def test_simulated_reports_never_count_as_real_ones(shop: Path) -> None:
         dpsql.simulate(shop / "local.yaml", shop / "t.parquet", shop / "t.json", seed=3)
 
 
+def test_the_seed_that_made_the_rows_may_draw_the_reports(shop: Path) -> None:
+    dpsql.simulate(shop / "local.yaml", shop / "same.parquet", shop / "same.json", seed=2)
+    dpsql.collect(shop / "same.json", [shop / "same.parquet"], shop / "same.dpsql")
+    sql = "SELECT COUNT(*) / SUM(COUNT(*)) OVER () FROM sales JOIN customer USING (customer_id) GROUP BY sex"
+    shares = [row[0] for row in dpsql.query(sql, release=shop / "same.dpsql").rows]
+    assert all(0.3 < share < 0.7 for share in shares[:2]), shares
+
+
 def test_a_label_makes_another_collection(tmp_path: Path) -> None:
     dpsql.collection_plan(SURVEY, tmp_path / "a", people=1000)
     dpsql.collection_plan(SURVEY, tmp_path / "b", people=1000, label="autumn")
