@@ -101,7 +101,8 @@ def write_release(path: Path, content: ReleaseContent, *, block_size: int = 1 <<
 
 def _write_meta(connection: duckdb.DuckDBPyConnection, meta: Mapping[str, Any]) -> None:
     connection.execute("CREATE TABLE meta (key VARCHAR PRIMARY KEY, value VARCHAR NOT NULL)")
-    rows = [(key, json.dumps(value)) for key, value in meta.items()]  # unsorted: the order of views numbers axes
+    # The catalog keeps its order: the order of its views numbers the axes.
+    rows = [(key, json.dumps(value, sort_keys=key != "catalog")) for key, value in meta.items()]
     connection.executemany("INSERT INTO meta VALUES (?, ?)", rows)
 
 
