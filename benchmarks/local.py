@@ -75,6 +75,7 @@ def main() -> int:
     if "cover" in wanted:
         local_star.coverage(figures, runs=20 if given.quick else 60)
     if "axis" in wanted:
+        local_axis.adaptive_alone(figures)
         local_axis.synthetic(figures, runs=1 if given.quick else 6)
         local_axis.adult(figures, runs=1 if given.quick else 6)
     return figures.finish()

@@ -66,6 +66,12 @@ def plot(rows: Errors, at: Sequence[float], label: str, title: str, path: Path) 
     plt.close(figure)
 
 
+def figure_lines(printed: str) -> str:
+    """The figures of a run, one a line."""
+    lines = [line.removeprefix("figure ") for line in printed.splitlines() if line.startswith("figure ")]
+    return "\n".join(["```", *lines, "```"])
+
+
 def one_axis(people: int, runs: int) -> tuple[list[str], Errors]:
     """Every one-axis method on the four shapes at epsilon 1, and the bell at 0.5 and 2."""
     cases = [(name, "1") for name in shapes(256)] + [("normal", "0.5"), ("normal", "2")]
@@ -90,7 +96,7 @@ def main() -> None:
     stars = [make_star(given.people, run) for run in range(given.runs)]
     parts = {
         "PEOPLE": f"{given.people:,}", "RUNS": str(given.runs), "QUERIES": str(given.queries),
-        "FIGURES": "\n".join(line for line in given.figures.read_text().splitlines() if line.startswith("figure")),
+        "FIGURES": figure_lines(given.figures.read_text()),
         "DIMENSIONS": table(["1 predicate", "2", "3"], measured(stars, DIMENSIONS, given.queries)),
     }  # fmt: skip
     by_epsilon = measured(stars, EPSILONS, given.queries)
