@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from dpsql.ledger import BudgetReport
     from dpsql.publishing.central import Published
     from dpsql.publishing.stream import Appended
+    from dpsql.publishing.userlevel_expect import Guess
 
 Progress = Callable[[str], None]
 
@@ -106,13 +107,16 @@ def append(
                         entropy=entropy, source=file, progress=progress or (lambda step: None))  # fmt: skip
 
 
-def plan(catalog: ReleasePath, workload: Sequence[str] = (), *, compare: bool = False) -> PlanReport:
+def plan(
+    catalog: ReleasePath, workload: Sequence[str] = (), *, compare: bool = False, guess: Guess | None = None
+) -> PlanReport:
     """What a catalog's release will cost and how noisy it will be, before anything is spent.
 
     Args:
         catalog: the YAML file.
         workload: statements whose standard errors are wanted.
         compare: also plan the views with flat, tree, tents and Gaussian mechanisms.
+        guess: what is publicly known about tables with `max_ids: auto`, for their relative errors.
 
     Returns:
         Views with strategies, cells, bytes and seconds; the workload's errors; the break-even number of queries.
@@ -125,7 +129,7 @@ def plan(catalog: ReleasePath, workload: Sequence[str] = (), *, compare: bool = 
     from dpsql.catalog import load_catalog
     from dpsql.forecast import plan_catalog
 
-    return plan_catalog(load_catalog(Path(catalog)), workload, compare=compare)
+    return plan_catalog(load_catalog(Path(catalog)), workload, compare=compare, guess=guess)
 
 
 def collection_plan(

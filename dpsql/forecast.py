@@ -19,6 +19,8 @@ from dpsql.catalog.model import Privacy
 from dpsql.errors import CatalogError, Error, PrivacyError
 from dpsql.publishing.axes import AxisMaker, axis_maker
 from dpsql.publishing.predict import StatisticForecast, forecast, open_public, priced_plan, write_dry_release
+from dpsql.publishing.userlevel_expect import Guess
+from dpsql.publishing.userlevel_predict import ClassForecast, Hopeless, hopeless, predict_classes
 from dpsql.release import open_release
 from dpsql.sources import RawSide
 
@@ -57,6 +59,8 @@ class PlanReport:
         comparison: mechanism -> for each row of `compared` its standard error, None where it does not fit.
         compared: what is compared: columns of the workload, or the views' random ranges without one.
         break_even: over all COUNT columns of the workload (or all counts of views) together.
+        classes: relative errors of typical questions on tables with `max_ids: auto`; empty without a guess.
+        hopeless: views of such tables that say nothing.
     """
 
     statistics: tuple[StatisticForecast, ...]
@@ -64,6 +68,8 @@ class PlanReport:
     comparison: dict[str, tuple[float | None, ...]]
     compared: tuple[str, ...]
     break_even: int | None
+    classes: tuple[ClassForecast, ...] = ()
+    hopeless: tuple[Hopeless, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -72,15 +78,20 @@ class _Dry:
 
     statistics: tuple[StatisticForecast, ...]
     predictions: tuple[tuple[PredictedColumn, ...] | str, ...]
+    classes: tuple[ClassForecast, ...] = ()
+    hopeless: tuple[Hopeless, ...] = ()
 
 
-def plan_catalog(catalog: Catalog, workload: Sequence[str], *, compare: bool) -> PlanReport:
+def plan_catalog(
+    catalog: Catalog, workload: Sequence[str], *, compare: bool, guess: Guess | None = None
+) -> PlanReport:
     """Plan a catalog's release.
 
     Args:
         catalog: a loaded catalog; of its source only public tables are opened.
         workload: statements.
         compare: also plan the same views with each mechanism of `ALTERNATIVES`.
+        guess: what is publicly known about tables with `max_ids: auto`, for their relative errors.
 
     Returns:
         The report.
@@ -95,7 +106,7 @@ def plan_catalog(catalog: Catalog, workload: Sequence[str], *, compare: bool) ->
     public = open_public(catalog)
     try:
         make = axis_maker(catalog, public)
-        planned = _dry(catalog, public, make, workload)
+        planned = _dry(catalog, public, make, workload, guess)
         others = {"auto": planned} if compare else {}
         for name, word in ALTERNATIVES.items() if compare else ():
             try:
@@ -111,19 +122,24 @@ def plan_catalog(catalog: Catalog, workload: Sequence[str], *, compare: bool) ->
     rows = _rows(planned, workload)
     comparison = {name: tuple(_rows(dry, workload).get(row) for row in rows) for name, dry in others.items()}
     return PlanReport(
-        planned.statistics, queries, comparison, tuple(rows), _overall(catalog, planned, queries, views)
-    )
+        planned.statistics, queries, comparison, tuple(rows), _overall(catalog, planned, queries, views),
+        planned.classes, planned.hopeless,
+    )  # fmt: skip
 
 
-def _dry(catalog: Catalog, public: RawSide, make: AxisMaker, workload: Sequence[str]) -> _Dry:
+def _dry(
+    catalog: Catalog, public: RawSide, make: AxisMaker, workload: Sequence[str], guess: Guess | None = None
+) -> _Dry:
     priced = priced_plan(catalog, make)
+    classes = predict_classes(priced.plan, guess) if guess else ()
     with tempfile.TemporaryDirectory(prefix="dpsql-plan-") as folder:
         path = Path(folder) / "dry.dpsql"
         write_dry_release(priced, public.connection, path)
         release = open_release(path, insecure=True)
         try:
             answerer = Answerer(release)
-            return _Dry(forecast(priced), tuple(_predicted(answerer, sql) for sql in workload))
+            predicted = tuple(_predicted(answerer, sql) for sql in workload)
+            return _Dry(forecast(priced), predicted, classes, hopeless(priced.plan, classes))
         finally:
             release.close()
 

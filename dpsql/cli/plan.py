@@ -11,11 +11,13 @@ import click
 
 from dpsql import engine
 from dpsql.cli import cli
+from dpsql.cli.plan_classes import class_lines
 from dpsql.errors import InterfaceError
 
 if TYPE_CHECKING:
     from dpsql.forecast import PlanReport, QueryForecast
     from dpsql.publishing.predict import StatisticForecast
+    from dpsql.publishing.userlevel_expect import Guess
 
 FILE = click.Path(path_type=Path)
 
@@ -24,14 +26,42 @@ FILE = click.Path(path_type=Path)
 @click.argument("catalog", type=FILE)
 @click.option("--workload", type=FILE, help="file of SQL statements, each ended by `;`")
 @click.option("--compare", is_flag=True, help="show flat, tree, tents and Gaussian side by side")
+@click.option("--units", type=click.IntRange(1), help="public guess for max_ids: auto: how many own rows")
+@click.option("--rows", type=click.IntRange(1), help="public guess for max_ids: auto: how many rows there are")
+@click.option("--typical-rows", type=click.FloatRange(1), help="public guess: rows of the unit in the middle")
 @click.option("--json", "as_json", is_flag=True, help="report as JSON on standard output")
-def plan(catalog: Path, workload: Path | None, compare: bool, as_json: bool) -> None:
+def plan(
+    catalog: Path,
+    workload: Path | None,
+    compare: bool,
+    units: int | None,
+    rows: int | None,
+    typical_rows: float | None,
+    as_json: bool,
+) -> None:
     """Say what publishing CATALOG will cost and how far each answer will be off; spends nothing.
 
-    Errors are one standard error; no private table is opened.
+    Errors are one standard error; no private table is opened. With --units and --rows, tables with
+    `max_ids: auto` get predicted relative errors; state what is public anyway, not what a private table says.
     """
-    report = engine.plan(catalog, statements(workload) if workload else (), compare=compare)
+    guess = _guess(units, rows, typical_rows)
+    report = engine.plan(catalog, statements(workload) if workload else (), compare=compare, guess=guess)
     click.echo(json.dumps(asdict(report), indent=2) if as_json else plan_text(report))
+
+
+def _guess(units: int | None, rows: int | None, typical: float | None) -> Guess | None:
+    """The curator's public guess, or None where there is none.
+
+    Raises:
+        InterfaceError: only part of it is stated, or no table is like that.
+    """
+    from dpsql.publishing.userlevel_expect import Guess
+
+    if units is None and rows is None and typical is None:
+        return None
+    if units is None or rows is None:
+        raise InterfaceError("a guess needs both --units and --rows")
+    return Guess(units, rows, typical)
 
 
 def statements(file: Path) -> tuple[str, ...]:
@@ -62,7 +92,7 @@ def plan_text(report: PlanReport) -> str:
         lines += _query_lines(number, query)
     if report.break_even is not None:
         lines.append(f"better than paying per query from {report.break_even} queries on")
-    return "\n".join([*lines, *_comparison_lines(report)])
+    return "\n".join([*lines, *class_lines(report), *_comparison_lines(report)])
 
 
 def _statistic_lines(s: StatisticForecast) -> list[str]:
