@@ -115,7 +115,9 @@ def expression(binding: Binding, node: Node) -> Expression:
     Raises:
         NotSupportedError: a subquery, an aggregate or a window inside.
     """
-    inner = node.find(exp.Query, exp.Subquery, exp.AggFunc, exp.Window)
+    parts = list(node.walk())
+    kinds = (exp.Query, exp.Subquery, exp.AggFunc, exp.Window)
+    inner = next((part for part in parts if isinstance(part, kinds)), None)
     if inner is not None:
         what = "subquery" if isinstance(inner, (exp.Query, exp.Subquery)) else type(inner).__name__.lower()
         raise refusal(NotSupportedError, f"a {what} inside a row-level condition would be evaluated on rows",
@@ -135,7 +137,7 @@ def expression(binding: Binding, node: Node) -> Expression:
 
     place = span(node)
     bound = _bottom_up(node.copy(), bind)
-    monotone = all(isinstance(part, MONOTONE) for part in node.walk())
+    monotone = all(isinstance(part, MONOTONE) for part in parts)
     return Expression(bound.sql(dialect=DIALECT, copy=False), frozenset(used), monotone, place)
 
 
