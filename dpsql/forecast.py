@@ -19,7 +19,7 @@ from dpsql.catalog.model import Privacy
 from dpsql.errors import CatalogError, Error, PrivacyError
 from dpsql.publishing.axes import AxisMaker, axis_maker
 from dpsql.publishing.predict import StatisticForecast, forecast, open_public, priced_plan, write_dry_release
-from dpsql.publishing.userlevel_expect import Guess
+from dpsql.publishing.userlevel_expect import Blind, Guess, blind_tables
 from dpsql.publishing.userlevel_predict import ClassForecast, Hopeless, hopeless, predict_classes
 from dpsql.release import open_release
 from dpsql.sources import RawSide
@@ -61,6 +61,7 @@ class PlanReport:
         break_even: over all COUNT columns of the workload (or all counts of views) together.
         classes: relative errors of typical questions on tables with `max_ids: auto`; empty without a guess.
         hopeless: views of such tables that say nothing.
+        blind: such tables with too few units for the guess to hold.
     """
 
     statistics: tuple[StatisticForecast, ...]
@@ -70,6 +71,7 @@ class PlanReport:
     break_even: int | None
     classes: tuple[ClassForecast, ...] = ()
     hopeless: tuple[Hopeless, ...] = ()
+    blind: tuple[Blind, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -80,6 +82,7 @@ class _Dry:
     predictions: tuple[tuple[PredictedColumn, ...] | str, ...]
     classes: tuple[ClassForecast, ...] = ()
     hopeless: tuple[Hopeless, ...] = ()
+    blind: tuple[Blind, ...] = ()
 
 
 def plan_catalog(
@@ -123,7 +126,7 @@ def plan_catalog(
     comparison = {name: tuple(_rows(dry, workload).get(row) for row in rows) for name, dry in others.items()}
     return PlanReport(
         planned.statistics, queries, comparison, tuple(rows), _overall(catalog, planned, queries, views),
-        planned.classes, planned.hopeless,
+        planned.classes, planned.hopeless, planned.blind,
     )  # fmt: skip
 
 
@@ -139,7 +142,8 @@ def _dry(
         try:
             answerer = Answerer(release)
             predicted = tuple(_predicted(answerer, sql) for sql in workload)
-            return _Dry(forecast(priced), predicted, classes, hopeless(priced.plan, classes))
+            blind = blind_tables(priced.plan, guess) if guess else ()
+            return _Dry(forecast(priced), predicted, classes, hopeless(priced.plan, classes), blind)
         finally:
             release.close()
 

@@ -31,6 +31,10 @@ def class_lines(report: PlanReport) -> list[str]:
     for c in report.classes:
         if c.view:
             lines.append(f"    {c.view}, {c.kind}: {_errors(c.measure, c.error, c.mean_error)}")
+    lines += [
+        f"  table {b.of} has few units: bounds are chosen well from about {b.fewest} on, errors may be far above these"
+        for b in report.blind
+    ]
     return lines + [_hopeless_line(h) for h in report.hopeless]
 
 
@@ -42,8 +46,6 @@ def _errors(measure: str, error: float, mean: float | None) -> str:
 
 def _hopeless_line(hopeless: Hopeless) -> str:
     if not hopeless.view:
-        return (
-            f"  table {hopeless.of} is hopeless (predicted error {hopeless.error:.0%}): coarsen its axes or drop it"
-        )
+        return f"  table {hopeless.of} is hopeless (predicted error {hopeless.error:.0%}): coarsen its axes or drop it"
     advice = f", view {hopeless.coarser} answers better" if hopeless.coarser else ""
     return f"  view {hopeless.view} is hopeless (predicted error {hopeless.error:.0%}): coarsen or drop it{advice}"

@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from math import exp, hypot, log, prod, sqrt
+from math import ceil, exp, hypot, log, prod, sqrt
 from statistics import NormalDist
 
 import numpy as np
@@ -31,7 +31,7 @@ from dpsql.publishing.measures import Bounds
 from dpsql.publishing.plan import PlannedStatistic, ReleasePlan
 from dpsql.publishing.userlevel import CLIP
 from dpsql.publishing.userlevel_choose import HIGH, LOW, SMALL_NOISE, is_sticky
-from dpsql.publishing.userlevel_plan import TOTAL_ROWS, TOTAL_SUMS
+from dpsql.publishing.userlevel_plan import ROWS, TOTAL_ROWS, TOTAL_SUMS
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -39,6 +39,10 @@ GRID = 400
 """Units that stand for all of them, at even quantiles."""
 
 NORMAL = NormalDist()
+
+CLEAR_UNITS = 60
+"""Units, in noise SDs of a histogram, from which bounds are chosen where they should be. With 1,500 log-normal units
+(21 SDs pure, 47 zCDP) two of three releases showed an error above twice the predicted one; with 5,000 (71, 156) none."""
 
 
 @dataclass(frozen=True)
@@ -102,6 +106,32 @@ class Expected:
     scale_error: float
     unit_variance: Mapping[int, float]
     means: Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class Blind:
+    """A table with too few units for its bounds to be chosen well.
+
+    Args:
+        of: the table.
+        fewest: units from which they are, at this budget.
+    """
+
+    of: str
+    fewest: int
+
+
+def blind_tables(plan: ReleasePlan, guess: Guess) -> tuple[Blind, ...]:
+    """Tables whose histograms of rows per unit will be mostly noise, so that errors may be far above the predicted.
+
+    Args:
+        plan: the planned release.
+        guess: what is publicly known.
+    """
+    norms = {s.of: s.norm for s in plan.statistics}
+    steps = [s for s in plan.steps if s.kind == ROWS]
+    needed = [Blind(s.of, ceil(CLEAR_UNITS * unit_noise(s.spend, norms[s.of]))) for s in steps]
+    return tuple(table for table in needed if guess.units < table.fewest)
 
 
 def expect(plan: ReleasePlan, of: str, guess: Guess) -> Expected:

@@ -57,7 +57,9 @@ def shown(pure: bool, releases: int) -> tuple[tuple[ClassForecast, ...], dict[tu
 
 
 @pytest.mark.parametrize("pure", [False, True])
-def test_foodmart_shows_what_was_predicted(shared_data: Path, pure: bool, monkeypatch: pytest.MonkeyPatch):
+def test_foodmart_shows_what_was_predicted(
+    shared_data: Path, pure: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("DPSQL_DATA", os.environ.get("DPSQL_DATA", str(shared_data)))
     classes, release = shown(pure, releases=5)
     asked = tuple(c for c in classes if c.kind != "one range" or c.view == "price")
@@ -76,7 +78,7 @@ def test_foodmart_shows_what_was_predicted(shared_data: Path, pure: bool, monkey
 
 
 @pytest.mark.parametrize("delta", ["1e-6", "0"])
-def test_a_small_star_shows_what_was_predicted(tmp_path: Path, delta: str):
+def test_a_small_star_shows_what_was_predicted(tmp_path: Path, delta: str) -> None:
     rows, customers = uneven_rows(5000, 8)
     catalog = write_star(tmp_path, rows, customers, delta=delta)
     catalog.write_text(catalog.read_text().replace("upper: 100", "upper: 40"))
@@ -97,7 +99,7 @@ def test_a_small_star_shows_what_was_predicted(tmp_path: Path, delta: str):
     assert scale.relative_error / FACTOR <= total <= scale.relative_error * FACTOR
 
 
-def test_the_private_table_is_not_opened(tmp_path: Path):
+def test_the_private_table_is_not_opened(tmp_path: Path) -> None:
     guess = Guess(1000, 12000)
     rows, customers = uneven_rows(50, 1)
     catalog = write_star(tmp_path, rows, customers)
@@ -106,7 +108,7 @@ def test_the_private_table_is_not_opened(tmp_path: Path):
     assert engine.plan(catalog, guess=guess).classes == before.classes
 
 
-def test_hopeless_views_are_named_with_a_coarser_one(tmp_path: Path):
+def test_hopeless_views_are_named_with_a_coarser_one(tmp_path: Path) -> None:
     catalog = write_star(tmp_path, [], {}, days=300)
     text = catalog.read_text().replace("{axis: sales.day, cuts: {width: 3}}", "sales.day")
     text = text.replace("share: 0.5", "share: 1/3") + (
@@ -124,7 +126,7 @@ def test_hopeless_views_are_named_with_a_coarser_one(tmp_path: Path):
     assert engine.plan(catalog, guess=Guess(10**6, 10**7)).hopeless == ()
 
 
-def test_more_units_make_smaller_errors_and_public_rows_none_of_the_factor(tmp_path: Path):
+def test_more_units_make_smaller_errors_and_public_rows_none_of_the_factor(tmp_path: Path) -> None:
     catalog = write_star(tmp_path, [], {})
     few, many = (engine.plan(catalog, guess=Guess(n, 10 * n)).classes for n in (1000, 4000))
     assert all(b.error < a.error for a, b in zip(few, many, strict=True))
@@ -135,7 +137,16 @@ def test_more_units_make_smaller_errors_and_public_rows_none_of_the_factor(tmp_p
     assert total == 0.0
 
 
-def test_guesses_that_no_table_has_are_refused(tmp_path: Path):
+def test_tables_with_few_units_are_warned_of(tmp_path: Path) -> None:
+    catalog = write_star(tmp_path, [], {}, delta="0")
+    few, many = (engine.plan(catalog, guess=Guess(n, 10 * n)) for n in (1500, 5581))
+    assert [b.of for b in few.blind] == ["sales"]
+    assert 1500 < few.blind[0].fewest < 5000
+    assert "sales has few units" in plan_text(few)
+    assert many.blind == ()
+
+
+def test_guesses_that_no_table_has_are_refused(tmp_path: Path) -> None:
     for wrong in ((0, 5, None), (6, 5, None), (2, 5, 9.0)):
         with pytest.raises(InterfaceError):
             Guess(*wrong)
@@ -148,7 +159,7 @@ def test_guesses_that_no_table_has_are_refused(tmp_path: Path):
     assert "sales, one-way group: COUNT" in told.output
 
 
-def test_one_row_each_needs_no_factor(tmp_path: Path):
+def test_one_row_each_needs_no_factor(tmp_path: Path) -> None:
     star = write_star(tmp_path, [], {})
     loaded = load_catalog(star)
     found = expect(plan_release(loaded, axis_maker(loaded, open_public(loaded))), "sales", Guess(500, 500))
