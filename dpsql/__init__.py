@@ -16,8 +16,9 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "dpsql.engine": (
-        "query", "explain", "use", "publish", "append", "budget", "init", "collection_plan", "collect", "simulate",
+        "query", "explain", "use", "publish", "append", "collection_plan", "collect", "simulate",
     ),
+    "dpsql.curator": ("init", "plan"),
     "dpsql.dbapi": (
         "connect", "apilevel", "threadsafety", "paramstyle", "Connection", "Cursor",
         "STRING", "BINARY", "NUMBER", "DATETIME", "ROWID",
@@ -37,13 +38,13 @@ __all__ = ["__version__", *_HOME]
 
 if TYPE_CHECKING:
     from dpsql.answer.result import Result as Result
+    from dpsql.curator import init as init
+    from dpsql.curator import plan as plan
     from dpsql.dbapi import connect as connect
     from dpsql.engine import append as append
-    from dpsql.engine import budget as budget
     from dpsql.engine import collect as collect
     from dpsql.engine import collection_plan as collection_plan
     from dpsql.engine import explain as explain
-    from dpsql.engine import init as init
     from dpsql.engine import publish as publish
     from dpsql.engine import query as query
     from dpsql.engine import simulate as simulate

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from dpsql import engine
+from dpsql import curator
 from dpsql.cli import cli
 from dpsql.cli.query import RELEASE
 
@@ -29,6 +29,6 @@ def audit(context: click.Context, release: Path, catalog: Path | None, samples: 
 
     Everything in the file but the noisy integers is recomputed from its catalog and from those integers.
     """
-    report = engine.audit(release, catalog=catalog, samples=samples)
+    report = curator.audit(release, catalog=catalog, samples=samples)
     click.echo(json.dumps(report.to_json(), indent=2) if as_json else report.text())
     context.exit(0 if report.held else 3)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from dpsql import engine
+from dpsql import curator, engine
 from dpsql.cli import cli
 from dpsql.cli.budget import budget_json, budget_text
 from dpsql.cli.progress import steps
@@ -26,7 +26,7 @@ def init(source: Path, output: Path, name: str | None, as_json: bool) -> None:
     Every bound that was read from the data is marked `confirm: true`, because it is not private; publish
     refuses until you have replaced or confirmed each of them.
     """
-    marked = engine.init(source, output, name=name)
+    marked = curator.init(source, output, name=name)
     if as_json:
         click.echo(json.dumps({"catalog": str(output), "to_confirm": marked}))
         return
@@ -55,5 +55,5 @@ def publish(catalog: Path, output: Path, label: str | None, as_json: bool) -> No
 @click.option("--json", "as_json", is_flag=True, help="report as JSON")
 def budget(catalog: Path, as_json: bool) -> None:
     """Show what the lineage of CATALOG has spent, on which releases, and what is left."""
-    report = engine.budget(catalog)
+    report = curator.budget(catalog)
     click.echo(json.dumps(budget_json(report), indent=2) if as_json else budget_text(report))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from dpsql import engine
+from dpsql import curator
 from dpsql.cli import cli
 from dpsql.cli.plan_classes import class_lines
 from dpsql.errors import InterfaceError
@@ -27,7 +27,9 @@ FILE = click.Path(path_type=Path)
 @click.option("--workload", type=FILE, help="file of SQL statements, each ended by `;`")
 @click.option("--compare", is_flag=True, help="show flat, tree, tents and Gaussian side by side")
 @click.option("--units", type=click.IntRange(1), help="public guess for max_ids: auto: how many own rows")
-@click.option("--rows", type=click.IntRange(1), help="public guess for max_ids: auto: how many rows there are")
+@click.option(
+    "--rows", type=click.IntRange(1), help="public guess for max_ids: auto: how many rows there are"
+)
 @click.option("--typical-rows", type=click.FloatRange(1), help="public guess: rows of the unit in the middle")
 @click.option("--json", "as_json", is_flag=True, help="report as JSON on standard output")
 def plan(
@@ -45,7 +47,7 @@ def plan(
     `max_ids: auto` get predicted relative errors; state what is public anyway, not what a private table says.
     """
     guess = _guess(units, rows, typical_rows)
-    report = engine.plan(catalog, statements(workload) if workload else (), compare=compare, guess=guess)
+    report = curator.plan(catalog, statements(workload) if workload else (), compare=compare, guess=guess)
     click.echo(json.dumps(asdict(report), indent=2) if as_json else plan_text(report))
 
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import dpsql
-from dpsql import engine
+from dpsql import curator
 from dpsql.answer.answerer import Answerer
 from dpsql.catalog import load_catalog
 from dpsql.errors import CatalogError
@@ -136,10 +136,10 @@ def test_nonnegative_parts_add_up_and_errors_stay_unbiased(noisy: Path):
 )  # fmt: skip
 def test_what_does_not_fit_is_refused(tmp_path: Path, old: str, new: str, word: str):
     with pytest.raises(CatalogError, match=word):
-        engine.plan(shop(tmp_path, old, new))
+        curator.plan(shop(tmp_path, old, new))
 
 
 def test_planning_says_who_chooses(tmp_path: Path):
-    strategies = {s.view: s.strategies[0] for s in engine.plan(shop(tmp_path)).statistics}
+    strategies = {s.view: s.strategies[0] for s in curator.plan(shop(tmp_path)).statistics}
     assert strategies["hours"].startswith("by noisy signal")
     assert (strategies["days"], strategies["shelves"]) == ("DAWA", "DiffHR")

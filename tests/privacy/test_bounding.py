@@ -9,7 +9,7 @@ import duckdb
 import numpy as np
 import pytest
 
-from dpsql import engine
+from dpsql import curator
 from dpsql.answer.answerer import Answerer
 from dpsql.catalog import load_catalog
 from dpsql.errors import CatalogError
@@ -118,7 +118,7 @@ def test_planned_audited_and_answered_alike(tmp_path: Path, how: str):
     report = audit_release(path, ExactNoise(os_entropy()), catalog=None, samples=2000)
     assert report.held, report.text()
     statement = "SELECT COUNT(*) AS n, SUM(amount) AS s FROM sales WHERE day < 5"
-    planned = engine.plan(tmp_path / "shop.yaml", [statement]).queries[0].columns
+    planned = curator.plan(tmp_path / "shop.yaml", [statement]).queries[0].columns
     (errors,) = Answerer(open_release(path)).query(statement).stderr_rows
     assert [column.median for column in planned] == pytest.approx(errors, rel=1e-9)
 

@@ -13,7 +13,7 @@ import duckdb
 import numpy as np
 import pytest
 
-from dpsql import engine
+from dpsql import curator
 from dpsql.answer.answerer import Answerer
 from dpsql.catalog import load_catalog
 from dpsql.catalog.model import Privacy
@@ -64,7 +64,7 @@ def shop(folder: Path, delta: str = "delta: 0", rows: bool = True) -> Path:
 @pytest.mark.parametrize("delta", ["delta: 0", "delta: 1e-6", "neighbours: replace_one, delta: 0"])
 def test_predicted_errors_are_those_of_the_release(tmp_path: Path, delta: str):
     catalog = shop(tmp_path, delta)
-    report = engine.plan(catalog, WORKLOAD)
+    report = curator.plan(catalog, WORKLOAD)
     noise = ExactNoise(insecure_test_entropy(5))
     published = publish_release(load_catalog(catalog), tmp_path / "r.dpsql", noise=noise, key=b"k" * 32)
     answerer = Answerer(open_release(published.path, insecure=True))
@@ -84,7 +84,7 @@ def test_predicted_errors_are_those_of_the_release(tmp_path: Path, delta: str):
 
 def test_planning_opens_no_private_table_and_spends_nothing(tmp_path: Path):
     catalog = shop(tmp_path, rows=False)
-    report = engine.plan(catalog, WORKLOAD[:2], compare=True)
+    report = curator.plan(catalog, WORKLOAD[:2], compare=True)
     assert report.queries[0].columns[0].median is not None
     assert sorted(path.name for path in tmp_path.iterdir()) == ["product.parquet", "shop.yaml"]
 
@@ -98,7 +98,7 @@ def test_a_dry_release_cannot_be_taken_for_a_release(tmp_path: Path):
 
 
 def test_comparison_and_runners_up(tmp_path: Path):
-    report = engine.plan(shop(tmp_path), WORKLOAD[:3], compare=True)
+    report = curator.plan(shop(tmp_path), WORKLOAD[:3], compare=True)
     assert list(report.comparison) == ["auto", "flat", "tree", "tents", "Gaussian"]
     assert all(error is None for error in report.comparison["Gaussian"])  # delta is 0
     flat, auto = (np.array(report.comparison[name], float) for name in ("flat", "auto"))
@@ -110,7 +110,9 @@ def test_comparison_and_runners_up(tmp_path: Path):
     with_delta.mkdir()
     assert (
         None
-        not in engine.plan(shop(with_delta, "delta: 1e-6"), WORKLOAD[:3], compare=True).comparison["Gaussian"]
+        not in curator.plan(shop(with_delta, "delta: 1e-6"), WORKLOAD[:3], compare=True).comparison[
+            "Gaussian"
+        ]
     )
 
 
@@ -119,7 +121,7 @@ def test_cut_bins_are_announced(tmp_path: Path):
     wide = "{axis: sales.day, cuts: [10, 20]}"
     catalog.write_text(catalog.read_text().replace("axes: [sales.day", f"axes: [{wide}"))
     asked = ["SELECT COUNT(*) FROM sales WHERE day < 10", "SELECT COUNT(*) FROM sales WHERE day < 15"]
-    assert [q.columns[0].cut for q in engine.plan(catalog, asked).queries] == [False, True]
+    assert [q.columns[0].cut for q in curator.plan(catalog, asked).queries] == [False, True]
 
 
 def test_runners_up_are_in_the_release(tmp_path: Path):
@@ -127,7 +129,7 @@ def test_runners_up_are_in_the_release(tmp_path: Path):
     noise = ExactNoise(insecure_test_entropy(5))
     published = publish_release(load_catalog(catalog), tmp_path / "r.dpsql", noise=noise, key=b"k" * 32)
     choices = open_release(published.path, insecure=True).meta["choices"]
-    line = next(s for s in engine.plan(catalog).statistics if s.view == "line")
+    line = next(s for s in curator.plan(catalog).statistics if s.view == "line")
     recorded = next(c for c in choices if c["strategy"] == line.strategies[0])
     assert [(r["strategy"], r["expected_error"]) for r in recorded["runners_up"]] == list(line.runners_up[0])
 
@@ -157,7 +159,7 @@ def test_command_line(tmp_path: Path):
         subprocess.run([*command, "--json"], capture_output=True, text=True, check=True).stdout
     )
     assert report["queries"][1]["columns"][0]["median"] > 0
-    text = plan_text(engine.plan(catalog, statements(workload), compare=True))
+    text = plan_text(curator.plan(catalog, statements(workload), compare=True))
     assert "better than paying per query from" in text
     assert "Gaussian" in text
     with pytest.raises(InterfaceError, match="cannot be read"):
@@ -167,4 +169,4 @@ def test_command_line(tmp_path: Path):
 def test_a_collection_is_not_planned_here():
     survey = Path(__file__).resolve().parents[2] / "catalog" / "survey.yaml"
     with pytest.raises(CatalogError, match="collection-plan"):
-        engine.plan(survey)
+        curator.plan(survey)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import dpsql
-from dpsql import engine
+from dpsql import curator
 from dpsql.catalog import load_catalog
 from dpsql.errors import CatalogError
 from tests.stream_shop import CATALOG, make_stream_shop
@@ -24,7 +24,7 @@ def test_predicted_errors_are_those_of_the_stream_at_its_horizon(tmp_path: Path,
         "SELECT COUNT(*) FROM sales WHERE sold_on BETWEEN DATE '2025-01-02' AND DATE '2025-01-03'",
         "SELECT COUNT(*) FROM sales JOIN customer USING (customer_id) WHERE sex = 'F'",
     ]
-    report = engine.plan(shop.catalog, questions)
+    report = curator.plan(shop.catalog, questions)
     for day in range(4):
         shop.append(day)
     state = shop.opened()

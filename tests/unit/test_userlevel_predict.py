@@ -12,7 +12,7 @@ from click.testing import CliRunner
 
 from benchmarks.userlevel_questions import answers, questions
 from benchmarks.userlevel_releases import open_star
-from dpsql import engine
+from dpsql import curator, engine
 from dpsql.answer.answerer import Answerer
 from dpsql.catalog import load_catalog
 from dpsql.cli.plan import plan, plan_text
@@ -83,7 +83,7 @@ def test_a_small_star_shows_what_was_predicted(tmp_path: Path, delta: str) -> No
     catalog = write_star(tmp_path, rows, customers, delta=delta)
     catalog.write_text(catalog.read_text().replace("upper: 100", "upper: 40"))
     guess = Guess(5000, len(rows))
-    report = engine.plan(catalog, guess=guess)
+    report = curator.plan(catalog, guess=guess)
     noise = ExactNoise(insecure_test_entropy(2))
     made = publish_release(load_catalog(catalog), tmp_path / "r.dpsql", noise=noise, key=bytes(32))
     release = open_release(made.path, insecure=True)
@@ -103,9 +103,9 @@ def test_the_private_table_is_not_opened(tmp_path: Path) -> None:
     guess = Guess(1000, 12000)
     rows, customers = uneven_rows(50, 1)
     catalog = write_star(tmp_path, rows, customers)
-    before = engine.plan(catalog, guess=guess)
+    before = curator.plan(catalog, guess=guess)
     (tmp_path / "shop.duckdb").unlink()
-    assert engine.plan(catalog, guess=guess).classes == before.classes
+    assert curator.plan(catalog, guess=guess).classes == before.classes
 
 
 def test_hopeless_views_are_named_with_a_coarser_one(tmp_path: Path) -> None:
@@ -115,35 +115,49 @@ def test_hopeless_views_are_named_with_a_coarser_one(tmp_path: Path) -> None:
         "  plain: {of: sales, axes: [customer.region], measures: {count: 1}, share: 1/3}\n"
     )
     catalog.write_text(text)
-    report = engine.plan(catalog, guess=Guess(300, 3000))
+    report = curator.plan(catalog, guess=Guess(300, 3000))
     named = {h.view: h.coarser for h in report.hopeless}
     assert named["regions"] == "plain"
     assert "view regions is hopeless" in plan_text(report)
     assert "view plain answers better" in plan_text(report)
-    tiny = engine.plan(catalog, guess=Guess(2, 4))
+    tiny = curator.plan(catalog, guess=Guess(2, 4))
     assert "table sales is hopeless" in plan_text(tiny)
     assert all(h.coarser is None for h in tiny.hopeless)
-    assert engine.plan(catalog, guess=Guess(10**6, 10**7)).hopeless == ()
+    assert curator.plan(catalog, guess=Guess(10**6, 10**7)).hopeless == ()
 
 
 def test_more_units_make_smaller_errors_and_public_rows_none_of_the_factor(tmp_path: Path) -> None:
     catalog = write_star(tmp_path, [], {})
-    few, many = (engine.plan(catalog, guess=Guess(n, 10 * n)).classes for n in (1000, 4000))
+    few, many = (curator.plan(catalog, guess=Guess(n, 10 * n)).classes for n in (1000, 4000))
     assert all(b.error < a.error for a, b in zip(few, many, strict=True))
     public = write_star(tmp_path, [], {}, public_rows=True, name="told")
-    (total,) = [c.error for c in engine.plan(public, guess=Guess(1000, 10_000)).classes if c.kind == "total"][
-        :1
-    ]
+    (total,) = [
+        c.error for c in curator.plan(public, guess=Guess(1000, 10_000)).classes if c.kind == "total"
+    ][:1]
     assert total == 0.0
 
 
 def test_tables_with_few_units_are_warned_of(tmp_path: Path) -> None:
     catalog = write_star(tmp_path, [], {}, delta="0")
-    few, many = (engine.plan(catalog, guess=Guess(n, 10 * n)) for n in (1500, 5581))
+    few, many = (curator.plan(catalog, guess=Guess(n, 10 * n)) for n in (1500, 5581))
     assert [b.of for b in few.blind] == ["sales"]
     assert 1500 < few.blind[0].fewest < 5000
     assert "sales has few units" in plan_text(few)
     assert many.blind == ()
+
+
+@pytest.mark.parametrize("change", ["nullable", "per_group", "pure"])
+def test_every_kind_of_recipe_is_predicted(tmp_path: Path, change: str) -> None:
+    catalog = write_star(
+        tmp_path, [], {}, nullable=change == "nullable", delta="0" if change == "pure" else "1e-6"
+    )
+    if change == "per_group":
+        text = catalog.read_text().replace("share: 0.5}", "share: 0.5, calibrate: per_group}")
+        catalog.write_text(text)
+    classes = engine.plan(catalog, guess=Guess(4000, 40000, 6)).classes
+    assert {c.kind for c in classes} == {"total", "one-way group", "one range", "one cell", "ranges joined"}
+    assert all(0 < c.error < 2 for c in classes)
+    assert all((c.mean_error is None) == (c.measure == "count") for c in classes)
 
 
 def test_guesses_that_no_table_has_are_refused(tmp_path: Path) -> None:
