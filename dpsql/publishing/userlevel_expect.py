@@ -41,8 +41,9 @@ GRID = 400
 NORMAL = NormalDist()
 
 CLEAR_UNITS = 60
-"""Units, in noise SDs of a histogram, from which bounds are chosen where they should be. With 1,500 log-normal units
-(21 SDs pure, 47 zCDP) two of three releases showed an error above twice the predicted one; with 5,000 (71, 156) none."""
+"""Units, in noise SDs of a histogram, from which bounds are chosen where they should be. With 1,500 log-normal
+units (21 SDs pure, 47 zCDP) two of three releases showed an error above twice the predicted one; with 5,000
+(71, 156) none did."""
 
 
 @dataclass(frozen=True)
