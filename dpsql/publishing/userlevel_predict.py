@@ -182,7 +182,7 @@ def _totals(
     variances: Mapping[int, KroneckerVariance],
 ) -> Iterator[ClassForecast]:
     """The total of each measure; where the factor is applied, the count's own noise cancels."""
-    for name in dict.fromkeys(s.measure.name for s in mine.values() if s.measure.is_count or s.bounds):
+    for name in dict.fromkeys(s.measure.name for s in mine.values() if s.bounds or s.measure.name == "count"):
         noise = min(
             sqrt(float(variances[i].quadratic([np.ones((1, n)) for n in plan.shape(s)])[0]))
             for i, s in mine.items()
@@ -207,9 +207,12 @@ def _questions(
     variances: Mapping[int, KroneckerVariance],
 ) -> Iterator[ClassForecast]:
     """Median relative errors of a statistic's groups and ranges."""
-    if not statistic.measure.is_count and statistic.bounds is None:
+    if statistic.bounds is None and statistic.measure.name != "count":
         return
-    counts = next(i for i, s in enumerate(plan.statistics) if s.view == statistic.view and s.bounds is None)
+    # the catalog gives every view that sums a count of its own
+    counts = next(
+        i for i, s in enumerate(plan.statistics) if s.view == statistic.view and s.measure.name == "count"
+    )
     for kind, masks, share in _asked(plan, statistic):
         rows = expected.weighted * share
         count = np.sqrt(variances[counts].quadratic(masks)) / rows

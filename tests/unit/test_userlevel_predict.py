@@ -12,7 +12,7 @@ from click.testing import CliRunner
 
 from benchmarks.userlevel_questions import answers, questions
 from benchmarks.userlevel_releases import open_star
-from dpsql import curator, engine
+from dpsql import curator
 from dpsql.answer.answerer import Answerer
 from dpsql.catalog import load_catalog
 from dpsql.cli.plan import plan, plan_text
@@ -154,7 +154,7 @@ def test_every_kind_of_recipe_is_predicted(tmp_path: Path, change: str) -> None:
     if change == "per_group":
         text = catalog.read_text().replace("share: 0.5}", "share: 0.5, calibrate: per_group}")
         catalog.write_text(text)
-    classes = engine.plan(catalog, guess=Guess(4000, 40000, 6)).classes
+    classes = curator.plan(catalog, guess=Guess(4000, 40000, 6)).classes
     assert {c.kind for c in classes} == {"total", "one-way group", "one range", "one cell", "ranges joined"}
     assert all(0 < c.error < 2 for c in classes)
     assert all((c.mean_error is None) == (c.measure == "count") for c in classes)
