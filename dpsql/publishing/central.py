@@ -70,13 +70,27 @@ class Published:
         }
 
     def summary(self) -> str:
-        """One line for people."""
-        if not self.receipt.drawn:
-            return f"{self.path} was already published with this specification; nothing was charged"
-        return (
-            f"published {self.path}: {self.statistics} statistics, {self.cells} cells; "
-            f"charged {float(self.receipt.charged):g}, left {float(self.receipt.left):g}"
-        )
+        """What was done, and what an earlier crash had left behind, in lines for people."""
+        if self.receipt.drawn:
+            done = (
+                f"published {self.path}: {self.statistics} statistics, {self.cells} cells; "
+                f"charged {float(self.receipt.charged):g}, left {float(self.receipt.left):g}"
+            )
+        else:
+            done = f"{self.path} was already published with this specification; nothing was charged"
+        return "\n".join([*_recovered(self.receipt), done])
+
+
+def _recovered(receipt: Receipt) -> list[str]:
+    """What recovery found: a release that it finished, one that is charged but lost, a draw that it destroyed."""
+    found, lines = receipt.recovery, []
+    if found.finished is not None:
+        lines.append(f"an earlier publish was cut short after its charge: {found.finished} is now in place")
+    if found.lost is not None:
+        lines.append(f"an earlier publish stays charged but its file {found.lost} is gone")
+    if found.removed is not None:
+        lines.append("an earlier publish was cut short before its charge: its draw was destroyed")
+    return lines
 
 
 def publish_release(
@@ -110,7 +124,9 @@ def publish_release(
     **Privacy**: epsilon-DP in the catalog's unit and neighbours (docs/privacy.md section 1).
     """
     if catalog.stream is not None:
-        raise CatalogError("stream: this catalog makes a stream", hint="append batches to it with `dpsql append`")
+        raise CatalogError(
+            "stream: this catalog makes a stream", hint="append batches to it with `dpsql append`"
+        )
     source = confirmed_source(catalog)
     with_raw = open_sources(source.kind, source.folder(catalog.file), source.expanded())
     try:
