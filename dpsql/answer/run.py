@@ -54,9 +54,9 @@ def run(release: Release, sql: str, values: Sequence[Any] = (), *, limit: float 
         duckdb.Error: anything else; callers know what it means to them.
     """
     cursor = release.connection.cursor()
-    key = id(cursor)
+    key, deadline = id(cursor), time.monotonic() + limit
     with _guard:
-        _running[key] = (time.monotonic() + limit, cursor)
+        _running[key] = (deadline, cursor)
         if not _threads:
             _threads.append(threading.Thread(target=_watch, name="dpsql-watchdog", daemon=True))
             _threads[0].start()
@@ -67,6 +67,8 @@ def run(release: Release, sql: str, values: Sequence[Any] = (), *, limit: float 
         described = result.description or []
         rows = result.fetchall()
     except duckdb.InterruptException as error:
+        if time.monotonic() < deadline:  # by Ctrl-C, not by the watchdog
+            raise QueryTimeout("the statement was stopped") from error
         raise QueryTimeout(f"the statement was stopped after {limit:g} s", hint="ask for less") from error
     except duckdb.Error as error:
         if isinstance(error, duckdb.IOException) or DAMAGE in str(error):
