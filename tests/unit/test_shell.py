@@ -157,9 +157,16 @@ def test_switches_and_listings(shop: Path) -> None:
     assert "\\explain   statement" in out
 
 
+def heed_interrupts() -> None:
+    """A background job is started with SIGINT ignored, and a child would inherit that."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 def test_ctrl_c_stops_a_statement(shop: Path) -> None:
     command = [sys.executable, "-m", "dpsql.cli", "shell", str(shop), "-c", ENDLESS]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=heed_interrupts
+    )
     time.sleep(4)
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=30)
