@@ -113,6 +113,7 @@ def test_not_a_release_file(shop):
         ("SELECT COUNT(*) FROM sales a JOIN sales b ON a.day = b.day", ""),
         ("SELECT COUNT(*) FROM sales WHERE colour = 1", "colour"),
         ("SELECT MAX(price) FROM sales", "price"),
+        ("SELECT MIN() FROM sales", "MIN"),
         ("DROP TABLE sales", ""),
     ],
 )

@@ -12,7 +12,7 @@ from dpsql.answer.sql.binding import Binding, declared_measures, expression
 from dpsql.answer.sql.conditions import condition
 from dpsql.answer.sql.node import Node
 from dpsql.answer.sql.refuse import refusal
-from dpsql.errors import NotSupportedError
+from dpsql.errors import NotSupportedError, ProgrammingError
 
 QUANTILES = (exp.Median, exp.Quantile, exp.PercentileCont, exp.PercentileDisc, exp.ApproxQuantile)
 NUMERIC = ("INT", "DOUBLE", "FLOAT", "DECIMAL", "REAL")
@@ -37,6 +37,9 @@ def aggregate(binding: Binding, node: Node) -> Value:
         return _within_group(binding, node)
     if isinstance(node, exp.Count):
         return _count(binding, node)
+    if isinstance(node, (exp.CountIf, exp.Min, exp.Max)) and node.this is None:
+        raise refusal(ProgrammingError, f"{node.key.upper()} needs something to look at", at=node, clause="SELECT",
+                      hint="name a column")
     if isinstance(node, exp.CountIf):
         return one(Term("count", condition(binding, node.this)))
     if isinstance(node, exp.Sum):
