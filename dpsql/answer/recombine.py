@@ -97,7 +97,7 @@ def lookup(plan: Plan, statistic: int, boxes: Sequence[Box], release: Release) -
         if i not in listed:
             joins.append(f"c.n{i + 1} = {int(part.nodes.node[0])}")
             continue
-        fields, arrays = _fields(part, whole)
+        fields, arrays = _fields(part, whole, many)
         sources.append(f"(SELECT {fields}) AS a{i + 1}")
         values += arrays
         joins.append(f"c.n{i + 1} = a{i + 1}.n")
@@ -120,13 +120,13 @@ def _weighted(value: str, weight: str) -> list[str]:
     return [f"SUM({value} * {weight}) AS total", f"SUM({cut}) AS cut"]
 
 
-def _fields(part: AxisNodes, whole: bool) -> tuple[str, list[Any]]:
-    """Columns b (box), g (group), n (node) and w (weight) of one axis, and their values."""
-    arrays: list[Any] = [part.box.tolist(), part.nodes.group.tolist(), part.nodes.node.tolist()]
-    text = "unnest(?::INTEGER[]) AS b, unnest(?::INTEGER[]) AS g, unnest(?::INTEGER[]) AS n"
-    if whole:
-        return text, arrays
-    return f"{text}, unnest(?::DOUBLE[]) AS w", [*arrays, part.nodes.weight.tolist()]
+def _fields(part: AxisNodes, whole: bool, many: bool) -> tuple[str, list[Any]]:
+    """Columns b (box, where there are several), g (group), n (node) and w (weight) of one axis, and their values."""
+    wanted: list[tuple[str, str, Any]] = [("INTEGER", "b", part.box)] if many else []
+    wanted += [("INTEGER", "g", part.nodes.group), ("INTEGER", "n", part.nodes.node)]
+    wanted += [] if whole else [("DOUBLE", "w", part.nodes.weight)]
+    text = ", ".join(f"unnest(?::{kind}[]) AS {name}" for kind, name, _ in wanted)
+    return text, [values.tolist() for _, _, values in wanted]
 
 
 def recombine(plan: Plan, statistic: int, boxes: Sequence[Box],
