@@ -180,7 +180,7 @@ def confirmed_source(catalog: Catalog) -> Source:
 
 
 def release_spend(catalog: Catalog, plan: ReleasePlan, unit: str | None = None) -> Spend:
-    """One ledger line for each statistic; replace-one neighbours are charged in full, drawn at half.
+    """One ledger line for each draw; replace-one is charged in full, drawn at half the epsilon or a quarter of the rho.
 
     Args:
         catalog, plan: the release.
