@@ -59,9 +59,6 @@ bench-stream: $(VENV)/.dev
 	$(BIN)/python -m benchmarks.stream
 
 bench-userlevel: $(VENV)/.dev
-	$(BIN)/python -m benchmarks.userlevel --write docs/accuracy
-
-bench-userlevel: $(VENV)/.dev
 	$(BIN)/python -m benchmarks.userlevel
 
 # PostgreSQL clients against `dpsql serve`: psql, psycopg and, where Debian's driver is installed, JDBC.
