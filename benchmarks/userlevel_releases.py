@@ -19,7 +19,8 @@ from dpsql.mechanisms.central.view import NoisyView
 from dpsql.publishing.axes import axis_maker
 from dpsql.publishing.content import release_content
 from dpsql.publishing.contributions import histogram, set_key
-from dpsql.publishing.plan import ReleasePlan, plan_release
+from dpsql.publishing.plan import plan_release
+from dpsql.publishing.planned import ReleasePlan
 from dpsql.publishing.rows import place_rows, prepare_tables
 from dpsql.publishing.userlevel import Drawn, settle_table
 from dpsql.publishing.userlevel_choose import Table

@@ -16,7 +16,8 @@ from dpsql.axis import Axis, KeyRule, build_axis, needed_tables
 from dpsql.catalog import Catalog, ResolvedAxis, catalog_from_json
 from dpsql.errors import ReleaseError
 from dpsql.publishing.axes import AxisMaker, axis_maker
-from dpsql.publishing.plan import ReleasePlan, plan_release
+from dpsql.publishing.plan import plan_release
+from dpsql.publishing.planned import ReleasePlan
 from dpsql.publishing.predict import open_public
 from dpsql.release import Release
 

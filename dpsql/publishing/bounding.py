@@ -30,7 +30,7 @@ from dpsql.publishing.userlevel_plan import Step
 from dpsql.sources import RawSide
 
 if TYPE_CHECKING:
-    from dpsql.publishing.plan import PlannedStatistic, ReleasePlan
+    from dpsql.publishing.planned import PlannedStatistic, ReleasePlan
 
 CLIPPED = "rows left out"
 

@@ -33,7 +33,8 @@ from dpsql.publishing.axes import axis_maker
 from dpsql.publishing.content import release_content
 from dpsql.publishing.contributions import set_key
 from dpsql.publishing.draw import draw_release
-from dpsql.publishing.plan import ReleasePlan, plan_release
+from dpsql.publishing.plan import plan_release
+from dpsql.publishing.planned import ReleasePlan
 from dpsql.publishing.rows import prepare_tables
 from dpsql.release.write import write_release
 from dpsql.sources import RawSide, identifier, open_sources

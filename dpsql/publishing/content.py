@@ -25,7 +25,7 @@ from dpsql.mechanisms.central.strategy import variance_model
 from dpsql.mechanisms.central.view import NoisyView, leaf_estimates
 from dpsql.publishing.bounding import LeftOut
 from dpsql.publishing.describe import Components, left_out_json, release_meta, scale_meta, stores_nonnegative
-from dpsql.publishing.plan import ReleasePlan
+from dpsql.publishing.planned import ReleasePlan
 from dpsql.publishing.userlevel import TableScale
 from dpsql.release.format import to_json
 from dpsql.release.write import ARRAYS, AxisContent, ReleaseContent, StatisticContent

@@ -20,7 +20,7 @@ from dpsql.catalog import spec_hash
 from dpsql.publishing.adapted import BIASED
 from dpsql.publishing.axes import typed_columns
 from dpsql.publishing.bounding import LeftOut
-from dpsql.publishing.plan import PlannedStatistic, ReleasePlan
+from dpsql.publishing.planned import PlannedStatistic, ReleasePlan
 from dpsql.publishing.userlevel import TableScale
 from dpsql.release.format import FORMAT, AxisMeta, ColumnMeta, ScaleMeta, StatisticMeta, to_json
 from dpsql.variance import AxisVariance

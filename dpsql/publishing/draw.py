@@ -21,7 +21,7 @@ from dpsql.mechanisms.central.view import NoisyView, draw_gaussian, draw_laplace
 from dpsql.noise import Noise
 from dpsql.publishing.bounding import LeftOut, is_weighted, measure_left_out
 from dpsql.publishing.contributions import histogram
-from dpsql.publishing.plan import PlannedStatistic, ReleasePlan
+from dpsql.publishing.planned import PlannedStatistic, ReleasePlan
 from dpsql.publishing.rows import place_rows
 from dpsql.publishing.userlevel import TableScale, settle_table
 from dpsql.publishing.userlevel_choose import Table

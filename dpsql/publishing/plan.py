@@ -3,14 +3,6 @@
 The plan follows from the catalog and from public tables alone. It fixes the node set, every noise scale
 and so every predicted error; publishing then only fills in numbers.
 
-| here | there | unit |
-|---|---|---|
-| `PlannedStatistic.charge` | share of the view times share of the measure | epsilon, or rho where delta > 0 |
-| `PlannedStatistic.spend` | what the noise is drawn for, in its own currency | epsilon (norm 1), rho (norm 2) |
-| `PlannedStatistic.sensitivity` | M: what one unit changes, tau times the measure's reach | stored integers |
-| `family` | statistics of one table and one measure, which are reconciled | - |
-| `shape` | part of the views' budget of a `max_ids: auto` table; its noise scale is chosen at publish | - |
-
 **Privacy**: the statistics' charges add up to at most the catalog's epsilon (or the rho of its epsilon and
 delta), in exact fractions. Under replace-one neighbours noise is drawn for half the epsilon or a quarter of
 the rho that is charged. A pure draw on a rho ledger gets the largest epsilon with epsilon^2 / 2 <= rho.
@@ -19,158 +11,24 @@ the rho that is charged. A pure draw on a rho ledger gets the largest epsilon wi
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from math import isqrt, prod
-from typing import NamedTuple
 
 from dpsql.axis import Axis
 from dpsql.budget import DENOMINATOR, rho_of
 from dpsql.catalog.graph import ResolvedAxis, max_ids, view_axes
-from dpsql.catalog.measures import ResolvedMeasure, view_measures
+from dpsql.catalog.measures import view_measures
 from dpsql.catalog.model import Catalog
 from dpsql.catalog.tables import AxisSpec
 from dpsql.errors import CatalogError
-from dpsql.mechanisms.central.adapted import PARTS
-from dpsql.mechanisms.central.strategy import Strategy
-from dpsql.mechanisms.central.whitened import UNIT
 from dpsql.publishing.adapted import method_of
 from dpsql.publishing.axes import AxisMaker
 from dpsql.publishing.bounding import is_weighted, set_aside
 from dpsql.publishing.measures import Bounds
-from dpsql.publishing.planned_axes import SHAPE, AxisPlanner, PlannedAxis
+from dpsql.publishing.planned import PlannedStatistic, ReleasePlan
+from dpsql.publishing.planned_axes import SHAPE, AxisPlanner
 from dpsql.publishing.userlevel_plan import Step, divide
-
-
-class Groups(NamedTuple):
-    """Factors of the groups along one axis of a view, relative to its table's ratio.
-
-    Args:
-        axis: id of the axis.
-        factors: one for each leaf.
-    """
-
-    axis: int
-    factors: tuple[float, ...]
-
-
-@dataclass(frozen=True)
-class Settled:
-    """What the recipe for `max_ids: auto` chose for a statistic, from released values alone.
-
-    Args:
-        mid: the centre of the measure; 0 for counts.
-        sensitivity: the most that one unit changes the statistic, in its mechanism's norm, rounded up.
-        factor: what the drawn integers are multiplied by: the ratio R over the units of a weight.
-        groups: further factors by group, for `calibrate: per_group`.
-    """
-
-    mid: int
-    sensitivity: int
-    factor: float
-    groups: Groups | None = None
-
-
-@dataclass(frozen=True)
-class PlannedStatistic:
-    """A statistic before it is drawn.
-
-    Args:
-        view, of: the view and the table whose rows it counts.
-        measure: what is counted or summed.
-        axes: axis ids, increasing.
-        norm: 1 for Laplace, 2 for Gaussian noise.
-        spend: what the noise is drawn for: epsilon (norm 1) or rho (norm 2).
-        charge: what the ledger is charged, in the release's currency.
-        tau: rows kept of one unit; 0 where `max_ids: auto` has not chosen yet.
-        bounds: the measure's bounds, or None for counts.
-        shape: for `max_ids: auto`, the statistic's part of what all views of the table spend, else 0.
-        settled: for `max_ids: auto`, what was chosen at publish.
-        method: the data-dependent mechanism, or an empty string.
-        calibrated: for `calibrate: per_group`, which has factors of its own.
-        weighted: whether rows are drawn with weights, in units of 2^-20.
-    """
-
-    view: str
-    of: str
-    measure: ResolvedMeasure
-    axes: tuple[int, ...]
-    norm: int
-    spend: Fraction
-    charge: Fraction
-    tau: int
-    bounds: Bounds | None
-    shape: Fraction = Fraction(0)
-    settled: Settled | None = None
-    method: str = ""
-    calibrated: bool = False
-    weighted: bool = False
-
-    @property
-    def mid(self) -> int:
-        """The centre that a sum is published around; 0 for counts."""
-        if self.settled is not None:
-            return self.settled.mid
-        return self.bounds.mid if self.bounds else 0
-
-    @property
-    def factor(self) -> float:
-        """What the drawn integers are multiplied by to estimate the answer."""
-        if self.settled is not None:
-            return self.settled.factor
-        return 1.0 / UNIT if self.weighted else 1.0
-
-    @property
-    def drawn_sensitivity(self) -> int:
-        """The sensitivity in the integers that are drawn."""
-        return self.sensitivity * (UNIT if self.weighted else 1)
-
-    @property
-    def sensitivity(self) -> int:
-        """The most that one unit changes the cells, in L1."""
-        if self.settled is not None:
-            return self.settled.sensitivity
-        return self.tau * (self.bounds.reach if self.bounds else 1)
-
-    @property
-    def family(self) -> tuple[str, str]:
-        """Statistics of one family estimate the same margins; data-dependent and calibrated ones stay alone."""
-        return self.of, self.measure.name + (f" in {self.view}" if self.method or self.calibrated else "")
-
-    @property
-    def lines(self) -> list[tuple[str, Fraction]]:
-        """Purpose and charge of its draws."""
-        purpose = f"view {self.view}: {self.measure.name}"
-        parts = PARTS.get(self.method, ())
-        return [(f"{purpose}, {what}", self.charge * share) for what, share in parts] or [
-            (purpose, self.charge)
-        ]
-
-
-@dataclass(frozen=True)
-class ReleasePlan:
-    """All that a release will measure."""
-
-    catalog: Catalog
-    axes: tuple[PlannedAxis, ...]
-    statistics: tuple[PlannedStatistic, ...]
-    steps: tuple[Step, ...] = ()
-
-    @property
-    def lines(self) -> list[tuple[str, Fraction]]:
-        """Purpose and charge of everything that is drawn, in the release's currency."""
-        return [
-            *((step.purpose, step.charge) for step in self.steps),
-            *(line for s in self.statistics for line in s.lines),
-        ]
-
-    def shape(self, statistic: PlannedStatistic) -> tuple[int, ...]:
-        """Leaves of each of the statistic's axes."""
-        return tuple(self.axes[axis].axis.leaves for axis in statistic.axes)
-
-    def strategies(self, statistic: PlannedStatistic) -> list[Strategy]:
-        """What is measured on each of the statistic's axes."""
-        return [self.axes[axis].strategy for axis in statistic.axes]
 
 
 def plan_release(catalog: Catalog, make_axis: AxisMaker) -> ReleasePlan:

@@ -25,7 +25,8 @@ from dpsql.mechanisms.central.view import expected_unit_variance
 from dpsql.publishing.axes import AxisMaker
 from dpsql.publishing.content import LOOKUP_ARITY
 from dpsql.publishing.describe import Components, release_meta
-from dpsql.publishing.plan import PlannedStatistic, ReleasePlan, plan_release
+from dpsql.publishing.plan import plan_release
+from dpsql.publishing.planned import PlannedStatistic, ReleasePlan
 from dpsql.publishing.stream_predict import whole_stream
 from dpsql.release.write import ARRAYS, AxisContent, ReleaseContent, StatisticContent, write_release
 from dpsql.sources import RawSide, open_sources

@@ -20,7 +20,7 @@ from dpsql.publishing.contributions import (
 )
 from dpsql.publishing.measures import Bounds, measure_sql
 from dpsql.publishing.ownership import check_ownership
-from dpsql.publishing.plan import PlannedStatistic, ReleasePlan
+from dpsql.publishing.planned import PlannedStatistic, ReleasePlan
 from dpsql.sources import RawSide, identifier
 
 

@@ -35,7 +35,8 @@ from dpsql.mechanisms.stream.choose import StreamStrategy, named_strategy, predi
 from dpsql.mechanisms.stream.laminar import Currency
 from dpsql.mechanisms.stream.schedule import Read, emissions
 from dpsql.publishing.axes import AxisMaker
-from dpsql.publishing.plan import PlannedStatistic, ReleasePlan, plan_release
+from dpsql.publishing.plan import plan_release
+from dpsql.publishing.planned import PlannedStatistic, ReleasePlan
 from dpsql.publishing.planned_axes import PlannedAxis
 from dpsql.publishing.stream_spec import StreamSpec, StreamStatistic
 from dpsql.publishing.stream_time import check_views, described, is_time, stream_column, time_axis

@@ -11,7 +11,7 @@ from dpsql.catalog import Catalog
 from dpsql.mechanisms.central.strategy import variance_model
 from dpsql.mechanisms.stream.axis import batch_variance
 from dpsql.publishing.axes import AxisMaker
-from dpsql.publishing.plan import ReleasePlan
+from dpsql.publishing.planned import ReleasePlan
 from dpsql.publishing.stream_calendar import batch_number
 from dpsql.publishing.stream_plan import plan_stream
 from dpsql.publishing.stream_present import unit_variance

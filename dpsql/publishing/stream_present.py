@@ -30,7 +30,7 @@ from dpsql.mechanisms.stream.schedule import emissions
 from dpsql.noise import laplace_variance
 from dpsql.publishing.content import LOOKUP_ARITY, reconciled_nodes
 from dpsql.publishing.describe import Components, release_meta
-from dpsql.publishing.plan import ReleasePlan
+from dpsql.publishing.planned import ReleasePlan
 from dpsql.publishing.stream_calendar import batch_bounds
 from dpsql.publishing.stream_manifest import PUBLIC_FILE, Manifest
 from dpsql.publishing.stream_plan import StreamPlan, column_norm

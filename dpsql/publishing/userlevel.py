@@ -26,7 +26,7 @@ from dpsql.mechanisms.central.selection import doubling_edges, quantile, rounded
 from dpsql.mechanisms.central.strategy import variance_model
 from dpsql.mechanisms.central.view import NoisyView, draw_gaussian_rows, draw_laplace, leaf_estimates
 from dpsql.mechanisms.central.whitened import UNIT, Part, Whitening, pure_bound, whiten
-from dpsql.publishing.plan import PlannedStatistic, ReleasePlan, Settled
+from dpsql.publishing.planned import PlannedStatistic, ReleasePlan, Settled
 from dpsql.publishing.userlevel_choose import (
     Choices,
     Table,

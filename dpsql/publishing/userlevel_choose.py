@@ -30,7 +30,7 @@ from dpsql.mechanisms.central.selection import (
 )
 from dpsql.mechanisms.central.whitened import typical_square
 from dpsql.noise import Noise
-from dpsql.publishing.plan import PlannedStatistic, ReleasePlan
+from dpsql.publishing.planned import PlannedStatistic, ReleasePlan
 from dpsql.publishing.userlevel_plan import ROWS, SUMS, TOTAL_ROWS, TOTAL_SUMS, Step
 from dpsql.publishing.userlevel_sql import clipped_total, make_people, people_per_bin
 

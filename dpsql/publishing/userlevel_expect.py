@@ -28,7 +28,7 @@ from dpsql.errors import InterfaceError
 from dpsql.mechanisms.central.scale import APPLY, ROWS_SAY, high_bound, spread, unit_noise
 from dpsql.mechanisms.central.whitened import pure_bound, typical_square
 from dpsql.publishing.measures import Bounds
-from dpsql.publishing.plan import PlannedStatistic, ReleasePlan
+from dpsql.publishing.planned import PlannedStatistic, ReleasePlan
 from dpsql.publishing.userlevel import CLIP
 from dpsql.publishing.userlevel_choose import HIGH, LOW, SMALL_NOISE, is_sticky
 from dpsql.publishing.userlevel_plan import ROWS, TOTAL_ROWS, TOTAL_SUMS

@@ -24,7 +24,7 @@ from dpsql.mechanisms.central.scale import SEEN, Ratio
 from dpsql.mechanisms.central.strategy import variance_model
 from dpsql.mechanisms.central.view import NoisyView, draw_gaussian_rows, draw_laplace, leaf_estimates
 from dpsql.mechanisms.central.whitened import UNIT
-from dpsql.publishing.plan import Groups, PlannedStatistic
+from dpsql.publishing.planned import Groups, PlannedStatistic
 from dpsql.publishing.userlevel_choose import Choices, Table, counts_of, is_sticky
 from dpsql.publishing.userlevel_plan import GROUP_ROWS, Step
 from dpsql.publishing.userlevel_sql import make_pure_weights, weighted_cells

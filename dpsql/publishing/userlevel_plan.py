@@ -28,7 +28,7 @@ from dpsql.catalog.model import Catalog
 from dpsql.errors import CatalogError
 
 if TYPE_CHECKING:
-    from dpsql.publishing.plan import PlannedStatistic
+    from dpsql.publishing.planned import PlannedStatistic
 
 SELECTION = Fraction(2, 100)
 """Of each noisy histogram."""

@@ -27,7 +27,7 @@ from dpsql.axis import Axis
 from dpsql.axis.model import OrderedRule
 from dpsql.mechanisms.central.reconcile import component_variances
 from dpsql.mechanisms.central.strategy import variance_model
-from dpsql.publishing.plan import PlannedStatistic, ReleasePlan
+from dpsql.publishing.planned import PlannedStatistic, ReleasePlan
 from dpsql.publishing.userlevel_expect import Expected, Guess, expect
 from dpsql.variance.kronecker import AxisSplit, KroneckerVariance
 
