@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from dpsql.errors import InterfaceError
-from dpsql.mechanisms.central.gaussian import DENSE_LEAVES, dense_strategy, sine_strategy
+from dpsql.mechanisms.central.gaussian import DENSE_LEAVES, DENSE_SCALE, dense_strategy, sine_strategy
 from dpsql.mechanisms.central.lue_dptree import identity_strategy, lue_dptree, tree_strategy
 from dpsql.mechanisms.central.optimised_tree import optimise_nodes
 from dpsql.mechanisms.central.strategy import Strategy, variance_model
@@ -46,10 +46,11 @@ class Choice(NamedTuple):
 
 
 class _Asked(NamedTuple):
-    """What is asked of an axis: ranges (None: all of them), and how often the total instead."""
+    """What is asked of an axis: ranges (None: all of them), how often the total instead; the grain of dense rows."""
 
     workload: Workload | None
     whole: float
+    scale: int = DENSE_SCALE
 
 
 class _Tried(NamedTuple):
@@ -71,7 +72,9 @@ def expected_error(strategy: Strategy, workload: Workload | None = None, whole: 
     return factor * mean_variance(variance_model(strategy), workload, whole)
 
 
-def auto_strategy(n: int, workload: Workload | None = None, norm: int = 1, whole: float = 0.0) -> Choice:
+def auto_strategy(
+    n: int, workload: Workload | None = None, norm: int = 1, whole: float = 0.0, scale: int = DENSE_SCALE
+) -> Choice:
     """The best strategy for one axis.
 
     Args:
@@ -80,6 +83,7 @@ def auto_strategy(n: int, workload: Workload | None = None, norm: int = 1, whole
         norm: 1 for Laplace noise (pure epsilon), 2 for Gaussian noise (zCDP).
         whole: the part of the questions that asks for the total instead, in [0, 1): what an axis is asked
             by queries that use only the other axes of its view.
+        scale: dense rows are rounded to multiples of 1 / scale.
 
     Returns:
         The winner, its error and its runners-up.
@@ -95,7 +99,7 @@ def auto_strategy(n: int, workload: Workload | None = None, norm: int = 1, whole
         raise InterfaceError("the total is asked a part of the time, in [0, 1)")
     if workload is not None:
         _check(n, workload)
-    asked = _Asked(workload, whole)
+    asked = _Asked(workload, whole, scale)
     tried = _laplace(n, asked) if norm == 1 else _gaussian(n, asked)
     name, *others = sorted(tried, key=lambda key: tried[key].error)
     best = tried[name]
@@ -191,7 +195,7 @@ def _gaussian(n: int, asked: _Asked) -> dict[str, _Tried]:
     if n < 4:
         return tried
     if n <= DENSE_LEAVES:
-        tried["dense optimum"] = _try(dense_strategy(n, asked.workload, whole=asked.whole), asked)
+        tried["dense optimum"] = _try(dense_strategy(n, asked.workload, asked.scale, asked.whole), asked)
         return tried if asked.workload is None else tried | _trees(n, asked, norm=2)
     tried["sine transform"] = _try(sine_strategy(n), asked)
     return tried | (_trees(n, asked, norm=2) if n <= _TREE_LEAVES else {})
