@@ -115,6 +115,16 @@ function itemsOf(plan, view) {
   return cellsOf(view) * (view.measure === null ? 1 : 2) + (view.empty && view.kind !== "wave" ? 1 : 0);
 }
 
+function checkRounds(plan) {
+  const shares = plan.round_shares ?? [];
+  const whole = [plan.round, plan.rounds, ...shares].every(Number.isInteger);
+  if (!(whole && 0 <= plan.round && plan.round < plan.rounds && plan.rounds <= LARGEST_BOUND))
+    throw new Error("the plan's round is not one of its rounds");
+  const total = shares.reduce((sum, share) => sum + share, 0);
+  if (shares.length > 0 && (shares.length !== plan.rounds || Math.min(...shares) < 1 || total > LARGEST_BOUND))
+    throw new Error("the plan's rounds have no sound shares");
+}
+
 function checkView(plan, view) {
   const sizes = view.axes.map((axis) => plan.axes[axis].leaves);
   const covers = (edges, size) =>
@@ -147,18 +157,25 @@ export async function readPlan(bytes) {
     throw new Error("the plan's weight costs more than its epsilon; do not take part");
   if (!(plan.tau >= 1 && plan.tau <= 65536 && plan.rows_floor >= 0 && plan.rows_floor < plan.rows_cap))
     throw new Error("the plan's row bounds are not valid");
+  checkRounds(plan);
   plan.views.forEach((view) => checkView(plan, view));
   const digest = await globalThis.crypto.subtle.digest("SHA-256", bytes);
   return { ...plan, hash: new Uint8Array(digest).slice(0, 8), epsilonValue: epsilon };
 }
 
-function drawView(plan, entropy) {
-  let draw = below(plan.views.reduce((sum, view) => sum + view.share, 0), entropy);
-  return plan.views.findIndex((view) => {
-    if (draw < view.share) return true;
-    draw -= view.share;
+function drawn(shares, entropy) {
+  let draw = below(shares.reduce((sum, share) => sum + share, 0), entropy);
+  return shares.findIndex((share) => {
+    if (draw < share) return true;
+    draw -= share;
     return false;
   });
+}
+
+/** The one round of a collection in which a device answers; it does not depend on the person's rows. */
+export function drawRound(plan, entropy = systemEntropy) {
+  const shares = plan.round_shares ?? [];
+  return shares.length > 0 ? drawn(shares, entropy) : below(plan.rounds, entropy);
 }
 
 function cellOf(plan, view, row) {
@@ -204,7 +221,7 @@ function randomize(plan, view, item, entropy) {
 
 /** One report about one person: draws view, slot, row, measure bit and randomizer, in this order. */
 export function respond(plan, rows, entropy = systemEntropy) {
-  const number = drawView(plan, entropy);
+  const number = drawn(plan.views.map((view) => view.share), entropy);
   const view = plan.views[number];
   return encode(plan.hash, number, view.oracle, randomize(plan, view, drawItem(plan, view, rows, entropy), entropy));
 }
@@ -223,7 +240,7 @@ export class Memory {
     if (!Object.hasOwn(kept, plan.collection)) {
       const spent = Object.values(kept).reduce((sum, entry) => sum + entry.epsilon, 0);
       if (spent + plan.epsilonValue > this.lifetimeCap) throw new Error("this device has given all it gives");
-      kept[plan.collection] = { epsilon: plan.epsilonValue, round: below(plan.rounds, systemEntropy), report: null };
+      kept[plan.collection] = { epsilon: plan.epsilonValue, round: drawRound(plan), report: null };
       this.storage.setItem("dpsql", JSON.stringify(kept));
     }
     const entry = kept[plan.collection];

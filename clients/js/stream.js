@@ -3,7 +3,9 @@
 
 import { createHash } from "node:crypto";
 import { readFileSync } from "node:fs";
-import { below, encode, fromHex, grr, olh, oue, readPlan, respond, toHex, varint, wave } from "./dpsql-client.js";
+import {
+  below, drawRound, encode, fromHex, grr, olh, oue, readPlan, respond, toHex, varint, wave,
+} from "./dpsql-client.js";
 
 function testStream(seed) {
   let counter = 0;
@@ -24,7 +26,7 @@ function testStream(seed) {
 const request = JSON.parse(readFileSync(0, "utf8"));
 const entropy = testStream(request.seed);
 const own = request.own;
-const out = { below: [], grr: [], oue: [], olh: [], wave: [], reports: [], plan_reports: [] };
+const out = { below: [], grr: [], oue: [], olh: [], wave: [], reports: [], rounds: [], plan_reports: [] };
 for (const bound of request.below ?? []) out.below.push(below(bound, entropy));
 for (const [item, domain] of request.grr ?? []) out.grr.push(grr(item, domain, own, entropy));
 for (const [item, domain] of request.oue ?? []) out.oue.push(toHex(oue(item, domain, own, entropy)));
@@ -41,6 +43,7 @@ for (const values of request.reports ?? []) {
 }
 if (request.plan) {
   const plan = await readPlan(new TextEncoder().encode(request.plan));
+  for (let draw = 0; draw < (request.rounds ?? 0); draw += 1) out.rounds.push(drawRound(plan, entropy));
   for (const rows of request.people) out.plan_reports.push(toHex(respond(plan, rows, entropy)));
 }
 process.stdout.write(JSON.stringify(out));

@@ -41,19 +41,27 @@ def respond(plan: Plan, rows: Sequence[Row], entropy: Entropy) -> bytes:
     **Privacy**: the view does not depend on the rows, and inside a view the output is one randomizer's, so
     the report is epsilon-LDP for everything the person owns. Call it once a collection (see `memory`).
     """
-    number = draw_view(plan, entropy)
+    number = _drawn([v.share for v in plan.views], entropy)
     view = plan.views[number]
     item = draw_item(plan, view, rows, entropy)
     return encode(Report(plan.hash, number, view.oracle, randomize(plan, view, item, entropy)))
 
 
-def draw_view(plan: Plan, entropy: Entropy) -> int:
-    """Draw a view's number by the plan's integer shares."""
-    draw = below(sum(v.share for v in plan.views), entropy)
-    for number, view in enumerate(plan.views):
-        if draw < view.share:
+def draw_round(plan: Plan, entropy: Entropy) -> int:
+    """Draw the one round of a collection in which a device answers, by the plan's weights.
+
+    **Privacy**: it does not depend on the person's rows, so silence in the other rounds tells nothing.
+    """
+    return _drawn(plan.round_shares, entropy) if plan.round_shares else below(plan.rounds, entropy)
+
+
+def _drawn(shares: Sequence[int], entropy: Entropy) -> int:
+    """Draw a position by integer weights."""
+    draw = below(sum(shares), entropy)
+    for number, share in enumerate(shares):
+        if draw < share:
             return number
-        draw -= view.share
+        draw -= share
     raise DataError("the plan's shares are not positive")
 
 

@@ -16,8 +16,8 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-from dpsql.client.device import Row, respond
-from dpsql.client.entropy import Entropy, below, is_insecure
+from dpsql.client.device import Row, draw_round, respond
+from dpsql.client.entropy import Entropy, is_insecure
 from dpsql.client.plan import Plan
 from dpsql.errors import DataError, PrivacyError
 
@@ -62,7 +62,7 @@ class Memory:
             entry = kept.get(plan.collection)
             if entry is None:
                 self._check_cap(kept, plan)
-                entry = {"epsilon": str(plan.epsilon), "round": below(plan.rounds, entropy), "report": None}
+                entry = {"epsilon": str(plan.epsilon), "round": draw_round(plan, entropy), "report": None}
                 kept[plan.collection] = entry
                 self._store(kept)
             if entry["report"] is not None:

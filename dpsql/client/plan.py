@@ -20,6 +20,7 @@ from dpsql.client.report import ORACLES
 from dpsql.errors import DataError, PrivacyError
 
 LARGEST_DOMAIN = 1 << 24
+LARGEST_DRAW = 1 << 48
 
 
 @dataclass(frozen=True)
@@ -61,7 +62,10 @@ class View:
 
 @dataclass(frozen=True)
 class Plan:
-    """A checked plan. `raw` holds the exact bytes that were hashed; `epsilon` is an exact fraction."""
+    """A checked plan. `raw` holds the exact bytes that were hashed; `epsilon` is an exact fraction.
+
+    `round_shares` are integer weights of the rounds in a device's draw of its round; none: all alike.
+    """
 
     raw: bytes
     collection: str
@@ -75,6 +79,7 @@ class Plan:
     axes: tuple[dict[str, Any], ...]
     measures: tuple[dict[str, Any], ...]
     views: tuple[View, ...]
+    round_shares: tuple[int, ...] = ()
 
     @property
     def hash(self) -> bytes:
@@ -118,6 +123,7 @@ def read_plan(raw: bytes) -> Plan:
         raise PrivacyError("the plan's epsilon is outside (0, 16]", hint="do not take part")
     if not OTHER < plan.own <= largest_weight(plan.epsilon):
         raise PrivacyError("the plan's weight costs more than its epsilon", hint="do not take part")
+    _check_rounds(plan)
     for view in plan.views:
         _check_view(plan, view)
     return plan
@@ -155,6 +161,7 @@ def _read(raw: bytes) -> Plan:
         tuple(body["axes"]),
         tuple(body["measures"]),
         views,
+        tuple(body.get("round_shares", ())),
     )
 
 
@@ -166,6 +173,15 @@ def items(plan: Plan, view: View) -> int:
         return 2
     both = view.cells * (2 if view.measure is not None else 1)
     return both + int(view.empty and view.kind != "wave")
+
+
+def _check_rounds(plan: Plan) -> None:
+    shares = plan.round_shares
+    whole = all(type(s) is int for s in (plan.round, plan.rounds, *shares))
+    if not (whole and 0 <= plan.round < plan.rounds <= LARGEST_DRAW):
+        raise DataError("the plan's round is not one of its rounds", hint="ask for a new plan")
+    if shares and (len(shares) != plan.rounds or min(shares) < 1 or sum(shares) > LARGEST_DRAW):
+        raise DataError("the plan's rounds have no sound shares", hint="ask for a new plan")
 
 
 def _check_view(plan: Plan, view: View) -> None:

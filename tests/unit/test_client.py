@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from local_plans import W1, all_kinds, plan_of, plan_text, view
 
 from dpsql.client import Memory, Report, Row, decode, encode, from_json, read_plan, respond, to_json
+from dpsql.client.device import draw_round
 from dpsql.client.entropy import InsecureTestEntropy, below, system_entropy
 from dpsql.client.perturb import grr, oue
 from dpsql.client.plan import largest_weight
@@ -207,6 +208,32 @@ def test_a_person_belongs_to_one_round(tmp_path: Path) -> None:
     device = memory(tmp_path)
     answers = [device.answer(plan_of(rounds=4, round=r), [], system_entropy) for r in range(4)]
     assert len({a for a in answers if a is not None}) == 1
+
+
+def test_rounds_are_drawn_by_their_weights_and_evenly_without() -> None:
+    entropy = InsecureTestEntropy(b"rounds")
+    uneven = plan_of(rounds=2, round_shares=[1, 9])
+    first = [draw_round(uneven, entropy) for _ in range(4000)].count(0)
+    assert 300 < first < 500
+    even = [draw_round(plan_of(rounds=3), InsecureTestEntropy(b"e")) for _ in range(5)]
+    assert even == [below(3, InsecureTestEntropy(b"e")) for _ in range(5)]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"rounds": 2, "round": 2},
+        {"rounds": 2, "round": -1},
+        {"rounds": "2"},
+        {"rounds": 2, "round_shares": [1]},
+        {"rounds": 2, "round_shares": [0, 1]},
+        {"rounds": 2, "round_shares": [True, 1]},
+        {"rounds": 2, "round_shares": [1 << 47, 1 << 48]},
+    ],
+)
+def test_rounds_that_cannot_be_drawn_are_refused(changes: dict[str, Any]) -> None:
+    with pytest.raises(DataError):
+        plan_of(**changes)
 
 
 def test_a_collection_cannot_raise_its_epsilon(tmp_path: Path) -> None:

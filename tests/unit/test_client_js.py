@@ -12,6 +12,7 @@ import pytest
 from local_plans import W1, all_kinds, plan_of, plan_text
 
 from dpsql.client import Row, respond
+from dpsql.client.device import draw_round
 from dpsql.client.entropy import InsecureTestEntropy, below
 from dpsql.client.perturb import grr, olh, oue, wave
 
@@ -77,6 +78,20 @@ def test_whole_reports_agree_for_every_kind_of_view() -> None:
     plan = plan_of(*all_kinds())
     rows = [[Row(tuple(r["leaves"]), tuple(r["measures"])) for r in person] for person in people]
     assert out["plan_reports"] == [respond(plan, own, entropy).hex() for own in rows]
+
+
+@pytest.mark.parametrize("changes", [{"rounds": 5}, {"rounds": 3, "round_shares": [100000, 1, 899999]}])
+def test_rounds_agree_with_and_without_weights(changes: dict[str, Any]) -> None:
+    text = plan_text(*all_kinds(), **changes)
+    out = run({"seed": "rounds", "own": W1, "plan": text, "people": [], "rounds": 300})
+    entropy, plan = InsecureTestEntropy(b"rounds"), plan_of(*all_kinds(), **changes)
+    assert out["rounds"] == [draw_round(plan, entropy) for _ in range(300)]
+
+
+@pytest.mark.parametrize("changes", [{"rounds": 2, "round": 2}, {"rounds": 2, "round_shares": [0, 1]}])
+def test_rounds_that_cannot_be_drawn_are_refused_there_too(changes: dict[str, Any]) -> None:
+    with pytest.raises(subprocess.CalledProcessError):
+        run({"seed": "s", "own": W1, "plan": plan_text(**changes), "people": []})
 
 
 def test_grr_edges() -> None:
