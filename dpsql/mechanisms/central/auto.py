@@ -116,7 +116,7 @@ def _check(n: int, workload: Workload) -> None:
 
 def _try(strategy: Strategy, asked: _Asked) -> _Tried:
     """A candidate with its error."""
-    return _Tried(strategy, expected_error(strategy, *asked))
+    return _Tried(strategy, expected_error(strategy, asked.workload, asked.whole))
 
 
 def _laplace(n: int, asked: _Asked) -> dict[str, _Tried]:
