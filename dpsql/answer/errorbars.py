@@ -16,7 +16,6 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import product
 from statistics import NormalDist
 
 import numpy as np
@@ -138,31 +137,18 @@ class Errors:
         return math.sqrt(scale * max(0.0, float(self.release.variance(count).quadratic(masks)[0])))
 
     def _product(self, statistic: int, left: Box, right: Box) -> FloatArray:
-        """Bilinear form of two boxes; by polarisation on each axis where they differ.
-
-        4^-d times the sum over signs s of prod(s) Q(u_1 + s_1 v_1, .., u_d + s_d v_d), which holds because
-        the variance is a sum of products of one quadratic form an axis.
-        """
-        one, two = self.plan.box_masks(left), self.plan.box_masks(right)
-        differ = [i for i, (a, b) in enumerate(zip(left, right, strict=True)) if a != b]
-        total = np.zeros(len(self.index[0]) if self.index else 1)
-        for signs in product((1.0, -1.0), repeat=len(differ)):
-            sign = dict(zip(differ, signs, strict=True))
-            mixed = [u + sign[i] * v if i in sign else u for i, (u, v) in enumerate(zip(one, two, strict=True))]
-            total += math.prod(signs) * self._quadratic(statistic, mixed)
-        return total / 4.0 ** len(differ)
-
-    def _quadratic(self, statistic: int, masks: Sequence[FloatArray]) -> FloatArray:
-        model = self.release.variance(statistic)
-        if not masks:
+        """Covariance of two boxes of one statistic, shape (rows,)."""
+        model, one = self.release.variance(statistic), self.plan.box_masks(left)
+        two = one if left == right else self.plan.box_masks(right)
+        if not one:
             return np.asarray(model.quadratic([]), np.float64)
-        step = max(1, CHUNK // max(mask.shape[1] for mask in masks))
-        rows = len(self.index[0])
-        parts = [
-            model.quadratic([mask[i[a : a + step]] for mask, i in zip(masks, self.index, strict=True)])
-            for a in range(0, rows, step)
-        ]
-        return np.concatenate(parts) if parts else np.zeros(0)
+        step = max(1, CHUNK // max(mask.shape[1] for mask in one))
+        found = []
+        for a in range(0, len(self.index[0]), step):
+            rows = [index[a : a + step] for index in self.index]
+            u, v = ([mask[i] for mask, i in zip(masks, rows, strict=True)] for masks in (one, two))
+            found.append(model.quadratic(u) if left == right else model.bilinear(u, v))
+        return np.concatenate(found) if found else np.zeros(0)
 
     def stderr(self, form: Noisy, above: FloatArray, below: FloatArray) -> FloatArray:
         """Standard error of a form.

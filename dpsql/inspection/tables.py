@@ -50,7 +50,10 @@ def whitelist(release: Release) -> dict[str, dict[str, str]]:
         tables[f"variance_{axis.model}"] = {name: TYPES[values.dtype.kind] for name, values in model.items()}
     for s, statistic in enumerate(release.statistics):
         places = range(1, len(statistic.axes) + 1)
-        rows = {f"r{i}": "INTEGER" for i in places}
+        rows = {f"r{i}": "INTEGER" for i in (places if statistic.joint is None else (1,))}
+        if statistic.joint is not None:
+            joint = release.joint_model(statistic.joint).columns()
+            tables[f"variance_{statistic.joint}"] = {name: TYPES[each.dtype.kind] for name, each in joint.items()}
         tables[f"measurement_{s}"] = rows | {"value": "BIGINT", "budget": "BIGINT"}
         extra = {"nonnegative": "BIGINT"} if statistic.nonnegative else {}
         nodes = {f"n{i}": "INTEGER" for i in places}

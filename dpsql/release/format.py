@@ -5,9 +5,9 @@
 | `meta` | one per key | key, value (JSON) |
 | `axis_<i>` | one per atom of axis i | atom, leaf, kind (see below), weight, public columns |
 | `node` | one per node of each axis's look-up tree | axis, id, parent, level, lo, hi |
-| `measurement_<s>` | one per noisy integer of statistic s, as drawn | r1..rd, value, budget |
+| `measurement_<s>` | one per noisy integer of statistic s, as drawn | r1..rd (r1 in a joint model), value, budget |
 | `node_combination_<s>` | one per combination of nodes | n1..nd, estimate [, nonnegative] in units of 2^-20 |
-| `variance_<k>` | as the kind of model k needs | flat columns of one axis's variance model |
+| `variance_<k>` | as the kind of model k needs | flat columns of the variance model of an axis, or of a view |
 | `scale` | one per table with `max_ids: auto` | as `ScaleMeta`, lists as text |
 
 Measurements of a table with a scale are in units of a weight, 2^-20; its estimates and variances have the factor in.
@@ -108,9 +108,12 @@ class StatisticMeta:
         currency: epsilon or rho.
         mechanism: how the axes were measured, in words.
         cells: number of leaf combinations.
-        components: (axis positions, variance factor) of every independent part.
+        components: (axis positions, variance factor) of every independent part; one part, of all axes, where the view
+            has a joint model.
         nonnegative: whether the non-negative (biased) estimate is stored too.
         biased: whether the estimate itself is biased (DiffHR, DAWA): intervals then tell of noise alone.
+        joint: which `variance_<k>` describes all cells together, where the axes were not measured one by one; None
+            where the axes' own models do.
     """
 
     id: int
@@ -129,6 +132,7 @@ class StatisticMeta:
     components: tuple[tuple[tuple[int, ...], float], ...]
     nonnegative: bool = False
     biased: bool = False
+    joint: int | None = None
 
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> StatisticMeta:

@@ -21,6 +21,8 @@ from dpsql.release.stream import AsOf, state_file
 from dpsql.tree import Tree
 from dpsql.variance import AxisVariance, from_columns
 from dpsql.variance.kronecker import AxisSplit, KroneckerVariance
+from dpsql.variance.plane import PlaneVariance
+from dpsql.variance.view import JointVariance, ViewVariance, joint_from_columns
 
 LOCKDOWN: dict[str, str | bool | int | float | list[str]] = {
     "enable_external_access": "false",
@@ -53,6 +55,7 @@ class Release:
     nonnegative: bool = False
     _trees: dict[int, Tree] = field(default_factory=dict)
     _splits: dict[int, AxisSplit] = field(default_factory=dict)
+    _joint: dict[int, PlaneVariance] = field(default_factory=dict)
 
     @cached_property
     def axes(self) -> tuple[AxisMeta, ...]:
@@ -88,14 +91,24 @@ class Release:
         """The variance model of one axis."""
         k = self.axes[axis].model
         if k not in self._splits:
-            columns = self._columns(f"SELECT * FROM variance_{k} ORDER BY rowid", [])
-            model: AxisVariance = from_columns(self.meta["models"][k], self.axes[axis].leaves, columns)
+            model: AxisVariance = from_columns(self.meta["models"][k], self.axes[axis].leaves, self._model(k))
             self._splits[k] = AxisSplit(model)
         return self._splits[k]
 
-    def variance(self, statistic: int) -> KroneckerVariance:
+    def joint_model(self, k: int) -> PlaneVariance:
+        """The model of a view's cells together, at unit noise."""
+        if k not in self._joint:
+            self._joint[k] = joint_from_columns(self.meta["models"][k], self._model(k))
+        return self._joint[k]
+
+    def _model(self, k: int) -> dict[str, Any]:
+        return self._columns(f"SELECT * FROM variance_{k} ORDER BY rowid", [])
+
+    def variance(self, statistic: int) -> ViewVariance:
         """The variance model of one statistic, in squared stored units (before the 2^-20)."""
         entry = self.statistics[statistic]
+        if entry.joint is not None:
+            return JointVariance(self.joint_model(entry.joint), entry.components[0][1])
         return KroneckerVariance(tuple(self.model(axis) for axis in entry.axes), dict(entry.components))
 
     def estimate(self, statistic: int) -> str:

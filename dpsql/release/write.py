@@ -20,6 +20,7 @@ from dpsql.errors import InternalError
 from dpsql.release.format import ScaleMeta
 from dpsql.tree import Tree
 from dpsql.variance import AxisVariance
+from dpsql.variance.plane import PlaneVariance
 
 IntArray = npt.NDArray[np.int64]
 
@@ -47,7 +48,7 @@ class StatisticContent:
     """A statistic's numbers.
 
     Args:
-        value: noisy integers as drawn, shape (rows_1, .., rows_d).
+        value: noisy integers as drawn, shape (rows_1, .., rows_d); (rows,) where the axes are measured together.
         budget: integer budget of each draw, the same shape.
         nodes: estimates of all node combinations in units of 2^-20, shape (nodes_1, .., nodes_d).
         nonnegative: the non-negative estimates, or None.
@@ -61,11 +62,11 @@ class StatisticContent:
 
 @dataclass(frozen=True)
 class ReleaseContent:
-    """All that a release file holds."""
+    """All that a release file holds; joint models of views come after those of the axes."""
 
     meta: Mapping[str, Any]
     axes: Sequence[AxisContent]
-    models: Sequence[AxisVariance]
+    models: Sequence[AxisVariance | PlaneVariance]
     statistics: Sequence[StatisticContent]
     scales: Sequence[ScaleMeta] = ()
 

@@ -7,7 +7,7 @@
 
 A page cannot run the engine, so each axis's model is tabulated over pairs of cuts: all of them up to
 MOST_CUTS, else an even choice and every cut that a coarser axis of the same name has. At these cuts the
-page's prediction is exact.
+page's prediction is exact. A view whose axes were measured together brings its model whole, a few thousand numbers.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ import numpy.typing as npt
 from dpsql.describe import TableInfo, describe
 from dpsql.release import AxisMeta, ColumnMeta, Release, StatisticMeta
 from dpsql.release.format import UNIT
-from dpsql.variance.kronecker import AxisSplit, KroneckerVariance
+from dpsql.variance.kronecker import AxisSplit
+from dpsql.variance.plane import PlaneVariance, kernel_starts
 
 MOST_CUTS = 160
 MOST_BARS = 400
@@ -36,8 +37,7 @@ def page_model(release: Release) -> dict[str, Any]:
         release: an open release.
 
     Returns:
-        name, promise, spends, scales of tables with `max_ids: auto`, axes and views; a view whose variance
-        has another form than a sum of products is listed without its search box.
+        name, promise, spends, scales of tables with `max_ids: auto`, axes and views.
 
     **Privacy**: published values and public facts alone.
     """
@@ -165,7 +165,8 @@ def _view(release: Release, name: str, tables: tuple[TableInfo, ...]) -> dict[st
         "table": wide,
         "axes": list(statistics[0].axes),
         "cells": statistics[0].cells,
-        "statistics": [found for s in statistics if (found := _statistic(release, s)) is not None],
+        "joint": _joint(release.joint_model(statistics[0].joint)) if statistics[0].joint is not None else None,
+        "statistics": [_statistic(s) for s in statistics],
         "histograms": [
             _histogram(release, s, position)
             for s in statistics
@@ -175,10 +176,22 @@ def _view(release: Release, name: str, tables: tuple[TableInfo, ...]) -> dict[st
     }
 
 
-def _statistic(release: Release, statistic: StatisticMeta) -> dict[str, Any] | None:
-    model: object = release.variance(statistic.id)
-    if not isinstance(model, KroneckerVariance):
-        return None
+def _joint(model: PlaneVariance) -> dict[str, Any]:
+    """The model of a view's cells together: variances of single cells, the kernel with its places, and M^-1."""
+
+    def rows(table: FloatArray, digits: int) -> list[list[float]]:
+        return [[_short(float(value), digits) for value in row] for row in table]
+
+    pairs = zip(model.leaf.shape, model.kernel.shape, strict=True)
+    return {
+        "alone": rows(model.leaf**-2, 7),
+        "kernel": rows(model.kernel, 7),
+        "starts": [kernel_starts(n, length).tolist() for n, length in pairs],
+        "core": rows(model.core, 7),
+    }
+
+
+def _statistic(statistic: StatisticMeta) -> dict[str, Any]:
     return {
         "measure": statistic.measure,
         "mid": statistic.mid,
@@ -186,7 +199,7 @@ def _statistic(release: Release, statistic: StatisticMeta) -> dict[str, Any] | N
         "mechanism": statistic.mechanism,
         "budget": statistic.budget,
         "currency": statistic.currency,
-        "components": [[list(subset), float(sigma2)] for subset, sigma2 in model.components.items()],
+        "components": [[list(subset), float(sigma2)] for subset, sigma2 in statistic.components],
     }
 
 

@@ -71,6 +71,19 @@ class AxisSplit:
         rest = self.model.quadratic(masks) - self.total * share
         return np.maximum(rest, 0.0), share
 
+    def mixed(self, left: FloatArray, right: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """What `parts` says of single masks, of pairs: by polarisation, which holds on one axis.
+
+        Args:
+            left, right: leaf coverages, each of shape (g, n).
+
+        Returns:
+            (u' C w - k (g.u) (g.w), (g.u) (g.w)), each of shape (g,).
+        """
+        share = (left @ self.spread) * (right @ self.spread)
+        product = (self.model.quadratic(left + right) - self.model.quadratic(left - right)) / 4.0
+        return product - self.total * share, share
+
 
 @dataclass(frozen=True)
 class KroneckerVariance:
@@ -95,10 +108,25 @@ class KroneckerVariance:
         Returns:
             Variances, shape (g,), in squared units of the stored statistic.
         """
-        parts = [
-            axis.parts(np.asarray(mask, np.float64)) for axis, mask in zip(self.axes, masks, strict=True)
-        ]
-        groups = len(masks[0]) if masks else 1
+        return self._sum([axis.parts(mask) for axis, mask in zip(self.axes, _floats(masks), strict=True)])
+
+    def bilinear(self, left: Sequence[FloatArray], right: Sequence[FloatArray]) -> FloatArray:
+        """Covariances of the answers of `left` with those of `right`.
+
+        Args:
+            left, right: one array (g, n_i) for each axis, in the view's order.
+
+        Returns:
+            Covariances, shape (g,), in squared units of the stored statistic.
+        """
+        pairs = zip(self.axes, _floats(left), _floats(right), strict=True)
+        return self._sum(
+            [axis.parts(u) if np.array_equal(u, w) else axis.mixed(u, w) for axis, u, w in pairs]
+        )
+
+    def _sum(self, parts: Sequence[tuple[FloatArray, FloatArray]]) -> FloatArray:
+        """The sum over components of products over axes of (rest, share), shape (g,)."""
+        groups = len(parts[0][0]) if parts else 1
         variance = np.zeros(groups)
         for subset, sigma2 in self.components.items():
             term = np.full(groups, sigma2)
@@ -106,3 +134,7 @@ class KroneckerVariance:
                 term = term * (rest if position in subset else share)
             variance += term
         return variance
+
+
+def _floats(masks: Sequence[FloatArray]) -> list[FloatArray]:
+    return [np.asarray(mask, np.float64) for mask in masks]

@@ -39,7 +39,7 @@ class PlaneVariance:
 
     leaf: FloatArray
     kernel: FloatArray
-    kind: ClassVar[str] = "plane"
+    kind: ClassVar[str] = "diagonal_low_rank"
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -73,11 +73,37 @@ class PlaneVariance:
             u' C u for u = first x second, shape (g,), for noise of unit strength.
         """
         u, v = np.asarray(first, np.float64), np.asarray(second, np.float64)
-        q = self.leaf**-2
-        alone: FloatArray = np.einsum("ga,ab,gb->g", u**2, q, v**2, optimize=True)
-        seen = np.einsum("ga,kab,gb->gk", u, self.rows * q, v, optimize=True)
-        explained: FloatArray = np.einsum("gk,kl,gl->g", seen, self.core, seen, optimize=True)
-        return alone - explained
+        seen = self._seen(u, v)
+        explained: FloatArray = np.sum((seen @ self.core) * seen, axis=1)
+        return self._alone(u**2, v**2) - explained
+
+    def bilinear(
+        self, left: tuple[FloatArray, FloatArray], right: tuple[FloatArray, FloatArray]
+    ) -> FloatArray:
+        """Covariance of two products of masks.
+
+        Args:
+            left, right: (first, second) as `quadratic` takes them.
+
+        Returns:
+            u' C w for u = left[0] x left[1] and w = right[0] x right[1], shape (g,), for noise of unit strength.
+        """
+        explained: FloatArray = np.sum((self._seen(*left) @ self.core) * self._seen(*right), axis=1)
+        return self._alone(left[0] * right[0], left[1] * right[1]) - explained
+
+    def _alone(self, u: FloatArray, v: FloatArray) -> FloatArray:
+        """Sums of u_a q_ab v_b, shape (g,)."""
+        return np.asarray(np.sum((u @ self.leaf**-2) * v, axis=1), np.float64)
+
+    def _seen(self, u: FloatArray, v: FloatArray) -> FloatArray:
+        """B diag(q) (u x v) of each pair of masks, shape (g, hats); kernel by kernel, as most of B is 0."""
+        height, width = self.kernel.shape
+        starts = [kernel_starts(n, m) for n, m in zip(self.leaf.shape, self.kernel.shape, strict=True)]
+        q, seen = self.leaf**-2, np.zeros((len(u), len(self.core)))
+        for row, (a, b) in enumerate((a, b) for a in starts[0] for b in starts[1]):
+            weighted = self.kernel * q[a : a + height, b : b + width]
+            seen[:, row] = np.sum((u[:, a : a + height] @ weighted) * v[:, b : b + width], axis=1)
+        return seen
 
     def mean_variance(self, first: FloatArray, second: FloatArray) -> float:
         """Mean variance of random rectangles, for noise of unit strength.
