@@ -49,7 +49,7 @@ def whitelist(release: Release) -> dict[str, dict[str, str]]:
         model = release.model(i).model.columns()
         tables[f"variance_{axis.model}"] = {name: TYPES[values.dtype.kind] for name, values in model.items()}
     for s, statistic in enumerate(release.statistics):
-        places = range(1, len(statistic.axes) + 1)
+        places = range(1, len(statistic.axes) + 1) or (0,)
         rows = {f"r{i}": "INTEGER" for i in (places if statistic.joint is None else (1,))}
         if statistic.joint is not None:
             joint = release.joint_model(statistic.joint).columns()

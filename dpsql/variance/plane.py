@@ -47,9 +47,25 @@ class PlaneVariance:
         return self.leaf.shape[0], self.leaf.shape[1]
 
     @cached_property
+    def _starts(self) -> tuple[IntArray, IntArray]:
+        """First leaves of the kernels along each axis."""
+        (n1, n2), (height, width) = self.leaf.shape, self.kernel.shape
+        return kernel_starts(n1, height), kernel_starts(n2, width)
+
+    def _windows(self, plane: FloatArray) -> FloatArray:
+        """What of a plane lies under each kernel, shape (kernels along the axes, height, width)."""
+        under = np.lib.stride_tricks.sliding_window_view(plane, self.kernel.shape)
+        return np.asarray(under[np.ix_(*self._starts)], np.float64)
+
+    @cached_property
+    def _weighted(self) -> FloatArray:
+        """B diag(q), each kernel alone, as `_windows` orders them."""
+        return self.kernel * self._windows(self.leaf**-2)
+
+    @cached_property
     def rows(self) -> FloatArray:
         """B, shape (hats, n1, n2)."""
-        first, second = (kernel_starts(n, m) for n, m in zip(self.leaf.shape, self.kernel.shape, strict=True))
+        first, second = self._starts
         rows = np.zeros((len(first) * len(second), *self.leaf.shape))
         height, width = self.kernel.shape
         for row, (a, b) in enumerate((a, b) for a in first for b in second):
@@ -97,12 +113,11 @@ class PlaneVariance:
 
     def _seen(self, u: FloatArray, v: FloatArray) -> FloatArray:
         """B diag(q) (u x v) of each pair of masks, shape (g, hats); kernel by kernel, as most of B is 0."""
-        height, width = self.kernel.shape
-        starts = [kernel_starts(n, m) for n, m in zip(self.leaf.shape, self.kernel.shape, strict=True)]
-        q, seen = self.leaf**-2, np.zeros((len(u), len(self.core)))
-        for row, (a, b) in enumerate((a, b) for a in starts[0] for b in starts[1]):
-            weighted = self.kernel * q[a : a + height, b : b + width]
-            seen[:, row] = np.sum((u[:, a : a + height] @ weighted) * v[:, b : b + width], axis=1)
+        (height, width), (tops, lefts) = self.kernel.shape, self._starts
+        seen = np.zeros((len(u), len(tops) * len(lefts)))
+        for row, (i, j) in enumerate(np.ndindex(len(tops), len(lefts))):
+            a, b = tops[i], lefts[j]
+            seen[:, row] = np.sum((u[:, a : a + height] @ self._weighted[i, j]) * v[:, b : b + width], axis=1)
         return seen
 
     def mean_variance(self, first: FloatArray, second: FloatArray) -> float:
@@ -112,11 +127,14 @@ class PlaneVariance:
             first: V of the ranges on the first axis, shape (n1, n1).
             second: V of the ranges on the second axis, shape (n2, n2).
         """
-        q = self.leaf**-2
-        weighted = self.rows * q
-        spread = np.matmul(np.matmul(first, weighted), second).reshape(len(weighted), -1)
-        gained = np.sum(self.core * (spread @ weighted.reshape(len(weighted), -1).T))
-        return float(np.diag(first) @ q @ np.diag(second) - gained)
+        (height, width), (tops, lefts) = self.kernel.shape, self._starts
+        weighted = self._weighted.reshape(-1, height, width)
+        gained = 0.0
+        for row, (a, b) in enumerate((a, b) for a in tops for b in lefts):
+            spread = first[:, a : a + height] @ weighted[row] @ second[b : b + width]
+            seen = np.einsum("abhw,abhw->ab", self._windows(spread), self._weighted)
+            gained += float(self.core[row] @ seen.ravel())
+        return float(np.diag(first) @ self.leaf**-2 @ np.diag(second)) - gained
 
     def columns(self) -> dict[str, npt.NDArray[np.generic]]:
         """One line per cell (part 0) and per kernel entry (part 1): (part, a, b, value)."""

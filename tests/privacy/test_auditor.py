@@ -16,6 +16,8 @@ from dpsql.errors import InterfaceError
 from dpsql.mechanisms.central import adaptive, dawa, diffhr, signal
 from dpsql.mechanisms.central.lue_dptree import best_lue_dptree, identity_strategy, tree_strategy
 from dpsql.mechanisms.central.optimised_tree import optimise_levels
+from dpsql.mechanisms.central.plane_view import draw_plane
+from dpsql.mechanisms.central.product_hats import product_hats
 from dpsql.mechanisms.central.strategy import Strategy
 from dpsql.mechanisms.central.struct_construct import best_struct_construct, equal_strategy
 from dpsql.mechanisms.central.tents import tents
@@ -29,6 +31,8 @@ CELLS = 8
 ROOTED = tree_strategy(kary_tree(CELLS, 4), optimise_levels(kary_tree(CELLS, 4))[0])
 
 TAPERED = {3: signal.tapered_strategy(signal.signal_tree(3), 1.5)}  # one strategy whatever the numbers say
+
+HATS = product_hats(3, 5, 2, 2, 0.5)
 
 STRATEGIES: dict[str, Strategy] = {
     "identity": identity_strategy(CELLS),
@@ -123,8 +127,13 @@ def signal_run(data: np.ndarray, noise: Noise) -> np.ndarray:
     return np.concatenate([release.signal[:2], release.view.value])
 
 
-RUNS = {"dawa": dawa_run, "diffhr": diffhr_run, "adaptive": signal_run}
-DATA = {"dawa": [0, 0, 900, 900], "diffhr": [0, 900], "adaptive": [5, 0, 40]}
+def hats_run(data: np.ndarray, noise: Noise) -> np.ndarray:
+    """A plane's noisy cells and hats."""
+    return draw_plane(data.reshape(3, 5), HATS, EPSILON, 1, noise).value
+
+
+RUNS = {"dawa": dawa_run, "diffhr": diffhr_run, "adaptive": signal_run, "product hats": hats_run}
+DATA = {"dawa": [0, 0, 900, 900], "diffhr": [0, 900], "adaptive": [5, 0, 40], "product hats": [7] * 15}
 
 
 def finding(name: str, plant: str) -> audit.Finding:

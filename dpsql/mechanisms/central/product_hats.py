@@ -1,13 +1,15 @@
 """Two axes at once: product hats and an identity, without the cross terms of a Kronecker product.
 
-A Kronecker product of tents also measures hat x leaf and leaf x hat, and pays for it. On planes of up to
-about 64 x 64 one layer of product hats and the cells themselves are better (446 against 481 at 64 x 64);
-on larger planes the product of the one-axis strategies wins.
+A Kronecker product of tents also measures hat x leaf and leaf x hat, and pays for it. For rectangles on planes of up
+to about 64 x 64 one layer of product hats and the cells themselves are better (445 against 485 at 64 x 64); on larger
+planes the product of the one-axis strategies wins, and so it does where whole axes are asked about as often as ranges,
+but for planes of about 6 x 6.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import prod
 
 import numpy as np
 
@@ -19,8 +21,10 @@ from dpsql.variance.plane import PlaneVariance, kernel_starts
 
 TOTAL = 1 << 14  # kernels of 17 x 17 still have entries of 80 and more at their slopes
 LARGEST = 96  # beyond, Kronecker tents win and the dense core grows
-_HALF_WIDTHS = (5, 6, 7, 8, 9)
-_SHARES = (0.3, 0.33, 0.36)
+MOST_HATS = 150  # the core is dense: with more of them choosing takes seconds
+_HALF_WIDTHS = (3, 4, 5, 6, 7, 8, 9, 12)
+_SHARES = (0.3, 0.33, 0.36, 0.42, 0.5, 0.6)
+_MIDDLE = 0.36  # at which half-widths are compared
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,6 +56,12 @@ def _column(shape: tuple[int, ...], kernel: IntArray) -> IntArray:
         for b in kernel_starts(shape[1], kernel.shape[1]):
             column[a : a + kernel.shape[0], b : b + kernel.shape[1]] += np.abs(kernel)
     return column
+
+
+def rows_of(strategy: ProductHats) -> int:
+    """Number of measured rows: cells and hats."""
+    places = zip(strategy.leaf.shape, strategy.kernel.shape, strict=True)
+    return strategy.leaf.size + prod(len(kernel_starts(n, length)) for n, length in places)
 
 
 def product_hats(n1: int, n2: int, h1: int, h2: int, share: float, total: int = TOTAL) -> ProductHats:
@@ -114,13 +124,14 @@ def estimate_plane(strategy: ProductHats, y: IntArray) -> FloatArray:
 
 
 def best_product_hats(
-    n1: int, n2: int, first: Workload | None = None, second: Workload | None = None
+    n1: int, n2: int, first: Workload | None = None, second: Workload | None = None, whole: float = 0.0
 ) -> tuple[ProductHats, float]:
     """The half-width and share with the least expected error on random rectangles.
 
     Args:
-        n1, n2: leaves of the axes, at most `LARGEST` each.
+        n1, n2: leaves of the axes, 5 to `LARGEST` each.
         first, second: the ranges asked on each axis; None means all ranges.
+        whole: how often an axis is asked for its total instead, in [0, 1).
 
     Returns:
         (strategy, mean squared error at epsilon 1).
@@ -132,11 +143,13 @@ def best_product_hats(
         raise InterfaceError(
             f"no product hats for a plane of {n1} x {n2} leaves", hint="use a Kronecker product"
         )
-    grams = workload_gram(n1, first, uniform=0.0), workload_gram(n2, second, uniform=0.0)
-    candidates = []
-    for half in sorted({(min(h, (n1 + 1) // 2), min(h, (n2 + 1) // 2)) for h in _HALF_WIDTHS}):
-        for share in _SHARES:
-            strategy = product_hats(n1, n2, *half, share)
-            candidates.append((2 * plane_variance(strategy).mean_variance(*grams), strategy))
-    error, best = min(candidates, key=lambda pair: pair[0])
-    return best, error
+    grams = (workload_gram(n1, first, 0.0, whole), workload_gram(n2, second, 0.0, whole))
+
+    def error(half: tuple[int, int], share: float) -> float:
+        return 2 * plane_variance(product_hats(n1, n2, *half, share)).mean_variance(*grams)
+
+    halves = sorted({(min(h, (n1 + 1) // 2), min(h, (n2 + 1) // 2)) for h in _HALF_WIDTHS})
+    few = [half for half in halves if (n1 // half[0]) * (n2 // half[1]) <= MOST_HATS]
+    likely = sorted(few, key=lambda half: error(half, _MIDDLE))[:3]
+    least, half, share = min((error(half, share), half, share) for half in likely for share in _SHARES)
+    return product_hats(n1, n2, *half, share), least
