@@ -109,7 +109,13 @@ def append(
 
 
 def collection_plan(
-    catalog: ReleasePath, output: ReleasePath, *, people: int, label: str = ""
+    catalog: ReleasePath,
+    output: ReleasePath,
+    *,
+    people: int,
+    label: str = "",
+    after: ReleasePath | None = None,
+    reports: Sequence[ReleasePath] = (),
 ) -> list[Prediction]:
     """Write the public plan of a local collection.
 
@@ -118,19 +124,27 @@ def collection_plan(
         output: the plan to write; send it to everybody.
         people: how many are expected to report; grids depend on it.
         label: tells repeated collections of one catalog apart; a device answers each once.
+        after: with `tau: estimate`, the first round's plan; without it that first round is planned.
+        reports: the first round's reports, Parquet and JSON-lines files.
 
     Returns:
-        Predicted standard errors, as shares of all rows, before anyone reports.
+        Predicted standard errors, in rows a person, before anyone reports.
 
     Raises:
         CatalogError: the catalog cannot be collected.
-        InterfaceError: fewer than one person.
+        InterfaceError: fewer than one person, or only one of `after` and `reports`.
+        DataError: `after` is no first round of this catalog, or none of its reports was accepted.
 
-    **Privacy**: public facts alone.
+    **Privacy**: public facts, and reports that were private before they left a device.
     """
-    from dpsql.collecting.run import write_plan
+    from dpsql.collecting.run import FirstRound, write_plan
+    from dpsql.errors import InterfaceError
+    from dpsql.noise import os_entropy
 
-    return write_plan(Path(catalog), Path(output), people, label)
+    if (after is None) != (not reports):
+        raise InterfaceError("a second plan needs the first one and its reports", hint="give both or neither")
+    first = None if after is None else FirstRound(Path(after), [Path(r) for r in reports], os_entropy()(32))
+    return write_plan(Path(catalog), Path(output), people, label, first)
 
 
 def collect(

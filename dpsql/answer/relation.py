@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -110,9 +110,21 @@ def bounding_notes(of: str, release: Release) -> list[str]:
     if (release.meta["catalog"]["tables"].get(of) or {}).get("bounding") == "weight":
         notes.append(f"rows of {of} are weighted: all rows of one unit count for max_ids rows at most")
     for each in release.meta.get("bounding", ()):
-        if each["of"] == of:
+        if each["of"] == of and each["bounding"] == "slots":
+            notes.append(_slots_note(each))
+        elif each["of"] == of:
             notes.append(f"bounding left out about {100 * each['clipped_fraction']:.2g}% of the rows of {of}")
     return notes
+
+
+def _slots_note(told: Mapping[str, Any]) -> str:
+    """What the slots of people who report for themselves left out."""
+    of, tau = told["of"], told["tau"]
+    if told["clipped_fraction"] is None:
+        return f"people report {tau} of their rows of {of}; nobody was asked how many that leaves out"
+    share, error = 100 * told["clipped_fraction"], 100 * told["clipped_fraction_error"]
+    put_back = "; counts and sums put them back as if they resembled the others" if told["put_back"] else ""
+    return f"slots ({tau} a person) left out about {share:.2g}% (error {error:.1g}%) of the rows of {of}{put_back}"
 
 
 def _catalog_note(block: Block) -> str:

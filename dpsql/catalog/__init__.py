@@ -4,6 +4,7 @@
 `spec_hash` names the specification.
 """
 
+from dpsql.catalog.collection import Collection, JointGrid, joint_view
 from dpsql.catalog.columns import Column, Cuts, Measure
 from dpsql.catalog.graph import (
     Member,
@@ -21,7 +22,7 @@ from dpsql.catalog.graph import (
 )
 from dpsql.catalog.load import catalog_from_json, load_catalog, parse_catalog
 from dpsql.catalog.measures import ResolvedMeasure, view_measures
-from dpsql.catalog.model import Catalog, Collection, Privacy, Stream, spec_hash
+from dpsql.catalog.model import Catalog, Privacy, Stream, spec_hash
 from dpsql.catalog.source import Source, expand
 from dpsql.catalog.tables import AxisSpec, ForeignKey, Table, View
 
@@ -32,6 +33,7 @@ __all__ = [
     "Column",
     "Cuts",
     "ForeignKey",
+    "JointGrid",
     "Measure",
     "Member",
     "Privacy",
@@ -44,6 +46,7 @@ __all__ = [
     "View",
     "catalog_from_json",
     "expand",
+    "joint_view",
     "ledger_path",
     "load_catalog",
     "max_ids",

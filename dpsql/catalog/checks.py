@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from dpsql.catalog.base import Problem, nearest
 from dpsql.catalog.bins import bin_starts
+from dpsql.catalog.collection import check_collection
 from dpsql.catalog.graph import max_ids, reachable, unit_path, view_axes
 from dpsql.catalog.measures import view_measures
 from dpsql.catalog.tables import Table, View
@@ -53,6 +54,7 @@ def check_catalog(catalog: Catalog) -> None:
     for name, view in catalog.views.items():
         _check_view(catalog, name, view)
     _check_shares(catalog)
+    check_collection(catalog)
     _check_source(catalog)
     _check_stream(catalog)
 
@@ -157,14 +159,6 @@ def _check_shares(catalog: Catalog) -> None:
         raise Problem(
             ("views",), "the given shares leave nothing for the other views; lower them or give each one"
         )
-    shares = {} if catalog.collection is None else catalog.collection.shares
-    for name in shares:
-        if name not in catalog.views:
-            raise Problem(
-                ("collection", "shares", name), f"no such view; {nearest(name, tuple(catalog.views))}"
-            )
-    if sum(shares.values(), Fraction(0)) > 1:
-        raise Problem(("collection", "shares"), "the shares add up to more than 1; lower them")
 
 
 def _check_source(catalog: Catalog) -> None:

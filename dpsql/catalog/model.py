@@ -12,6 +12,7 @@ from pydantic import BeforeValidator, Field, PrivateAttr, field_validator, model
 
 from dpsql.catalog.base import Model
 from dpsql.catalog.checks import check_catalog
+from dpsql.catalog.collection import Collection
 from dpsql.catalog.scalars import Exact, Text
 from dpsql.catalog.source import Source
 from dpsql.catalog.tables import Table, View
@@ -51,20 +52,6 @@ class Privacy(Model):
     def unit_table(self) -> str | None:
         """The people's table, or None where each row is its own unit."""
         return None if self.unit == "row" else self.unit.split(".")[0]
-
-
-class Collection(Model):
-    """How people report for themselves under local differential privacy."""
-
-    epsilon: Exact | None = Field(
-        None, description="spent by one person's report; without it, privacy.epsilon"
-    )
-    tau: int = Field(1, ge=1, le=10**4, description="rows that one person reports")
-    shares: dict[str, Exact] = Field(
-        default_factory=dict, description="view: part of the people who report on it"
-    )
-    row_weighting: Literal["none", "mar"] = "none"
-    shuffled: bool = False
 
 
 _LATE = {"arrive": "batch", "refuse": "drop"}

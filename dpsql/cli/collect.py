@@ -16,21 +16,42 @@ FILE = click.Path(path_type=Path)
 
 @cli.command("collection-plan")
 @click.argument("catalog", type=FILE)
+@click.argument("reports", type=FILE, nargs=-1)
 @click.option("-o", "--output", required=True, type=FILE, help="plan to write")
+@click.option(
+    "--after", type=FILE, help="with tau: estimate, the first round's plan; REPORTS are its reports"
+)
 @click.option(
     "--people", type=click.IntRange(1), default=100_000, show_default=True, help="expected to report"
 )
 @click.option("--label", default="", help="tells repeated collections apart; a device answers each once")
 @click.option("--json", "as_json", is_flag=True, help="report as JSON on standard output")
-def collection_plan(catalog: Path, output: Path, people: int, label: str, as_json: bool) -> None:
-    """Write the public plan that people's devices answer, and say how noisy the answers will be."""
-    predictions = engine.collection_plan(catalog, output, people=people, label=label)
+def collection_plan(
+    catalog: Path,
+    reports: tuple[Path, ...],
+    output: Path,
+    after: Path | None,
+    people: int,
+    label: str,
+    as_json: bool,
+) -> None:
+    """Write the public plan that people's devices answer, and say how noisy the answers will be.
+
+    With `tau: estimate` the first plan asks a part of the people how many rows they have; the second, made from their
+    REPORTS with --after, asks the others.
+    """
+    predictions = engine.collection_plan(
+        catalog, output, people=people, label=label, after=after, reports=reports
+    )
     if as_json:
         click.echo(json.dumps([p._asdict() for p in predictions], indent=2))
         return
-    click.echo(f"wrote {output}; with {people} reports one standard error of a count is about")
+    plan = json.loads(output.read_bytes())
+    place = f", round {plan['round'] + 1} of {plan['rounds']}" if plan["rounds"] > 1 else ""
+    click.echo(f"wrote {output} (tau {plan['tau']}{place})")
+    click.echo(f"if {people} people take part, one standard error of a count is about")
     for question, error in predictions:
-        click.echo(f"  {error:8.3%} of all rows, {error * people:12,.0f}   {question}")
+        click.echo(f"  {error:8.3%} of the people, {error * people:12,.0f} rows   {question}")
 
 
 @cli.command()

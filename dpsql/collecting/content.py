@@ -9,7 +9,7 @@ the measure's middle. Every view's margins agree, since all are put together fro
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import duckdb
@@ -23,8 +23,9 @@ from dpsql.collecting.estimate import AxisTable, Table, axis_table, model_of, ta
 from dpsql.collecting.parts import interactions
 from dpsql.collecting.plan import plan_body
 from dpsql.collecting.positive import outside, positive_shares
+from dpsql.collecting.scale import Scale, row_scale
 from dpsql.collecting.survey import Survey
-from dpsql.collecting.tallies import IntArray, Tallies, oracle_of, shares
+from dpsql.collecting.tallies import IntArray, Tallies, oracle_of
 from dpsql.mechanisms.central.rounding import node_sums, round_family, to_units
 from dpsql.mechanisms.local.oracles import influence
 from dpsql.mechanisms.local.shuffle import shuffled_epsilon
@@ -35,26 +36,6 @@ from dpsql.variance.prefix import PrefixVariance
 
 ARITY = 4
 SHUFFLE_DELTA = 1e-7
-
-
-@dataclass(frozen=True)
-class Scale:
-    """Shares to rows.
-
-    Args:
-        slots: accepted reports times tau.
-        weight: rows per counted row, 1 unless rows are taken as missing at random.
-        weight_error: standard error of `weight`.
-    """
-
-    slots: float
-    weight: float
-    weight_error: float
-
-    @property
-    def factor(self) -> float:
-        """Rows per unit of share."""
-        return self.slots * self.weight
 
 
 def release_content(
@@ -97,6 +78,7 @@ def release_content(
     meta["models"] = [m.kind for m in models]
     meta["statistics"] = [to_json(s) for s in statistics]
     meta["scales"] = [to_json(s) for s in scales]
+    meta["bounding"] = _bounding(survey, plan, scale)
     return ReleaseContent(meta, axes, models, contents, scales)
 
 
@@ -133,24 +115,6 @@ def _family(
         strengths = {part: s * factor**2 for part, s in held.strengths.items()}
         found.append((name, replace(held, values=values * factor, strengths=strengths)))
     return found
-
-
-def row_scale(plan: Plan, tallies: Tallies, known: Mapping[int, AxisTable]) -> Scale:
-    """People's slots, and the weight of rows that tau left out."""
-    slots = float(sum(t.total for t in tallies)) * plan.tau
-    for number, view in enumerate(plan.views):
-        if view.kind == "rows_bit" and tallies[number].total:
-            up = float(shares(plan, number, tallies[number])[1])
-            mean = plan.rows_floor + up * (plan.rows_cap - plan.rows_floor)
-            filled = float(np.mean([t.filled for t in known.values()])) * plan.tau
-            oracle = oracle_of(plan, view)
-            error = (
-                np.sqrt(0.25 / tallies[number].total)
-                / (oracle.p - oracle.q)
-                * (plan.rows_cap - plan.rows_floor)
-            )
-            return Scale(slots, max(mean / filled, 1.0), float(error) / filled)
-    return Scale(slots, 1.0, 0.0)
 
 
 def _statistic(
@@ -237,6 +201,8 @@ def _collected(plan: Plan, manifest: Manifest, scale: Scale, shuffled: bool) -> 
         "tau": plan.tau,
         "row_weight": scale.weight,
         "row_weight_error": scale.weight_error,
+        "clipped_fraction": None if scale.clipped is None else scale.clipped.value,
+        "clipped_fraction_error": None if scale.clipped is None else scale.clipped.error,
         "influence": {"reports_in_its_view": reach, "rows_at_most": reach / share * plan.tau * scale.weight},
     }
     if shuffled:
@@ -249,6 +215,21 @@ def _collected(plan: Plan, manifest: Manifest, scale: Scale, shuffled: bool) -> 
             "people, in one round, without linkable tokens, timing or metadata; neighbours replace one person",
         }
     return found
+
+
+def _bounding(survey: Survey, plan: Plan, scale: Scale) -> list[dict[str, Any]]:
+    """What tau left out of the counted table; nothing where people have no more rows than slots."""
+    if plan.rows_floor >= plan.tau:
+        return []
+    told = scale.clipped
+    return [
+        {
+            "of": survey.of, "bounding": "slots", "tau": plan.tau,
+            "clipped_fraction": None if told is None else told.value,
+            "clipped_fraction_error": None if told is None else told.error,
+            "put_back": scale.weight_error > 0,
+        }
+    ]  # fmt: skip
 
 
 def _scales(survey: Survey, plan: Plan, scale: Scale) -> list[ScaleMeta]:

@@ -108,9 +108,8 @@ def smooth_part(
     strength = _box_strength(errors, models, _any_cuts(values.shape), rng)
     seen = interaction(plan, tallies, axes, measure)
     if seen is not None:
-        cuts = [
-            np.asarray(e) for e in next(v.edges for v in plan.views if v.axes == axes and v.kind == "grid")
-        ]
+        view = next(v for v in plan.views if v.kind == "grid" and set(axes) <= set(v.axes))
+        cuts = [np.asarray(view.edges[view.axes.index(a)]) for a in axes]
         bent, own = _bent(values - centred(seen[0]), seen[1], models, cuts, rng)
         strength = max(strength + bent, UNSEEN * own)
     return Part(values, UNEVEN * strength)

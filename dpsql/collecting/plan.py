@@ -6,24 +6,19 @@ for row counts. One person answers one view, with all of epsilon.
 
 from __future__ import annotations
 
-import itertools
 import json
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import Any
-
-import numpy as np
+from typing import Any, NamedTuple
 
 from dpsql.client.plan import Plan, largest_weight, read_plan
+from dpsql.collecting.views import views_of
 from dpsql.errors import CatalogError
-from dpsql.mechanisms.local.grids import granularity, snapped_edges
-from dpsql.mechanisms.local.lprr import level_edges
-from dpsql.mechanisms.local.oracles import OTHER, choose_oracle, wave_reach
+from dpsql.mechanisms.local.oracles import OTHER
 
-SHARES = 1_000_000
-"""Shares are integers out of about this many."""
+ROW_SHARE = Fraction(1, 10)
+"""Of a million people a tenth leaves an error of 1.2% on every count, a fiftieth 2.7%."""
 
 
 @dataclass(frozen=True)
@@ -53,6 +48,14 @@ class PlannedMeasure:
     scale: int = 0
 
 
+class PlannedGrid(NamedTuple):
+    """A declared joint grid: its name, positions of its axes, and the part of the people who are asked it."""
+
+    name: str
+    axes: tuple[int, ...]
+    share: Fraction
+
+
 @dataclass(frozen=True)
 class Design:
     """What a curator decides about a collection.
@@ -64,12 +67,14 @@ class Design:
         axes: the axes.
         measures: measures whose SUM and AVG are wanted.
         together: sets of axis positions that queries use at once; their pairs get grids.
-        joint: sets that get a view of their own (hot GROUP BYs).
+        joint: sets that get a grid of their own (hot GROUP BYs).
+        asked: views' axes and their parts of the people; if empty, all axes and pairs are asked evenly.
         branching: children a tree node.
         tau: slots; rows beyond it stay silent.
+        tau_from: `declared`, `theory` (from `row_guess`) or `estimate` (a first round asks for row counts).
+        row_guess: public guess of the share of people with 0, 1, .. rows.
         rows_floor, rows_cap: public bounds of a person's rows; with rows_floor >= tau "no row" is no item.
-        row_share: share of people who report how many rows they have; a tenth, since of a million people a fiftieth
-            leaves an error of 2.7% on every count and a tenth 1.2%.
+        row_share: share of people who report how many rows they have; None: a tenth where that is needed.
         row_weighting: none, or mar (scale by E r / E min(r, tau)).
         wave_share: share of an ordered axis's people who send Square Wave (only without measures).
         shuffled: whether reports reach the collector through an anonymous shuffler.
@@ -82,29 +87,41 @@ class Design:
     axes: tuple[PlannedAxis, ...]
     measures: tuple[PlannedMeasure, ...] = ()
     together: tuple[tuple[int, ...], ...] = ()
-    joint: tuple[tuple[int, ...], ...] = ()
+    joint: tuple[PlannedGrid, ...] = ()
+    asked: tuple[tuple[tuple[int, ...], Fraction], ...] = ()
     branching: int = 5
     tau: int = 1
+    tau_from: str = "declared"
+    row_guess: tuple[float, ...] = ()
     rows_floor: int = 0
     rows_cap: int = 10
-    row_share: Fraction = Fraction(1, 10)
+    row_share: Fraction | None = None
     row_weighting: str = "none"
     wave_share: Fraction = Fraction(1, 4)
     shuffled: bool = False
     extra: Mapping[str, Any] = field(default_factory=dict)
 
+    @property
+    def counted_share(self) -> Fraction:
+        """The part of the people who report how many rows they have."""
+        if self.row_share is not None:
+            return self.row_share
+        needed = self.row_weighting == "mar" or self.tau_from == "estimate"
+        return ROW_SHARE if needed else Fraction(0)
 
-def build_plan(design: Design) -> bytes:
-    """Write the plan.
+
+def build_plan(design: Design, **changes: Any) -> bytes:
+    """Write the plan of a collection with a known tau.
 
     Args:
         design: the curator's decisions.
+        changes: fields of the plan that are not those of a collection in one round.
 
     Returns:
         Canonical JSON; its hash is what reports carry.
 
     Raises:
-        CatalogError: if the design has no axis, or a measure without a range.
+        CatalogError: if the design has no axis, a measure without a range, or shares or grids that do not fit.
 
     **Privacy**: everything here is public. The oracle is chosen by variance, never by data.
     """
@@ -112,12 +129,16 @@ def build_plan(design: Design) -> bytes:
         raise CatalogError("a collection needs an axis, and row_weighting none or mar")
     if any(m.lower >= m.upper for m in design.measures):
         raise CatalogError("a measure's lower bound is not below its upper bound")
-    own = largest_weight(design.epsilon)
+    return checked(design, views_of(design, largest_weight(design.epsilon)), **changes)
+
+
+def checked(design: Design, views: Sequence[Mapping[str, Any]], **changes: Any) -> bytes:
+    """A plan of given views, read back as a device would read it."""
     body = {
         "dpsql_plan": 1,
         "collection": design.collection,
         "epsilon": str(design.epsilon),
-        "own": own,
+        "own": largest_weight(design.epsilon),
         "other": OTHER,
         "tau": design.tau,
         "rows_floor": design.rows_floor,
@@ -130,8 +151,9 @@ def build_plan(design: Design) -> bytes:
         "measures": [
             {"name": m.name, "lower": m.lower, "upper": m.upper, "scale": m.scale} for m in design.measures
         ],
-        "views": _views(design, own),
+        "views": list(views),
         **design.extra,
+        **changes,
     }
     raw = canonical(body)
     read_plan(raw)
@@ -147,85 +169,3 @@ def plan_body(plan: Plan) -> dict[str, Any]:
     """The whole JSON of a plan, with the fields that devices do not read."""
     body: dict[str, Any] = json.loads(plan.raw)
     return body
-
-
-def _views(design: Design, own: int) -> list[dict[str, Any]]:
-    groups = _groups(design)
-    rows = design.row_share if _counts_rows(design) else Fraction(0)
-    views: list[dict[str, Any]] = []
-    for members in groups:
-        share = (1 - rows) / len(groups)
-        wave = [v for v in members if v["kind"] == "wave"]
-        plain = [v for v in members if v["kind"] != "wave"]
-        for view in wave:
-            views.append({**view, "share": share * design.wave_share})
-        left = share * (1 - design.wave_share) if wave else share
-        for view in plain:
-            for measure in range(len(design.measures)) if design.measures else [None]:
-                part = left / len(plain) / max(len(design.measures), 1)
-                views.append({**view, "measure": measure, "share": part})
-    if rows:
-        views += [_rows_view("rows_bit", rows)]
-    return [_with_oracle(design, own, v) for v in views]
-
-
-def _counts_rows(design: Design) -> bool:
-    return design.row_share > 0 and design.row_weighting == "mar"
-
-
-def _groups(design: Design) -> list[list[dict[str, Any]]]:
-    """Views that share one group of people: an axis's levels, a pair's grid, a joint view."""
-    groups = []
-    for position, axis in enumerate(design.axes):
-        levels = [_grid((position,), [e]) for e in level_edges(axis.leaves, design.branching)]
-        if axis.smooth >= 16 and not design.measures and design.wave_share > 0:
-            levels.append({**_grid((position,), [np.arange(axis.leaves + 1)]), "kind": "wave"})
-        groups.append(levels)
-    cells = granularity(design.people, float(design.epsilon), max(len(design.axes), 2)).two
-    pairs = sorted({p for s in design.together for p in itertools.combinations(sorted(s), 2)})
-    for pair in pairs:
-        edges = [_pair_edges(design.axes[a], design.branching, cells) for a in pair]
-        groups.append([_grid(pair, edges)])
-    for axes in design.joint:
-        groups.append([_grid(axes, [np.arange(design.axes[a].leaves + 1) for a in axes])])
-    return groups
-
-
-def _pair_edges(axis: PlannedAxis, branching: int, cells: float) -> np.ndarray:
-    """A tree level for ordered axes; categories keep every leaf apart."""
-    return snapped_edges(axis.leaves, branching, cells) if axis.smooth else np.arange(axis.leaves + 1)
-
-
-def _grid(axes: Sequence[int], edges: Sequence[np.ndarray]) -> dict[str, Any]:
-    return {
-        "kind": "grid", "axes": list(axes), "edges": [e.tolist() for e in edges], "boxes": [], "measure":
-        None,
-    }  # fmt: skip
-
-
-def _rows_view(kind: str, share: Fraction) -> dict[str, Any]:
-    return {"kind": kind, "axes": [], "edges": [], "boxes": [], "measure": None, "share": share}
-
-
-def _with_oracle(design: Design, own: int, view: dict[str, Any]) -> dict[str, Any]:
-    cells = math.prod(len(e) - 1 for e in view["edges"])
-    empty = design.tau > design.rows_floor and not view["kind"].startswith("rows")
-    share = max(1, round(view["share"] * SHARES))
-    if view["kind"] == "wave":
-        reach = wave_reach(cells, float(design.epsilon))
-        return {**view, "empty": empty, "oracle": "WAVE", "domain": cells, "extra": reach, "share": share}
-    if view["kind"] == "rows_bit":
-        domain = 2
-    elif view["kind"] == "rows":
-        domain = design.rows_cap + 1
-    else:
-        domain = cells * (1 if view["measure"] is None else 2) + int(empty)
-    oracle = choose_oracle(domain, own)
-    return {
-        **view,
-        "empty": empty,
-        "oracle": oracle.name,
-        "domain": domain,
-        "extra": oracle.extra,
-        "share": share,
-    }

@@ -9,13 +9,14 @@ import numpy as np
 
 from dpsql.client.plan import Plan
 from dpsql.collecting.cells import axis_groups
-from dpsql.collecting.tallies import FOLDS, ViewTally, oracle_of, tally_width
+from dpsql.collecting.tallies import FOLDS, Tallies, ViewTally, oracle_of, tally_width
 from dpsql.mechanisms.local.blue import blue, range_workload
 from dpsql.mechanisms.local.oracles import structure, wave_matrix
+from dpsql.mechanisms.local.truncation import lost_by_histogram
 
 
 class Prediction(NamedTuple):
-    """A kind of question, and the standard error of its COUNT as a share of all rows."""
+    """A kind of question, and the standard error of its COUNT in rows a person."""
 
     question: str
     error: float
@@ -46,15 +47,18 @@ def predict(plan: Plan, people: int) -> list[Prediction]:
         people: how many will report.
 
     Returns:
-        One line per axis (a range) and per pair with a grid (one of its cells), as shares of all slots.
+        One line per axis (a range) and per pair with a grid (one of its cells). A plan that asks for row counts
+        alone: their mean.
     """
     tallies = expected_tallies(plan, people)
+    if [view.kind for view in plan.views] == ["rows"]:
+        oracle, tally = oracle_of(plan, plan.views[0]), tallies[0]
+        mean = lost_by_histogram(oracle, tally.support.sum(axis=0).astype(float), float(tally.total), 0)
+        return [Prediction("the rows of a person", mean.error)]
     found = []
     for axis, described in enumerate(plan.axes):
-        estimate = blue(axis_groups(plan, tallies, axis))
-        leaves = described["leaves"]
-        mean = float((estimate.covariance[:leaves, :leaves] * range_workload(leaves)).sum())
-        found.append(Prediction(f"a range of {described['name']}", float(np.sqrt(max(mean, 0.0)))))
+        error = plan.tau * float(np.sqrt(range_variance(plan, tallies, axis)))
+        found.append(Prediction(f"a range of {described['name']}", error))
     for pair in itertools.combinations(range(len(plan.axes)), 2):
         views = [
             (v, t) for v, t in zip(plan.views, tallies, strict=True) if v.axes == pair and v.kind == "grid"
@@ -64,5 +68,14 @@ def predict(plan: Plan, people: int) -> list[Prediction]:
             fan = 1.0 if view.measure is None else 2.0
             noise = structure(oracle_of(plan, view), np.full(1, 1 / view.domain), fan).diagonal[0]
             names = " and ".join(plan.axes[a]["name"] for a in pair)
-            found.append(Prediction(f"a grid cell of {names}", float(np.sqrt(noise / tally.total))))
+            found.append(
+                Prediction(f"a grid cell of {names}", plan.tau * float(np.sqrt(noise / tally.total)))
+            )
     return found
+
+
+def range_variance(plan: Plan, tallies: Tallies, axis: int) -> float:
+    """Mean variance of the unbiased share of an axis's ranges."""
+    leaves = plan.axes[axis]["leaves"]
+    covariance = blue(axis_groups(plan, tallies, axis)).covariance[:leaves, :leaves]
+    return max(float((covariance * range_workload(leaves)).sum()), 0.0)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import NamedTuple
 
 import duckdb
 import numpy as np
@@ -17,9 +18,10 @@ from dpsql.axis import KeyRule, leaf_sql
 from dpsql.catalog import Catalog, load_catalog, reachable, unit_path
 from dpsql.catalog.graph import KeyPath
 from dpsql.client.plan import read_plan
-from dpsql.collecting.plan import build_plan
-from dpsql.collecting.simulate import People, Progress, simulate_reports
+from dpsql.collecting.decode import decode_reports
+from dpsql.collecting.simulate import People, Progress, chosen, simulate_reports
 from dpsql.collecting.survey import Survey, design_of, public_axis_maker, survey_of
+from dpsql.collecting.tau import asks_rows_alone, first_plan, row_reports, second_plan
 from dpsql.errors import OperationalError
 from dpsql.sources import RawSide, identifier, open_sources
 
@@ -27,9 +29,16 @@ SIMULATION = 0xC011EC7
 """Keeps a simulation's draws apart from those that generated its rows with the same seed."""
 
 
+class Round(NamedTuple):
+    """One round of a simulated collection: its plan's bytes and the reports of those who belong to it."""
+
+    plan: bytes
+    reports: list[bytes]
+
+
 def simulated_collection(
     catalog: Catalog, rng: np.random.Generator, progress: Progress = lambda step: None, label: str = ""
-) -> tuple[bytes, list[bytes]]:
+) -> list[Round]:
     """Plan a collection and let everybody of a raw star report.
 
     Args:
@@ -39,8 +48,8 @@ def simulated_collection(
         label: tells repeated collections of one catalog apart.
 
     Returns:
-        The plan's bytes and one report per person. The plan says that it is simulated, and so its reports,
-        which name the plan's hash, can never be counted with real ones.
+        One round, or two with `tau: estimate`; one report per person. Plans say that they are simulated, and so
+        their reports, which name a plan's hash, can never be counted with real ones.
 
     **Privacy**: none; the reports come from one machine that sees all rows.
     """
@@ -53,9 +62,19 @@ def simulated_collection(
     finally:
         raw.close()
     design = design_of(survey, people.count, label)
-    plan = build_plan(replace(design, extra={**design.extra, "simulated": True}))
+    design = replace(design, extra={**design.extra, "simulated": True})
+    first = read_plan(first_plan(design))
     progress(f"{people.count} people report")
-    return plan, simulate_reports(read_plan(plan), people, rng, progress)
+    if not asks_rows_alone(first):
+        return [Round(first.raw, simulate_reports(first, people, rng, progress))]
+    shares = np.array(first.round_shares, dtype=np.float64)
+    drawn = rng.choice(shares.size, size=people.count, p=shares / shares.sum())
+    parts = [chosen(people, np.nonzero(drawn == number)[0]) for number in range(2)]
+    counted = simulate_reports(first, parts[0], rng, progress)
+    folds = np.zeros(len(counted), dtype=np.uint8)
+    rows = row_reports(first, decode_reports(first, counted, folds).tallies)
+    second = read_plan(second_plan(design, first, rows))
+    return [Round(first.raw, counted), Round(second.raw, simulate_reports(second, parts[1], rng, progress))]
 
 
 def simulate_to_files(
@@ -66,7 +85,7 @@ def simulate_to_files(
     Args:
         catalog: the YAML file.
         output: the spool to make.
-        plan: the plan to write.
+        plan: the plan to write; a first round that asks for row counts goes beside both, as `<name>.rows.<ending>`.
         seed: for repeatable draws; fresh ones if None.
         label: tells repeated collections of one catalog apart.
         progress: told each step.
@@ -76,11 +95,18 @@ def simulate_to_files(
     """
     # A stream of its own: drawn from the seed that made the rows, views would go by the people's own values.
     rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(SIMULATION,)))
-    body, reports = simulated_collection(load_catalog(catalog), rng, progress, label)
-    progress(f"writing {output.name}")
-    write_spool(output, reports)
-    plan.write_bytes(body)
-    return len(reports)
+    *before, last = simulated_collection(load_catalog(catalog), rng, progress, label)
+    for held, spool, file in [(each, _rows_file(output), _rows_file(plan)) for each in before] + [
+        (last, output, plan)
+    ]:
+        progress(f"writing {spool.name}")
+        write_spool(spool, held.reports)
+        file.write_bytes(held.plan)
+    return sum(len(held.reports) for held in (*before, last))
+
+
+def _rows_file(path: Path) -> Path:
+    return path.with_name(f"{path.stem}.rows{path.suffix}")
 
 
 def write_spool(path: Path, reports: Sequence[bytes]) -> None:

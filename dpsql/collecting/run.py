@@ -12,9 +12,10 @@ from dpsql.catalog import Catalog, catalog_from_json, load_catalog
 from dpsql.client.plan import Plan, read_plan
 from dpsql.collecting.collector import Manifest, add_spool, close_collection, open_state
 from dpsql.collecting.content import release_content
-from dpsql.collecting.plan import build_plan, plan_body
+from dpsql.collecting.plan import Design, plan_body
 from dpsql.collecting.predict import Prediction, predict
 from dpsql.collecting.survey import design_of, public_axis_maker, survey_of
+from dpsql.collecting.tau import asks_rows_alone, first_plan, row_reports, second_plan
 from dpsql.errors import DataError, InterfaceError, OperationalError
 from dpsql.release.write import write_release
 
@@ -28,14 +29,31 @@ class Collected(NamedTuple):
     manifest: Manifest
 
 
-def write_plan(catalog: Path, target: Path, people: int, label: str = "") -> list[Prediction]:
+class FirstRound(NamedTuple):
+    """A first round that asked how many rows people have.
+
+    Args:
+        plan: its plan.
+        spools: Parquet and JSON-lines files of the reports that came back.
+        key: secret bytes under which one-time tokens are hashed.
+    """
+
+    plan: Path
+    spools: Sequence[Path]
+    key: bytes
+
+
+def write_plan(
+    catalog: Path, target: Path, people: int, label: str = "", after: FirstRound | None = None
+) -> list[Prediction]:
     """Write the collection plan of a catalog.
 
     Args:
         catalog: the YAML file, with `collection:`.
         target: the plan to write.
         people: how many are expected to report.
-        label: tells repeated collections of one catalog apart.
+        label: tells repeated collections of one catalog apart; a second round keeps the first one's.
+        after: the first round of `tau: estimate`; without it, such a catalog's plan asks for row counts alone.
 
     Returns:
         Predicted errors, before anyone reports.
@@ -43,16 +61,37 @@ def write_plan(catalog: Path, target: Path, people: int, label: str = "") -> lis
     Raises:
         CatalogError: the catalog cannot be collected.
         InterfaceError: fewer than one person.
+        DataError: `after` is no first round of this catalog, or none of its reports was accepted.
 
-    **Privacy**: public facts only.
+    **Privacy**: public facts, and reports that are private already.
     """
     if people < 1:
         raise InterfaceError("a collection needs at least one person", hint="say how many will report")
     loaded = load_catalog(catalog)
     survey = survey_of(loaded, public_axis_maker(loaded))
-    raw = build_plan(design_of(survey, people, label))
+    design = design_of(survey, people, label)
+    raw = first_plan(design) if after is None else _second_plan(design, after)
     target.write_bytes(raw)
-    return predict(read_plan(raw), people)
+    plan = read_plan(raw)
+    return predict(plan, round(people * _part(plan)))
+
+
+def _part(plan: Plan) -> float:
+    """The part of the people who belong to the plan's round."""
+    return plan.round_shares[plan.round] / sum(plan.round_shares) if plan.round_shares else 1.0
+
+
+def _second_plan(design: Design, after: FirstRound) -> bytes:
+    """Count the first round's reports and plan the second."""
+    first = read_plan(_read(after.plan))
+    state = open_state(first)
+    try:
+        for spool in after.spools:
+            add_spool(state, first, spool, after.key)
+        tallies, _ = close_collection(state, first)
+    finally:
+        state.close()
+    return second_plan(design, first, row_reports(first, tallies))
 
 
 def collect(
@@ -83,7 +122,7 @@ def collect(
 
     Raises:
         OperationalError: a file cannot be opened, or the target exists.
-        DataError: no accepted report.
+        DataError: no accepted report, or a plan that asks for row counts alone.
 
     **Privacy**: reports are private already; this is post-processing.
     """
@@ -92,6 +131,11 @@ def collect(
             f"{target.name} exists", hint="a release is never overwritten; name another file"
         )
     loaded = read_plan(_read(plan))
+    if asks_rows_alone(loaded):
+        raise DataError(
+            "this plan asks for row counts alone; no release can be made of them",
+            hint="make the second plan: dpsql collection-plan CATALOG REPORTS --after PLAN -o NEXT",
+        )
     described = _catalog(loaded, catalog)
     survey = survey_of(described, public_axis_maker(described))
     connection = open_state(loaded, state)

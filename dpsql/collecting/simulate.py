@@ -45,6 +45,14 @@ def one_row_each(leaves: IntArray, measures: IntArray | None = None) -> People:
     return People(np.arange(len(leaves) + 1), leaves, empty)
 
 
+def chosen(people: People, who: IntArray) -> People:
+    """Some of the people, in the order of `who`, with all their rows."""
+    counts = people.first[who + 1] - people.first[who]
+    first = np.concatenate([[0], np.cumsum(counts)])
+    rows = np.repeat(people.first[who] - first[:-1], counts) + np.arange(first[-1])
+    return People(first, people.leaves[rows], people.measures[rows])
+
+
 def draw_items(plan: Plan, view: View, people: People, who: IntArray, rng: np.random.Generator) -> IntArray:
     """Draw each person's item of a view; Square Wave's "no row" is the domain itself."""
     rows = people.first[who + 1] - people.first[who]

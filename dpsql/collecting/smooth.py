@@ -65,11 +65,22 @@ def joint_table(
     smooth = [int(plan.axes[a].get("smooth", 0)) for a in axes]
     if measure is not None:
         sizes, smooth = [*sizes, 2], [*smooth, 0]
-    model = make_model(sizes, smooth)
+    model = make_model(sizes, smooth, _held_together(plan, axes, measure))
     strength = _choose(plan, tallies, axes, measure, filled, model)
     views = marginals(plan, tallies, axes, measure, filled)
     weights = fit(model, views, strength)
     return Joint(table_of(model, weights), model, weights, strength, views)
+
+
+def _held_together(plan: Plan, axes: Sequence[int], measure: int | None) -> list[tuple[int, ...]]:
+    """Sets of three positions or more that one grid tells about, with the measure's bit where it is in."""
+    found = []
+    for view in plan.views:
+        inside = tuple(sorted(list(axes).index(a) for a in view.axes if a in axes))
+        if view.kind == "grid" and len(inside) > 2:
+            with_bit = measure is not None and view.measure == measure
+            found.append((*inside, len(axes)) if with_bit else inside)
+    return found
 
 
 def _choose(

@@ -13,8 +13,17 @@ from typing import Any
 
 from dpsql.axis import Axis, PublicTable, build_axis, needed_tables
 from dpsql.axis.model import CategoryRule, OrderedRule
-from dpsql.catalog import Catalog, ResolvedAxis, ResolvedMeasure, max_ids, view_axes, view_measures
-from dpsql.collecting.plan import Design, PlannedAxis, PlannedMeasure
+from dpsql.catalog import (
+    Catalog,
+    Collection,
+    ResolvedAxis,
+    ResolvedMeasure,
+    joint_view,
+    max_ids,
+    view_axes,
+    view_measures,
+)
+from dpsql.collecting.plan import Design, PlannedAxis, PlannedGrid, PlannedMeasure
 from dpsql.errors import CatalogError, SourceError
 from dpsql.sources import open_sources
 
@@ -86,8 +95,14 @@ def design_of(survey: Survey, people: int, label: str = "") -> Design:
     if collection is None:
         raise CatalogError("the catalog has no `collection:`")
     one_row = catalog.privacy.unit in ("row", f"{survey.of}.{catalog.tables[survey.of].key}")
+    declared = collection.tau if isinstance(collection.tau, int) else 1
+    if one_row and declared != collection.tau:
+        raise CatalogError(f"everybody has one row of `{survey.of}`", hint="write tau: 1 in `collection:`")
     most = 1 if one_row else max_ids(catalog, survey.of)
-    cap = max(int(most) if isinstance(most, int) else 10, collection.tau, 2)
+    guess = tuple(
+        float(collection.row_guess.get(r, 0)) for r in range(max(collection.row_guess, default=-1) + 1)
+    )
+    cap = max(int(most) if isinstance(most, int) else 10, declared, 2, len(guess) - 1)
     return Design(
         collection=":".join(part for part in (catalog.name, catalog.privacy.lineage, label) if part),
         epsilon=Fraction(collection.epsilon or catalog.privacy.epsilon),
@@ -95,13 +110,40 @@ def design_of(survey: Survey, people: int, label: str = "") -> Design:
         axes=tuple(_planned(axis) for axis in survey.axes),
         measures=tuple(PlannedMeasure(m.name, *m.bounds, m.scale) for m in survey.measures),
         together=tuple(axes for axes, _ in survey.views.values() if len(axes) > 1),
-        tau=1 if one_row else collection.tau,
+        joint=_joint_grids(survey, collection),
+        asked=_asked(survey, collection),
+        tau=1 if one_row else declared,
+        tau_from="declared" if declared == collection.tau else str(collection.tau),
+        row_guess=guess,
         rows_floor=1 if one_row else 0,
         rows_cap=cap,
+        row_share=Fraction(0) if one_row else collection.counted_share,
         row_weighting="none" if one_row else collection.row_weighting,
         shuffled=collection.shuffled,
         extra={"catalog": json.loads(catalog.to_json())},
     )
+
+
+def _joint_grids(survey: Survey, collection: Collection) -> tuple[PlannedGrid, ...]:
+    """Declared joint grids by the survey's axes; the catalog has checked that a view holds each."""
+    found = []
+    for name, grid in sorted(collection.joint.items()):
+        view = survey.catalog.views[str(joint_view(survey.catalog, grid))]
+        places = {
+            written.axis: survey.resolved.index(axis)
+            for written, axis in zip(view.axes, view_axes(survey.catalog, view), strict=True)
+        }
+        found.append(PlannedGrid(name, tuple(sorted(places[axis] for axis in grid.axes)), grid.share))
+    return tuple(found)
+
+
+def _asked(survey: Survey, collection: Collection) -> tuple[tuple[tuple[int, ...], Fraction], ...]:
+    """Every view's axes and its part of the people; views without a share split what is left."""
+    if not collection.shares:
+        return ()
+    others = len(survey.views) - len(collection.shares)
+    rest = (1 - collection.fixed_share) / max(others, 1)
+    return tuple((axes, collection.shares.get(name, rest)) for name, (axes, _) in survey.views.items())
 
 
 def _planned(axis: Axis) -> PlannedAxis:

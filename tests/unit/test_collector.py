@@ -17,7 +17,7 @@ from dpsql.client.entropy import InsecureTestEntropy
 from dpsql.client.plan import Plan
 from dpsql.collecting.collector import add_spool, close_collection, file_hash, open_state
 from dpsql.collecting.decode import decode_reports
-from dpsql.collecting.plan import Design, PlannedAxis, PlannedMeasure, build_plan
+from dpsql.collecting.plan import Design, PlannedAxis, PlannedGrid, PlannedMeasure, build_plan
 from dpsql.collecting.predict import predict
 from dpsql.collecting.simulate import People, one_row_each, simulate_reports, simulate_tallies
 from dpsql.errors import CatalogError, DataError, OperationalError
@@ -28,7 +28,8 @@ KEY = b"k" * 32
 def design(**changes: object) -> Design:
     base = Design(
         "test", Fraction(1), 10_000, (PlannedAxis("age", 25, 25), PlannedAxis("place", 5, 0)),
-        measures=(PlannedMeasure("minutes", 0, 120),), together=((0, 1),), joint=((0, 1),), tau=2, row_weighting="mar",
+        measures=(PlannedMeasure("minutes", 0, 120),), together=((0, 1),), tau=2, row_weighting="mar",
+        joint=(PlannedGrid("hot", (0, 1), Fraction(1, 5)),),
     )  # fmt: skip
     return dataclasses.replace(base, **changes)  # type: ignore[arg-type]
 

@@ -51,7 +51,7 @@ def test_people_keep_all_their_rows(catalog: Catalog) -> None:
 def test_a_simulated_collection_answers_sql(catalog: Catalog, tmp_path: Path) -> None:
     import duckdb
 
-    plan, reports = simulated_collection(catalog, np.random.default_rng(1))
+    ((plan, reports),) = simulated_collection(catalog, np.random.default_rng(1))
     (tmp_path / "plan.json").write_bytes(plan)
     duckdb.execute("CREATE OR REPLACE TEMP TABLE spool (report VARCHAR)")
     duckdb.executemany("INSERT INTO spool VALUES (?)", [[r.hex()] for r in reports])

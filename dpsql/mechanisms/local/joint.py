@@ -9,6 +9,7 @@ weighed once.
 | table       | p = softmax(features @ weights)    | shares of all cells of the set |
 | main effect | theta_i, one weight a leaf         | |
 | interaction | B W_ij B', W on a coarse lattice, B linear hats | |
+| of three or more | the same with one lattice axis each, where a view holds them together | |
 | `Strength`  | l1, l2, r                          | weights of the roughness penalties |
 """
 
@@ -26,7 +27,13 @@ from dpsql.mechanisms.local.oracles import FloatArray
 from dpsql.mechanisms.local.smooth import difference, softmax
 
 IntArray = NDArray[np.int64]
-LATTICE = 6
+LATTICE = {2: 6, 3: 4}
+FEWEST = 3
+
+
+def knots_of(width: int) -> int:
+    """Knots per axis of an interaction of `width` axes: fewer where they multiply."""
+    return LATTICE.get(width, FEWEST)
 
 
 @dataclass(frozen=True)
@@ -47,7 +54,7 @@ class Marginal:
 
 
 class Strength(NamedTuple):
-    """Weights of |D^3 main|^2 / 2, of |D^2 interaction|^2 / 2 along both lattice axes, and of a ridge."""
+    """Weights of |D^3 main|^2 / 2, of |D^2 interaction|^2 / 2 along every lattice axis, and of a ridge."""
 
     main: float
     pair: float
@@ -62,8 +69,8 @@ class Model:
     smooth: tuple[int, ...]
     features: FloatArray
     rough_main: FloatArray
-    rough_pair: FloatArray
-    is_pair: FloatArray
+    rough_cross: FloatArray
+    is_cross: FloatArray
 
 
 def hats(leaves: int, knots: int) -> FloatArray:
@@ -72,43 +79,66 @@ def hats(leaves: int, knots: int) -> FloatArray:
     return np.asarray(np.maximum(0.0, 1.0 - np.abs(at[:, None] - np.arange(knots)[None, :])))
 
 
-def make_model(sizes: Sequence[int], smooth: Sequence[int], lattice: int = LATTICE) -> Model:
+def make_model(sizes: Sequence[int], smooth: Sequence[int], seen: Sequence[Sequence[int]] = ()) -> Model:
     """Build the features of a set of axes.
 
     Args:
         sizes: leaves of each axis.
         smooth: leading leaves of each axis along which neighbours resemble each other; the rest (special
-        leaves,
-            categories) keep one weight each.
-        lattice: knots per axis of an interaction.
+            leaves, categories) keep one weight each.
+        seen: sets of three positions or more that some view holds together; every part of them gets weights.
+            What no view holds stays out: nothing could tell it.
 
     Returns:
         The model; its memory is cells x weights doubles.
     """
     cells = np.indices(tuple(sizes)).reshape(len(sizes), -1)
-    blocks, mains, pairs, is_pair = [], [], [], []
+    blocks, mains, crosses, is_cross = [], [], [], []
     for axis, size in enumerate(sizes):
         blocks.append(np.eye(size)[cells[axis]])
         mains.append(difference(size, 3, smooth[axis]) if smooth[axis] > 3 else np.zeros((0, size)))
-        pairs.append(np.zeros((0, size)))
-        is_pair.append(np.zeros(size))
-    for i, j in itertools.combinations(range(len(sizes)), 2):
-        left, right = _basis(sizes[i], smooth[i], lattice), _basis(sizes[j], smooth[j], lattice)
-        blocks.append((left[cells[i]][:, :, None] * right[cells[j]][:, None, :]).reshape(cells.shape[1], -1))
-        bend_i, bend_j = _bends(sizes[i], smooth[i], lattice), _bends(sizes[j], smooth[j], lattice)
-        pairs.append(
-            np.vstack([np.kron(bend_i, np.eye(right.shape[1])), np.kron(np.eye(left.shape[1]), bend_j)])
-        )
-        mains.append(np.zeros((0, blocks[-1].shape[1])))
-        is_pair.append(np.ones(blocks[-1].shape[1]))
+        crosses.append(np.zeros((0, size)))
+        is_cross.append(np.zeros(size))
+    for part in _crossed(len(sizes), seen):
+        bases = [_basis(sizes[i], smooth[i], knots_of(len(part))) for i in part]
+        block: FloatArray = np.ones((cells.shape[1], 1))
+        for i, basis in zip(part, bases, strict=True):
+            block = (block[:, :, None] * basis[cells[i]][:, None, :]).reshape(cells.shape[1], -1)
+        blocks.append(block)
+        bends = [_bends(sizes[i], smooth[i], knots_of(len(part))) for i in part]
+        crosses.append(_bends_along(bends, [basis.shape[1] for basis in bases]))
+        mains.append(np.zeros((0, block.shape[1])))
+        is_cross.append(np.ones(block.shape[1]))
     return Model(
         tuple(sizes),
         tuple(smooth),
         np.hstack(blocks),
         _diagonal(mains),
-        _diagonal(pairs),
-        np.concatenate(is_pair),
+        _diagonal(crosses),
+        np.concatenate(is_cross),
     )
+
+
+def _crossed(axes: int, seen: Sequence[Sequence[int]]) -> list[tuple[int, ...]]:
+    """All pairs, and every part of three or more of the sets that were seen together."""
+    more = {
+        part
+        for held in seen
+        for width in range(3, len(held) + 1)
+        for part in itertools.combinations(sorted(held), width)
+    }
+    return [*itertools.combinations(range(axes), 2), *sorted(more, key=lambda part: (len(part), part))]
+
+
+def _bends_along(bends: Sequence[FloatArray], widths: Sequence[int]) -> FloatArray:
+    """Bends of a lattice along each of its axes, the others held."""
+    rows = []
+    for along, bend in enumerate(bends):
+        whole: FloatArray = np.ones((1, 1))
+        for axis, width in enumerate(widths):
+            whole = np.asarray(np.kron(whole, bend if axis == along else np.eye(width)), dtype=np.float64)
+        rows.append(whole)
+    return np.vstack(rows)
 
 
 def _basis(size: int, smooth: int, lattice: int) -> FloatArray:
@@ -184,10 +214,10 @@ def table_of(model: Model, weights: FloatArray) -> FloatArray:
 
 
 def _stiffness(model: Model, strength: Strength) -> FloatArray:
-    ridge = np.where(model.is_pair > 0, strength.ridge, 1e-3)
+    ridge = np.where(model.is_cross > 0, strength.ridge, 1e-3)
     return np.asarray(
         strength.main * model.rough_main.T @ model.rough_main
-        + strength.pair * model.rough_pair.T @ model.rough_pair
+        + strength.pair * model.rough_cross.T @ model.rough_cross
         + np.diag(ridge)
     )
 

@@ -13,9 +13,11 @@ epsilon in it; the printed median aims at no error. Both are replaced by the lea
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
-from dpsql.mechanisms.local.oracles import FloatArray, Oracle, estimate
+from dpsql.mechanisms.local.oracles import FloatArray, Oracle, covariance, estimate
 from dpsql.mechanisms.local.simplex import normsub
 
 
@@ -34,6 +36,50 @@ def clipped_fraction(row_shares: FloatArray, tau: int) -> float:
     """
     lost = lost_rows(row_shares)
     return float(lost[min(tau, lost.size - 1)] / lost[0])
+
+
+class Measured(NamedTuple):
+    """A number and its standard error."""
+
+    value: float
+    error: float
+
+
+def lost_by_histogram(oracle: Oracle, tally: FloatArray, reports: float, tau: int) -> Measured:
+    """Mean rows of a person beyond tau, E (r - tau)+, from people who report min(rows, R); unbiased.
+
+    Args:
+        oracle: of the reports, over 0 .. R.
+        tally: reports that support each number of rows.
+        reports: number of reports.
+        tau: slots.
+    """
+    shares = estimate(oracle, tally, reports)
+    beyond = np.maximum(np.arange(shares.size) - tau, 0).astype(np.float64)
+    noise = float(beyond @ covariance(oracle, np.clip(shares, 0, 1), reports) @ beyond)
+    return Measured(float(beyond @ shares), float(np.sqrt(max(noise, 0.0))))
+
+
+def clipped_share(lost: Measured, kept: Measured, together: float = 0.0) -> Measured:
+    """Share of all rows that tau leaves out: lost / (lost + kept), with the error that both bring.
+
+    Args:
+        lost: mean rows of a person beyond tau.
+        kept: mean rows of a person within tau.
+        together: their covariance.
+
+    Returns:
+        The share, at least 0, and its standard error by the delta method.
+
+    Example:
+        >>> share, error = clipped_share(Measured(0.5, 0.1), Measured(1.5, 0.0))
+        >>> round(share, 3), round(error, 4)
+        (0.25, 0.0375)
+    """
+    whole = max(lost.value + kept.value, 1e-9)
+    bends = kept.value**2 * lost.error**2 + lost.value**2 * kept.error**2
+    bends -= 2 * kept.value * lost.value * together
+    return Measured(max(lost.value, 0.0) / whole, float(np.sqrt(max(bends, 0.0))) / whole**2)
 
 
 def theory_tau(row_shares: FloatArray, noise: float, answer: float) -> int:

@@ -1,0 +1,94 @@
+"""From shares of slots to rows: how many people reported, what tau left out, and how surely that is known.
+
+| here     | there                     | unit |
+|----------|---------------------------|------|
+| slots    | N tau                     | people of both rounds times tau |
+| kept     | E min(r, tau)             | rows a person within tau: the filled slots that ordinary reports tell |
+| lost     | E (r - tau)+              | rows a person beyond tau: from people who reported how many they have |
+| weight   | E r / E min(r, tau)       | only with `row_weighting: mar` |
+| clipped  | lost / (lost + kept)      | share of all rows (up to `rows_cap` a person) |
+
+**Privacy**: post-processing of reports that were private before they left the device.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from dpsql.client.plan import Plan
+from dpsql.collecting.estimate import AxisTable
+from dpsql.collecting.plan import plan_body
+from dpsql.collecting.tallies import Tallies, oracle_of, shares
+from dpsql.collecting.tau import carried_rows
+from dpsql.mechanisms.local.oracles import variance
+from dpsql.mechanisms.local.truncation import Measured, clipped_share, lost_by_histogram
+
+
+@dataclass(frozen=True)
+class Scale:
+    """Shares to rows.
+
+    Args:
+        slots: people of the collection times tau.
+        weight: rows per counted row, 1 unless rows are taken as missing at random.
+        weight_error: standard error of `weight`.
+        clipped: share of the rows that tau left out, with its error; None where nobody reported row counts.
+    """
+
+    slots: float
+    weight: float
+    weight_error: float
+    clipped: Measured | None = None
+
+    @property
+    def factor(self) -> float:
+        """Rows per unit of share."""
+        return self.slots * self.weight
+
+
+def row_scale(plan: Plan, tallies: Tallies, known: Mapping[int, AxisTable]) -> Scale:
+    """People's slots, the weight of rows that tau left out, and which share of all rows those are.
+
+    Args:
+        plan: the plan that people answered.
+        tallies: counts per view.
+        known: every axis's table.
+    """
+    first = carried_rows(plan)
+    people = sum(t.total for t in tallies) + (0 if first is None else first.reports)
+    kept = _kept(plan, known)
+    mean = _mean_rows(plan, tallies)
+    if mean is not None:
+        # The mean counts kept rows too, so what is lost errs against them.
+        lost = Measured(mean.value - kept.value, float(np.hypot(mean.error, kept.error)))
+        clipped = clipped_share(lost, kept, together=-(kept.error**2))
+        if plan_body(plan)["row_weighting"] == "mar":
+            weight = max(mean.value / kept.value, 1.0)
+            return Scale(float(people) * plan.tau, weight, mean.error / kept.value, clipped)
+        return Scale(float(people) * plan.tau, 1.0, 0.0, clipped)
+    if first is None:
+        return Scale(float(people) * plan.tau, 1.0, 0.0)
+    counted = np.array(first.support, dtype=np.float64)
+    lost = lost_by_histogram(first.oracle, counted, float(first.reports), plan.tau)
+    return Scale(float(people) * plan.tau, 1.0, 0.0, clipped_share(lost, kept))
+
+
+def _kept(plan: Plan, known: Mapping[int, AxisTable]) -> Measured:
+    """Rows a person within tau."""
+    filled = float(np.mean([t.filled for t in known.values()]))
+    spread = float(np.mean([max(float(t.counts.covariance.sum()), 0.0) for t in known.values()]))
+    return Measured(max(filled, 1e-9) * plan.tau, float(np.sqrt(spread)) * plan.tau)
+
+
+def _mean_rows(plan: Plan, tallies: Tallies) -> Measured | None:
+    """Mean rows of a person, `rows_floor` to `rows_cap`, from one-bit reports; None if there are none."""
+    for number, view in enumerate(plan.views):
+        if view.kind == "rows_bit" and tallies[number].total:
+            up = shares(plan, number, tallies[number])
+            reach = plan.rows_cap - plan.rows_floor
+            noise = variance(oracle_of(plan, view), np.clip(up, 0, 1), float(tallies[number].total))
+            return Measured(plan.rows_floor + float(up[1]) * reach, float(np.sqrt(noise[1])) * reach)
+    return None

@@ -1,0 +1,186 @@
+"""How many rows of one person may speak: tau declared, from a public guess (T), or from the people themselves (E).
+
+| kind       | there       | what happens |
+|------------|-------------|--------------|
+| `declared` |             | one round, tau as written |
+| `theory`   | LPRR-JOIN-T | one round, the best tau for `row_guess` |
+| `estimate` | LPRR-JOIN-E | round 0: some people report min(rows, R); round 1: the others answer at the best tau |
+
+The best tau has the least bias^2 + variance of the count of a range, the mean over all ranges of all axes.
+
+**Privacy**: a device draws its round before it answers anything, by public weights, and answers in that round alone,
+with all of epsilon. The second plan is a function of the first round's reports, all of other people.
+**Source**: seed 003, section 3.1, corrected (see `mechanisms/local/truncation.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from dpsql.client.plan import Plan, largest_weight, read_plan
+from dpsql.collecting.plan import Design, build_plan, checked, plan_body
+from dpsql.collecting.predict import expected_tallies, range_variance
+from dpsql.collecting.tallies import Tallies, oracle_of
+from dpsql.collecting.views import SHARES, rows_view, with_oracle
+from dpsql.errors import DataError
+from dpsql.mechanisms.local.blue import range_workload
+from dpsql.mechanisms.local.oracles import FloatArray, Oracle
+from dpsql.mechanisms.local.truncation import estimated_rows, theory_tau
+
+ROWS = "rows"
+
+
+@dataclass(frozen=True)
+class RowReports:
+    """What the first round brought: reports that support each number of rows.
+
+    Args:
+        plan: hash of the first round's plan, in hex.
+        oracle: of the reports, over 0 .. R rows.
+        support: per number of rows, how many reports support it.
+        reports: how many reports were accepted.
+    """
+
+    plan: str
+    oracle: Oracle
+    support: tuple[int, ...]
+    reports: int
+
+    @property
+    def shares(self) -> FloatArray:
+        """Share of people with 0 .. R rows, non-negative."""
+        return estimated_rows(self.oracle, np.array(self.support, dtype=np.float64), float(self.reports))
+
+
+class Question(NamedTuple):
+    """A typical answer: its variance at tau = 1 and its share of all rows, both root mean squares over ranges."""
+
+    noise: float
+    answer: float
+
+
+def first_plan(design: Design) -> bytes:
+    """The plan that goes out first.
+
+    Args:
+        design: the curator's decisions.
+
+    Returns:
+        The whole collection's plan, or with `estimate` the first round's, which asks for row counts alone.
+
+    Raises:
+        CatalogError: as `build_plan`.
+    """
+    if design.tau_from == "theory":
+        return build_plan(replace(design, tau=best_tau(design, np.array(design.row_guess))))
+    if design.tau_from == "estimate":
+        own = largest_weight(design.epsilon)
+        view = with_oracle(design, own, rows_view(ROWS, Fraction(1)))
+        return checked(design, [view], round=0, **_rounds(design))
+    return build_plan(design)
+
+
+def asks_rows_alone(plan: Plan) -> bool:
+    """Whether a plan is the first round of two, which no release can be made of."""
+    return plan.rounds == 2 and plan.round == 0 and [v.kind for v in plan.views] == [ROWS]
+
+
+def row_reports(plan: Plan, tallies: Tallies) -> RowReports:
+    """What the first round's reports say.
+
+    Raises:
+        DataError: another kind of plan, or no accepted report.
+    """
+    if not asks_rows_alone(plan):
+        raise DataError(
+            "this plan is not the first round of `tau: estimate`",
+            hint="name the plan that asked for row counts",
+        )
+    if tallies[0].total == 0:
+        raise DataError(
+            "no report of the first round was accepted", hint="check that the reports belong to it"
+        )
+    support = tuple(int(v) for v in tallies[0].support.sum(axis=0))
+    return RowReports(plan.hash.hex(), oracle_of(plan, plan.views[0]), support, tallies[0].total)
+
+
+def second_plan(design: Design, first: Plan, rows: RowReports) -> bytes:
+    """The plan of the second round: tau from the first round's reports, which it carries.
+
+    Args:
+        design: the same decisions as for the first plan.
+        first: the first round's plan.
+        rows: from `row_reports`.
+
+    Raises:
+        DataError: the catalog has changed since the first round.
+
+    **Privacy**: a function of reports that are private already; the people asked now have not answered before.
+    """
+    body = plan_body(first)
+    if body.get("catalog") != design.extra.get("catalog") or design.tau_from != "estimate":
+        raise DataError(
+            "the catalog is not the one of the first round",
+            hint="bring it back, or start under another --label",
+        )
+    extra = {**design.extra, **({"simulated": True} if body.get("simulated") else {})}
+    asked = replace(design, collection=first.collection, row_share=Fraction(0), extra=extra)
+    people = max(round(design.people * (1 - design.counted_share)), 1)
+    counted: dict[str, Any] = {
+        "plan": rows.plan, "oracle": rows.oracle.name, "domain": rows.oracle.domain, "extra": rows.oracle.extra,
+        "own": rows.oracle.own, "support": list(rows.support), "reports": rows.reports,
+    }  # fmt: skip
+    tau = best_tau(asked, rows.shares)
+    return build_plan(replace(asked, tau=tau, people=people), round=1, row_reports=counted, **_rounds(design))
+
+
+def carried_rows(plan: Plan) -> RowReports | None:
+    """The first round's reports that a second plan carries."""
+    held = plan_body(plan).get("row_reports")
+    if held is None:
+        return None
+    oracle = Oracle(held["oracle"], held["domain"], held["own"], held["extra"])
+    return RowReports(held["plan"], oracle, tuple(held["support"]), held["reports"])
+
+
+def best_tau(design: Design, row_shares: FloatArray) -> int:
+    """The tau of least bias^2 + variance for a range of one axis.
+
+    Args:
+        design: the curator's decisions.
+        row_shares: share of people with 0, 1, .. rows.
+
+    Returns:
+        tau, at most the largest number of rows in `row_shares`.
+    """
+    asked = typical_question(replace(design, tau=1))
+    return theory_tau(row_shares, asked.noise, asked.answer)
+
+
+def typical_question(design: Design) -> Question:
+    """Predicted variance of a range's share and its size, over all ranges of all axes, for evenly spread people."""
+    plan = read_plan(build_plan(design))
+    tallies = expected_tallies(plan, design.people)
+    noise = np.mean([range_variance(plan, tallies, axis) for axis in range(len(plan.axes))])
+    return Question(float(noise), float(np.sqrt(np.mean([_mean_square(a.leaves) for a in design.axes]))))
+
+
+def _mean_square(leaves: int) -> float:
+    """Mean square of the share of all rows in a range of evenly spread leaves."""
+    return float(range_workload(leaves).sum()) / leaves**2
+
+
+def _rounds(design: Design) -> dict[str, Any]:
+    """Two rounds, drawn by weight."""
+    first = min(max(round(design.counted_share * SHARES), 1), SHARES - 1)
+    return {"rounds": 2, "round_shares": _lowest([first, SHARES - first])}
+
+
+def _lowest(shares: Sequence[int]) -> list[int]:
+    divisor = int(np.gcd.reduce(np.array(shares)))
+    return [share // divisor for share in shares]

@@ -1,0 +1,173 @@
+"""The views of a plan: an axis's tree, a grid per pair, declared joint grids, row counts; who is asked which.
+
+| group        | views in it                     | share of the people |
+|--------------|---------------------------------|---------------------|
+| axis         | its tree's levels, Square Wave  | what is left, evenly or by the views' own shares |
+| pair         | one coarse grid                 | the same |
+| joint grid   | one grid over three axes or more| declared |
+| row counts   | one bit                         | declared |
+
+A grid over ordered axes is as fine as its noise allows, and no finer than the joint fit that will smooth it: cells that
+the fit cannot tell apart only add noise.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dpsql.collecting.smooth import LARGEST
+from dpsql.errors import CatalogError
+from dpsql.mechanisms.local.grids import granularity, joint_granularity, snapped_edges
+from dpsql.mechanisms.local.joint import knots_of
+from dpsql.mechanisms.local.lprr import IntArray, level_edges
+from dpsql.mechanisms.local.oracles import choose_oracle, wave_reach
+
+if TYPE_CHECKING:
+    from dpsql.collecting.plan import Design, PlannedAxis, PlannedGrid
+
+SHARES = 1_000_000
+"""Shares are integers out of about this many."""
+MOST_CELLS = 4096
+"""Most cells of a joint grid: beyond it a cell's share is below any collection's noise, and counting takes minutes."""
+FITTED = 4
+"""Fewest ordered leaves of an axis that a joint fit smooths."""
+WAVES = 16
+"""Fewest ordered leaves for which Square Wave says more than a tree."""
+View = dict[str, Any]
+
+
+def views_of(design: Design, own: int) -> list[View]:
+    """The plan's views with oracles, domains and integer shares.
+
+    Args:
+        design: the curator's decisions.
+        own: integer weight of the truth.
+
+    Returns:
+        Plain dictionaries; shares are out of about a million.
+
+    Raises:
+        CatalogError: declared shares leave nobody for the rest, or a joint grid has too many cells.
+
+    **Privacy**: a function of public facts; the oracle is chosen by variance, never by data.
+    """
+    rows = design.counted_share
+    left = 1 - rows - sum((grid.share for grid in design.joint), Fraction(0))
+    if left <= 0:
+        raise CatalogError(
+            "declared shares leave nobody for the axes",
+            hint="lower row_share or the shares of the joint grids",
+        )
+    groups = _groups(design)
+    views: list[View] = []
+    for members, share in zip(groups, _group_shares(design, groups, left), strict=True):
+        views += _spread(design, members, share)
+    for grid in design.joint:
+        views += _spread(design, [_joint_view(design, grid)], grid.share)
+    if rows:
+        views.append(rows_view("rows_bit", rows))
+    return [with_oracle(design, own, view) for view in views]
+
+
+def rows_view(kind: str, share: Fraction) -> View:
+    """A view that asks how many rows a person has: `rows` the number, `rows_bit` one rounded bit."""
+    return {"kind": kind, "axes": [], "edges": [], "boxes": [], "measure": None, "share": share}
+
+
+def with_oracle(design: Design, own: int, view: View) -> View:
+    """Complete a view: oracle of least variance, domain, integer share."""
+    cells = math.prod(len(e) - 1 for e in view["edges"])
+    empty = design.tau > design.rows_floor and not view["kind"].startswith("rows")
+    share = max(1, round(view["share"] * SHARES))
+    if view["kind"] == "wave":
+        reach = wave_reach(cells, float(design.epsilon))
+        return {**view, "empty": empty, "oracle": "WAVE", "domain": cells, "extra": reach, "share": share}
+    if view["kind"] == "rows_bit":
+        domain = 2
+    elif view["kind"] == "rows":
+        domain = design.rows_cap + 1
+    else:
+        domain = cells * (1 if view["measure"] is None else 2) + int(empty)
+    oracle = choose_oracle(domain, own)
+    chosen = {"oracle": oracle.name, "domain": domain, "extra": oracle.extra}
+    return {**view, "empty": empty, **chosen, "share": share}
+
+
+def _spread(design: Design, members: Sequence[View], share: Fraction) -> list[View]:
+    """A group's people over its views: Square Wave's part, the rest evenly over levels and measures."""
+    wave = [v for v in members if v["kind"] == "wave"]
+    plain = [v for v in members if v["kind"] != "wave"]
+    left = share * (1 - design.wave_share) if wave else share
+    measures: list[int | None] = [*range(len(design.measures))] or [None]
+    part = left / len(plain) / len(measures)
+    return [{**v, "share": share * design.wave_share} for v in wave] + [
+        {**v, "measure": measure, "share": part} for v in plain for measure in measures
+    ]
+
+
+def _groups(design: Design) -> list[list[View]]:
+    """Views that share one group of people: an axis's levels, a pair's grid."""
+    groups = []
+    for position, axis in enumerate(design.axes):
+        levels = [_grid((position,), [e]) for e in level_edges(axis.leaves, design.branching)]
+        if axis.smooth >= WAVES and not design.measures and design.wave_share > 0:
+            levels.append({**_grid((position,), [np.arange(axis.leaves + 1)]), "kind": "wave"})
+        groups.append(levels)
+    cells = granularity(design.people, float(design.epsilon), max(len(design.axes), 2)).two
+    pairs = sorted({p for s in design.together for p in itertools.combinations(sorted(s), 2)})
+    return groups + [[_grid(pair, _edges(design, pair, cells))] for pair in pairs]
+
+
+def _group_shares(design: Design, groups: Sequence[Sequence[View]], left: Fraction) -> list[Fraction]:
+    """Who answers which group: evenly, or each view's part spread evenly over its axes and pairs."""
+    if not design.asked:
+        return [left / len(groups)] * len(groups)
+    held = [set(members[0]["axes"]) for members in groups]
+    weights = [Fraction(0)] * len(groups)
+    for axes, share in design.asked:
+        own = [i for i, group in enumerate(held) if group <= set(axes)]
+        for i in own:
+            weights[i] += share / len(own)
+    whole = sum(weights, Fraction(0))
+    return [left * weight / whole for weight in weights]
+
+
+def _joint_view(design: Design, grid: PlannedGrid) -> View:
+    """One declared grid: ordered axes as fine as the noise allows, categories leaf by leaf."""
+    axes = tuple(sorted(grid.axes))
+    ordered = [a for a in axes if design.axes[a].smooth]
+    others = math.prod(design.axes[a].leaves for a in axes if a not in ordered)
+    asked = float(design.people * grid.share) / max(len(design.measures), 1)
+    cells = joint_granularity(asked, float(design.epsilon), len(ordered), others) if ordered else 0.0
+    edges = _edges(design, axes, cells)
+    count = math.prod(len(e) - 1 for e in edges)
+    if count > MOST_CELLS:
+        most = max(axes, key=lambda a: len(edges[axes.index(a)]))
+        raise CatalogError(
+            f"the joint grid `{grid.name}` has {count} cells; the most is {MOST_CELLS}",
+            hint=f"leave an axis out, or make `{design.axes[most].name}` coarser (cuts, by)",
+        )
+    return _grid(axes, edges)
+
+
+def _edges(design: Design, axes: Sequence[int], cells: float) -> list[IntArray]:
+    """A tree level for ordered axes, near `cells` but no finer than a fit's lattice; other axes leaf by leaf."""
+    leaves = math.prod(design.axes[a].leaves for a in axes) * (2 if design.measures else 1)
+    fitted = leaves <= LARGEST and all(design.axes[a].smooth >= FITTED for a in axes)
+    most = min(cells, knots_of(len(axes))) if fitted else cells
+    return [_axis_edges(design.axes[a], design.branching, most) for a in axes]
+
+
+def _axis_edges(axis: PlannedAxis, branching: int, cells: float) -> IntArray:
+    return snapped_edges(axis.leaves, branching, cells) if axis.smooth else np.arange(axis.leaves + 1)
+
+
+def _grid(axes: Sequence[int], edges: Sequence[IntArray]) -> View:
+    listed = [e.tolist() for e in edges]
+    return {"kind": "grid", "axes": list(axes), "edges": listed, "boxes": [], "measure": None}
