@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from dpsql.answer.information import data_type
+from dpsql.answer.plan import is_declared
 from dpsql.answer.schema import Schema, Table, read_schema
 from dpsql.release import Release
 
@@ -83,7 +84,8 @@ def _table(release: Release, schema: Schema, table: Table, entry: Mapping[str, A
         for column, target in table.foreign_keys.items()
         if (found := schema.table(target)) is not None and found.key
     }
-    views = sorted({s.view for s in release.statistics if s.of.lower() == table.name.lower()})
+    counting = {s.view for s in release.statistics if s.of.lower() == table.name.lower()}
+    views = sorted(view for view in counting if is_declared(view))
     counted = f"rows are counted by {', '.join(views)}" if views else "joined to other tables"
     comment = "; ".join(filter(None, [str(entry.get("description", "")), counted]))
     return TableInfo(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from fractions import Fraction
 
 from dpsql.answer.answered import Answered, terms_of
 from dpsql.answer.block import Block, Condition, Every, Expression, Linear, Predicate, Ratio, Some
@@ -69,7 +70,7 @@ def _plan_words(answered: Answered, block: Block, release: Release) -> list[str]
         statistic = release.statistics[lookup.statistic]
         nodes = " x ".join(str(n) for n in lookup.nodes)
         lines.append(f"statistic {statistic.measure}: {nodes or '1'} nodes, sensitivity {statistic.sensitivity}, "
-                     f"{statistic.currency} {statistic.budget}")
+                     f"{statistic.currency} {float(Fraction(statistic.budget)):.4g}")
     for value in block.values:
         terms = terms_of(value)
         if isinstance(value, (Linear, Ratio)) and terms and all(term in answered.totals for term in terms):

@@ -232,7 +232,8 @@ def choose(block: Block, terms: Sequence[Term], release: Release, schema: Schema
             continue
         placed = place(block, terms, view, release, schema)
         if isinstance(placed, str):
-            said.append(f"{view.name} lacks {placed}")
+            if is_declared(view.name):
+                said.append(f"{view.name} lacks {placed}")
             lacking = next((i for i, ref in enumerate(block.columns) if str(ref) == placed), lacking)
             continue
         plan = make_plan(block, terms, view, placed, release)
@@ -253,10 +254,21 @@ def _is_biased(plan: Plan, terms: Sequence[Term]) -> bool:
     return any(plan.view.statistics[term.measure].biased for term in terms)
 
 
+def is_declared(view: str) -> bool:
+    """Whether the catalog names a view; sets of axes that the residual design adds are named in brackets."""
+    return not view.startswith("(")
+
+
 def _cut_axes(plan: Plan, release: Release, refuse: bool) -> str:
-    """Axes whose bins the plan cuts, where the caller or the view's catalog entry refuses that."""
-    entry = release.meta["catalog"].get("views", {}).get(plan.view.name) or {}
-    if not (refuse or entry.get("on_partial_bin") == "refuse"):
+    """Axes whose bins the plan cuts, where the caller or the view's catalog entry refuses that.
+
+    A set of axes that no view names refuses what every view over these axes refuses.
+    """
+    named, axes = {plan.view.name}, set(plan.view.axes)
+    if not is_declared(plan.view.name):
+        named = {s.view for s in release.statistics if axes <= set(s.axes) and is_declared(s.view)}
+    entries = [release.meta["catalog"].get("views", {}).get(name) or {} for name in named]
+    if not (refuse or all(entry.get("on_partial_bin") == "refuse" for entry in entries)):
         return ""
     pairs = zip(plan.questions, plan.cells, strict=True)
     return ", ".join(release.axes[question.axis].name for question, cells in pairs if cells.cut)

@@ -20,6 +20,7 @@ MECHANISMS = (
     "tents",
     "identity",
     "gaussian",
+    "residual",
     "diffhr",
     "dawa",
 )

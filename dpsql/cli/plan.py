@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict
+from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -101,9 +102,10 @@ def _statistic_lines(s: StatisticForecast) -> list[str]:
     rows = (
         f"at most {s.tau} rows a unit" if s.tau else "rows a unit chosen at publish, figures for one row each"
     )
+    charge = f"{s.currency} {float(Fraction(s.charge)):.4g}"
     lines = [
-        f"  {s.view}: {s.measure} of {s.of}, {s.currency} {s.charge}, {s.noise}, {rows}; {s.cells} cells, "
-        f"{s.nodes} stored, typical {s.typical:.4g}"
+        f"  {s.view}: {s.measure} of {s.of}, {charge}, {s.noise}, {rows}; {s.cells} cells, {s.nodes} stored, "
+        f"typical {s.typical:.4g}"
     ]
     for axis, strategy, own, others in zip(s.axes, s.strategies, s.expected, s.runners_up, strict=True):
         behind = "; ".join(f"{name} {error:.4g}" for name, error in others[:3])

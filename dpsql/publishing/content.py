@@ -23,6 +23,7 @@ from dpsql.mechanisms.central.rounding import UNIT, node_sums, round_family, to_
 from dpsql.mechanisms.central.signal import signal_tree
 from dpsql.mechanisms.central.strategy import variance_model
 from dpsql.mechanisms.central.view import NoisyView, leaf_estimates
+from dpsql.mechanisms.central.zero_sum import residual_estimates
 from dpsql.publishing.bounding import LeftOut
 from dpsql.publishing.describe import Components, left_out_json, release_meta, scale_meta, stores_nonnegative
 from dpsql.publishing.planned import ReleasePlan
@@ -117,15 +118,30 @@ def _nonnegative(plan: ReleasePlan, index: int, nodes: IntArray, trees: list[Tre
 def _estimates(
     plan: ReleasePlan, views: Sequence[NoisyView | AdaptedView], splits: list[AxisSplit], trees: list[Tree]
 ) -> tuple[list[IntArray], list[Components]]:
-    """Best estimates of every view by itself, then reconciled."""
+    """Best estimates of every view by itself, then reconciled; residual families are estimated as one."""
     measured = []
-    for s, view in zip(plan.statistics, views, strict=True):
-        own = view.leaves if isinstance(view, AdaptedView) else leaf_estimates(view, plan.strategies(s))
+    joint = _joint_estimates(plan, views)
+    for i, (s, view) in enumerate(zip(plan.statistics, views, strict=True)):
+        if s.residual:
+            own = joint[i]
+        else:
+            own = view.leaves if isinstance(view, AdaptedView) else leaf_estimates(view, plan.strategies(s))
         if s.settled is not None and s.settled.groups is not None:
             along = [-1 if axis == s.settled.groups.axis else 1 for axis in s.axes]
             own = own * np.array(s.settled.groups.factors).reshape(along)
         measured.append(Measured(s.axes, own * s.factor, view.unit_variance * s.factor**2))
     return reconciled_nodes(plan, measured, splits, trees)
+
+
+def _joint_estimates(plan: ReleasePlan, views: Sequence[NoisyView | AdaptedView]) -> dict[int, FloatArray]:
+    """Leaf estimates of the statistics of residual families, by index."""
+    found: dict[int, FloatArray] = {}
+    strategies = {i: planned.strategy for i, planned in enumerate(plan.axes)}
+    for family in dict.fromkeys(s.family for s in plan.statistics if s.residual):
+        places = {s.axes: i for i, s in enumerate(plan.statistics) if s.family == family}
+        drawn = {axes: view for axes, i in places.items() if isinstance(view := views[i], NoisyView)}
+        found |= {places[axes]: leaves for axes, leaves in residual_estimates(drawn, strategies).items()}
+    return found
 
 
 def reconciled_nodes(
@@ -149,12 +165,13 @@ def reconciled_nodes(
     for family in dict.fromkeys(s.family for s in plan.statistics):
         members = [i for i, s in enumerate(plan.statistics) if s.family == family]
         views = [measured[i] for i in members]
-        sigma2 = component_variances([(m.axes, m.unit_variance) for m in views], totals)
-        leaves = round_family(
-            [(m.axes, x) for m, x in zip(views, reconcile(views, totals, spreads), strict=True)]
-        )
-        for i, member, units in zip(members, views, leaves, strict=True):
-            nodes[i] = node_sums(units, [trees[axis] for axis in member.axes])
+        residual = plan.statistics[members[0]].residual
+        units = [(m.axes, m.unit_variance) for m in views]
+        sigma2 = dict(units) if residual else component_variances(units, totals)
+        agreed = [m.estimate for m in views] if residual else reconcile(views, totals, spreads)
+        leaves = round_family([(m.axes, x) for m, x in zip(views, agreed, strict=True)])
+        for i, member, rounded in zip(members, views, leaves, strict=True):
+            nodes[i] = node_sums(rounded, [trees[axis] for axis in member.axes])
             components[i] = {part: s2 for part, s2 in sigma2.items() if set(part) <= set(member.axes)}
     order = range(len(plan.statistics))
     return [nodes[i] for i in order], [components[i] for i in order]

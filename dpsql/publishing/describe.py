@@ -59,10 +59,11 @@ def release_meta(
 
 
 def stores_nonnegative(plan: ReleasePlan, statistic: PlannedStatistic) -> bool:
-    """Whether the release holds non-negative estimates of a statistic too: counts, unless the view says otherwise."""
-    if statistic.bounds is not None:
+    """Whether the release holds non-negative estimates of a statistic too: of counts, unless the view says no."""
+    if statistic.bounds is not None or not statistic.axes:
         return False
-    wanted = plan.catalog.views[statistic.view].nonnegative
+    view = plan.catalog.views.get(statistic.view)
+    wanted = None if view is None else view.nonnegative
     return prod(plan.shape(statistic)) <= MOST_NONNEGATIVE if wanted is None else wanted
 
 

@@ -22,13 +22,20 @@ from dpsql.catalog.measures import view_measures
 from dpsql.catalog.model import Catalog
 from dpsql.catalog.tables import AxisSpec
 from dpsql.errors import CatalogError
+from dpsql.mechanisms.central.gaussian import DENSE_SCALE
+from dpsql.mechanisms.central.whitened import UNIT
 from dpsql.publishing.adapted import method_of
 from dpsql.publishing.axes import AxisMaker
 from dpsql.publishing.bounding import is_weighted, set_aside
+from dpsql.publishing.joined import joined_views
 from dpsql.publishing.measures import Bounds
 from dpsql.publishing.planned import PlannedStatistic, ReleasePlan
 from dpsql.publishing.planned_axes import SHAPE, AxisPlanner
+from dpsql.publishing.residual import spread_out
 from dpsql.publishing.userlevel_plan import Step, divide
+
+ROW_BITS = 24
+"""Rows that dense strategies leave room for: sixteen million in one cell, each at its bound."""
 
 
 def plan_release(catalog: Catalog, make_axis: AxisMaker) -> ReleasePlan:
@@ -46,35 +53,62 @@ def plan_release(catalog: Catalog, make_axis: AxisMaker) -> ReleasePlan:
     """
     if not catalog.views:
         raise CatalogError("views: there are none", hint="declare at least one view")
-    axes = AxisPlanner(make_axis)
-    statistics: list[PlannedStatistic] = []
-    for name, view in catalog.views.items():
-        resolved = view_axes(catalog, view)
-        _check_cells(name, view.cells, [axes.axis(entry) for entry in resolved])
-        recipe = max_ids(catalog, view.of) == "auto"
-        calibrated = _is_calibrated(catalog, name, recipe)
-        method = "" if recipe else method_of(catalog, name, resolved, axes.axis(resolved[0]).leaves)
-        if recipe:
-            norm, own = 2 if catalog.privacy.delta else 1, name if calibrated else ""
-            ids = [axes.planned(entry, SHAPE, False, norm, own=own) for entry in resolved]
-        elif method:
-            norm, ids = 1, [axes.adapted(resolved[0], method)]
-        else:
-            wanted = list(zip(resolved, view.axes, strict=True))
-            norm = _norm(catalog, name, wanted, axes)
-            ids = [axes.planned(entry, view.mechanism, len(wanted) > 1, norm, spec) for entry, spec in wanted]
-        statistics += [
-            replace(s, method=method, calibrated=calibrated)
-            for s in _statistics(catalog, name, tuple(sorted(ids)), norm)
-        ]
+    axes = AxisPlanner(make_axis, _scales(catalog))
+
+    def plan_view(name: str, planner: AxisPlanner, joined: bool) -> list[PlannedStatistic]:
+        return _plan_view(catalog, name, planner, joined)
+
+    def buy(charge: Fraction, norm: int) -> Fraction:
+        return _spend(catalog, charge, norm)
+
+    together = joined_views(catalog, axes, plan_view, buy)
+    declared = [s for name in catalog.views for s in plan_view(name, axes, name in together)]
+    statistics = spread_out(axes.entries, declared, buy)
     steps: list[Step] = []
     for of in dict.fromkeys(s.of for s in statistics if max_ids(catalog, s.of) == "auto"):
-        made, statistics = divide(catalog, of, statistics, lambda part, norm: _spend(catalog, part, norm))
+        made, statistics = divide(catalog, of, statistics, buy)
         steps += made
     for of in dict.fromkeys(s.of for s in statistics):
-        made, statistics = set_aside(catalog, of, statistics, lambda part, norm: _spend(catalog, part, norm))
+        made, statistics = set_aside(catalog, of, statistics, buy)
         steps += made
     return ReleasePlan(catalog, tuple(axes.entries), tuple(statistics), tuple(steps))
+
+
+def _plan_view(catalog: Catalog, name: str, axes: AxisPlanner, joined: bool) -> list[PlannedStatistic]:
+    """The statistics of one view; `joined` if the residual design will measure it together with others."""
+    view = catalog.views[name]
+    resolved = view_axes(catalog, view)
+    _check_cells(name, view.cells, [axes.axis(entry) for entry in resolved])
+    wanted = list(zip(resolved, view.axes, strict=True))
+    recipe = max_ids(catalog, view.of) == "auto"
+    calibrated = _is_calibrated(catalog, name, recipe)
+    method = "" if recipe else method_of(catalog, name, resolved, axes.axis(resolved[0]).leaves)
+    if recipe:
+        norm, own = 2 if catalog.privacy.delta else 1, name if calibrated else ""
+        ids = [axes.planned(entry, SHAPE, False, norm, own=own) for entry in resolved]
+    elif method:
+        norm, ids = 1, [axes.adapted(resolved[0], method)]
+    elif joined:
+        norm, ids = 2, [axes.planned(entry, "residual", True, 2, spec) for entry, spec in wanted]
+    else:
+        norm = _norm(catalog, name, wanted, axes)
+        ids = [axes.planned(entry, view.mechanism, len(wanted) > 1, norm, spec) for entry, spec in wanted]
+    found = _statistics(catalog, name, tuple(sorted(ids)), norm)
+    return [replace(s, method=method, calibrated=calibrated, residual=joined) for s in found]
+
+
+def _scales(catalog: Catalog) -> tuple[int, int]:
+    """The grain of dense rows on axes of their own and on shared ones.
+
+    Products of as many rows as a view has axes, summed over all of a table's rows, must fit in 62 bits.
+    """
+    widest = max(len(view.axes) for view in catalog.views.values())
+    largest = 1
+    for view in catalog.views.values():
+        unit = UNIT if is_weighted(catalog, view.of) else 1
+        largest = max([largest, *(unit * Bounds(*m.bounds, m.scale).reach for m in view_measures(catalog, view))])
+    room = max(0, 62 - ROW_BITS - largest.bit_length())
+    return min(DENSE_SCALE, 1 << room), min(DENSE_SCALE, 1 << room // widest)
 
 
 def _norm(

@@ -72,6 +72,7 @@ class PlannedStatistic:
         method: the data-dependent mechanism, or an empty string.
         calibrated: for `calibrate: per_group`, which has factors of its own.
         weighted: whether rows are drawn with weights, in units of 2^-20.
+        residual: whether only what its set of axes has beyond its subsets is measured.
     """
 
     view: str
@@ -88,6 +89,7 @@ class PlannedStatistic:
     method: str = ""
     calibrated: bool = False
     weighted: bool = False
+    residual: bool = False
 
     @property
     def mid(self) -> int:
@@ -118,12 +120,13 @@ class PlannedStatistic:
     @property
     def family(self) -> tuple[str, str]:
         """Statistics of one family estimate the same margins; data-dependent and calibrated ones stay alone."""
-        return self.of, self.measure.name + (f" in {self.view}" if self.method or self.calibrated else "")
+        alone = f" in {self.view}" if self.method or self.calibrated else ""
+        return self.of, self.measure.name + alone + (" by sets" if self.residual else "")
 
     @property
     def lines(self) -> list[tuple[str, Fraction]]:
         """Purpose and charge of its draws."""
-        purpose = f"view {self.view}: {self.measure.name}"
+        purpose = f"view {self.view}: {self.measure.name}" + (", residual" if self.residual else "")
         parts = PARTS.get(self.method, ())
         return [(f"{purpose}, {what}", self.charge * share) for what, share in parts] or [
             (purpose, self.charge)

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Self
 
 from dpsql.axis import Axis
 from dpsql.catalog.graph import ResolvedAxis
@@ -16,6 +17,7 @@ from dpsql.mechanisms.central.strategy import Strategy
 from dpsql.publishing.adapted import adapted_choice
 from dpsql.publishing.axes import AxisMaker
 from dpsql.publishing.workload import declared_workload
+from dpsql.tree import Workload
 
 SHAPE = "shape"
 """How axes of `max_ids: auto` views are measured, whatever mechanism the view names."""
@@ -23,11 +25,12 @@ SHAPE = "shape"
 
 @dataclass(frozen=True)
 class PlannedAxis:
-    """An axis together with what will be measured on it."""
+    """An axis together with what will be measured on it, and the ranges that it was chosen for (None: all)."""
 
     resolved: ResolvedAxis
     axis: Axis
     choice: AxisChoice
+    workload: Workload | None = None
 
     @property
     def strategy(self) -> Strategy:
@@ -36,14 +39,26 @@ class PlannedAxis:
 
 
 class AxisPlanner:
-    """The axes planned so far; equal axes with equal strategies are one."""
+    """The axes planned so far; equal axes with equal strategies are one.
 
-    def __init__(self, make_axis: AxisMaker) -> None:
+    Args:
+        make_axis: builds an axis from public facts.
+        scales: grain of dense rows on axes that stand alone in their views, and on axes that share them.
+    """
+
+    def __init__(self, make_axis: AxisMaker, scales: tuple[int, int]) -> None:
         self._make = make_axis
+        self.scales = scales
         self._made: dict[ResolvedAxis, Axis] = {}
         self._choices: dict[tuple[object, ...], AxisChoice] = {}
         self._ids: dict[tuple[object, ...], int] = {}
         self.entries: list[PlannedAxis] = []
+
+    def trial(self) -> Self:
+        """A planner without entries, for a plan that may not be taken; what is slow to make is shared."""
+        other = type(self)(self._make, self.scales)
+        other._made, other._choices = self._made, self._choices
+        return other
 
     def axis(self, resolved: ResolvedAxis) -> Axis:
         """The axis of a resolved name, built once."""
@@ -61,11 +76,14 @@ class AxisPlanner:
         if key not in self._choices and mechanism == SHAPE:
             self._choices[key] = shape_strategy(axis.leaves, norm)
         elif key not in self._choices:
-            workload = declared_workload(spec, resolved, axis) if spec is not None else None
             self._choices[key] = axis_strategy(
-                axis.leaves, mechanism, shared=shared, norm=norm, workload=workload
-            )
+                axis.leaves, mechanism, shared=shared, norm=norm, workload=self._workload(resolved, spec),
+                scale=self.scales[shared],
+            )  # fmt: skip
         return self._choices[key]
+
+    def _workload(self, resolved: ResolvedAxis, spec: AxisSpec | None) -> Workload | None:
+        return None if spec is None else declared_workload(spec, resolved, self.axis(resolved))
 
     def adapted(self, resolved: ResolvedAxis, method: str) -> int:
         """An axis of its own: its variance model will be known when it is drawn."""
@@ -88,5 +106,6 @@ class AxisPlanner:
         if key not in self._ids:
             self._ids[key] = len(self.entries)
             choice = self.choice(resolved, mechanism, shared, norm, spec)
-            self.entries.append(PlannedAxis(resolved, self.axis(resolved), choice))
+            workload = self._workload(resolved, spec)
+            self.entries.append(PlannedAxis(resolved, self.axis(resolved), choice, workload))
         return self._ids[key]

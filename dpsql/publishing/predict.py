@@ -11,7 +11,7 @@ by mistake.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from math import prod
+from math import prod, sqrt
 from pathlib import Path
 
 import duckdb
@@ -27,6 +27,7 @@ from dpsql.publishing.content import LOOKUP_ARITY
 from dpsql.publishing.describe import Components, release_meta
 from dpsql.publishing.plan import plan_release
 from dpsql.publishing.planned import PlannedStatistic, ReleasePlan
+from dpsql.publishing.residual import families, mean_error
 from dpsql.publishing.stream_predict import whole_stream
 from dpsql.release.write import ARRAYS, AxisContent, ReleaseContent, StatisticContent, write_release
 from dpsql.sources import RawSide, open_sources
@@ -127,18 +128,21 @@ def priced_plan(catalog: Catalog, make_axis: AxisMaker) -> Priced:
 def forecast(priced: Priced) -> tuple[StatisticForecast, ...]:
     """What each statistic of a plan will cost and how noisy it will be."""
     means = [mean_variance(model) for model in priced.models]
-    pairs = zip(priced.plan.statistics, priced.units, strict=True)
-    return tuple(_forecast(priced.plan, statistic, unit, means) for statistic, unit in pairs)
+    typical = [
+        unit * prod(means[i] for i in s.axes) for s, unit in zip(priced.plan.statistics, priced.units, strict=True)
+    ]
+    for family in families([s for s in priced.plan.statistics if s.residual]):
+        for s in family:
+            typical[priced.plan.statistics.index(s)] = mean_error(priced.plan.axes, family, {s.axes: 1.0})
+    pairs = zip(priced.plan.statistics, typical, strict=True)
+    return tuple(_forecast(priced.plan, statistic, variance) for statistic, variance in pairs)
 
 
-def _forecast(
-    plan: ReleasePlan, statistic: PlannedStatistic, unit: float, means: list[float]
-) -> StatisticForecast:
+def _forecast(plan: ReleasePlan, statistic: PlannedStatistic, variance: float) -> StatisticForecast:
     axes = [plan.axes[i] for i in statistic.axes]
     rows = prod(planned.strategy.rows for planned in axes)
     nodes = prod(kary_tree(planned.axis.leaves, LOOKUP_ARITY).size for planned in axes)
     scale = 10.0 ** -(statistic.bounds.scale if statistic.bounds else 0)
-    variance = unit * prod(means[i] for i in statistic.axes)
     draw = _LAPLACE_SECONDS if statistic.norm == 1 else _GAUSSIAN_SECONDS
     return StatisticForecast(
         view=statistic.view, of=statistic.of, measure=statistic.measure.name,
@@ -150,7 +154,7 @@ def _forecast(
         currency="rho" if plan.catalog.privacy.delta else "epsilon", tau=statistic.tau,
         cells=prod(plan.shape(statistic)), nodes=nodes,
         bytes=_FILE_BYTES + int((rows + nodes) * (_CELL_BYTES + _AXIS_BYTES * len(axes))),
-        seconds=_STATISTIC_SECONDS + draw * rows + _NODE_SECONDS * nodes, typical=float(np.sqrt(variance)) * scale,
+        seconds=_STATISTIC_SECONDS + draw * rows + _NODE_SECONDS * nodes, typical=sqrt(variance) * scale,
     )  # fmt: skip
 
 
@@ -183,7 +187,7 @@ def _components(priced: Priced) -> list[Components]:
     found = []
     for statistic, _ in pairs:
         family = [(other.axes, unit) for other, unit in pairs if other.family == statistic.family]
-        sigma2 = component_variances(family, totals)
+        sigma2 = dict(family) if statistic.residual else component_variances(family, totals)
         found.append({part: value for part, value in sigma2.items() if set(part) <= set(statistic.axes)})
     return found
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from dpsql.answer.plan import is_declared
 from dpsql.errors import InterfaceError, OperationalError
 from dpsql.output import STYLES
 from dpsql.shell.state import State
@@ -52,7 +53,7 @@ def releases(state: State, rest: str) -> str:
         promise = ", ".join(
             f"{k} {v}" for k, v in privacy.items() if k in ("epsilon", "delta", "rho", "unit") and v
         )
-        views = len({s.view for s in release.statistics})
+        views = len({s.view for s in release.statistics if is_declared(s.view)})
         rows.append(
             [release.name, str(release.meta["release_id"])[:12], promise, str(views), str(release.path)]
         )

@@ -16,10 +16,12 @@ import numpy as np
 
 from dpsql.errors import CatalogError
 from dpsql.mechanisms.central.auto import auto_strategy, expected_error
+from dpsql.mechanisms.central.gaussian import DENSE_SCALE
 from dpsql.mechanisms.central.lue_dptree import best_lue_dptree, identity_strategy, tree_strategy
 from dpsql.mechanisms.central.strategy import Strategy
 from dpsql.mechanisms.central.struct_construct import best_struct_construct, equal_strategy
 from dpsql.mechanisms.central.tents import half_widths, tents
+from dpsql.mechanisms.central.zero_sum import zero_sum_strategy
 from dpsql.tree import Workload
 
 TINY = 2
@@ -33,6 +35,10 @@ CRUMB = 1 / 128
 1/16,384 of the axis's, and a product of such shares over three axes would round to no budget at all."""
 
 
+COARSEST = 1 << 6
+"""Dense rows rounded to 1/64 cost a few percent of the variance; coarser ones are not worth measuring."""
+
+
 class AxisChoice(NamedTuple):
     """A strategy with what it is in words, its expected error and those of the runners-up."""
 
@@ -43,7 +49,13 @@ class AxisChoice(NamedTuple):
 
 
 def axis_strategy(
-    n: int, mechanism: str, *, shared: bool, norm: int = 1, workload: Workload | None = None
+    n: int,
+    mechanism: str,
+    *,
+    shared: bool,
+    norm: int = 1,
+    workload: Workload | None = None,
+    scale: int = DENSE_SCALE,
 ) -> AxisChoice:
     """The strategy of one axis.
 
@@ -53,6 +65,7 @@ def axis_strategy(
         shared: whether the axis stands in views with other axes.
         norm: 1 for Laplace noise (pure epsilon), 2 for Gaussian noise (zCDP).
         workload: the ranges asked; None means all ranges, equally often.
+        scale: dense rows are rounded to multiples of 1 / scale; below `COARSEST` there are none.
 
     Returns:
         The choice.
@@ -61,28 +74,35 @@ def axis_strategy(
         CatalogError: the mechanism is not one that measures an axis on its own.
     """
     if workload is None:
-        return _for_all_ranges(n, mechanism, shared, norm)
-    return _for_workload(n, mechanism, shared, norm, workload)
+        return _for_all_ranges(n, mechanism, shared, norm, scale)
+    return _for_workload(n, mechanism, shared, norm, scale, workload)
 
 
 @lru_cache(maxsize=64)  # a stream plans the same axes at every append
-def _for_all_ranges(n: int, mechanism: str, shared: bool, norm: int) -> AxisChoice:
-    return _for_workload(n, mechanism, shared, norm, None)
+def _for_all_ranges(n: int, mechanism: str, shared: bool, norm: int, scale: int) -> AxisChoice:
+    return _for_workload(n, mechanism, shared, norm, scale, None)
 
 
-def _for_workload(n: int, mechanism: str, shared: bool, norm: int, workload: Workload | None) -> AxisChoice:
-    choice = _choose(n, mechanism, WHOLE if shared else 0.0, norm, workload)
-    if shared and choice.strategy.kind == "sine":
-        # The bound of real-valued rows is proven for one axis; products stay in integers.
-        choice = _choose(n, "lue_dptree", WHOLE, norm, workload)
+def _for_workload(
+    n: int, mechanism: str, shared: bool, norm: int, scale: int, workload: Workload | None
+) -> AxisChoice:
+    choice = _choose(n, mechanism, WHOLE if shared else 0.0, norm, max(scale, COARSEST), workload)
+    kind = choice.strategy.kind
+    if (shared and kind == "sine") or (scale < COARSEST and kind in ("sine", "dense")):
+        # The bound of real-valued rows is proven for one axis; products stay in integers, and within 64 bits.
+        choice = _choose(n, "lue_dptree", WHOLE if shared else 0.0, norm, scale, workload)
     return choice._replace(strategy=_without_crumbs(choice.strategy)) if shared else choice
 
 
-def _choose(n: int, mechanism: str, whole: float, norm: int, workload: Workload | None) -> AxisChoice:
+def _choose(
+    n: int, mechanism: str, whole: float, norm: int, scale: int, workload: Workload | None
+) -> AxisChoice:
+    if mechanism == "residual":
+        return _named(zero_sum_strategy(n, workload, scale), "residual rows", 0.0, workload)
     if n <= TINY or mechanism == "identity":
         return _named(identity_strategy(n, norm), "identity", whole, workload)
     if mechanism in ("auto", "gaussian"):
-        choice = auto_strategy(n, workload, norm, whole)
+        choice = auto_strategy(n, workload, norm, whole, scale)
         return AxisChoice(choice.strategy, choice.name, choice.expected_error, choice.runners_up)
     if mechanism in ("lue_dptree", "tree"):
         strategy, k = best_lue_dptree(n, workload, norm=norm, whole=whole)

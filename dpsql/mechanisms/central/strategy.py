@@ -13,6 +13,7 @@ per unit of sigma (norm 2). The one kind with real rows, "sine", has its own bou
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
@@ -38,7 +39,7 @@ class Strategy:
     """Integer rows over intervals of one axis, with relative integer budgets.
 
     Args:
-        kind: "identity", "tree", "intervals", "dense" or "sine"; says how estimates are made.
+        kind: "identity", "tree", "intervals", "dense", "zero_sum" or "sine"; says how estimates are made.
         n: number of leaves.
         start: first leaf of each row, shape (p,).
         stop: one past the last leaf of each row, shape (p,).
@@ -51,7 +52,8 @@ class Strategy:
         node: for kind "tree", the node that each row measures, shape (p,).
         scale: for kind "sine", the factor in front of the real rows.
 
-    Kind "intervals" has the leaves' own rows first, in order.
+    Kind "intervals" has the leaves' own rows first, in order. Rows of kind "zero_sum" tell nothing of the axis's
+    total, which is measured apart; estimates are the leaves' deviations from their mean.
 
     Raises:
         InternalError: if the weighted column sums pass `total`.
@@ -148,7 +150,7 @@ def measure(strategy: Strategy, x: npt.NDArray[np.int64], axis: int = 0, unit: i
         raise InternalError("a sum of the measured rows does not fit in 64 bits", hint="coarsen the scale")
     if strategy.kind == "sine":
         rows = measure_sine(flat, strategy.scale, unit)
-    elif strategy.kind == "dense":
+    elif strategy.kind in ("dense", "zero_sum"):
         rows = strategy.entry.reshape(strategy.rows, strategy.n) @ flat
     else:
         rows = _measure_rows(strategy, flat)
@@ -198,6 +200,9 @@ def estimate(strategy: Strategy, y: npt.NDArray[np.generic], axis: int = 0) -> F
         rows, order = _layout(strategy)
         scaled = weight[:, None] * flat
         leaves = blue_rows(rows, scaled[: strategy.n], scaled[strategy.n :][order])
+    elif strategy.kind == "zero_sum":
+        leaves = _deviations(strategy) @ (dense(strategy).T @ flat) / strategy.total**2
+        leaves = leaves - leaves.mean(axis=0)
     else:
         matrix: FloatArray = weight[:, None] * dense(strategy)
         leaves = np.linalg.solve(matrix.T @ matrix, matrix.T @ (weight[:, None] * flat)).astype(np.float64)
@@ -208,7 +213,8 @@ def variance_model(strategy: Strategy) -> AxisVariance:
     """How noisy the estimates are, for noise of variance (total/b_r)^2 on row r.
 
     Returns:
-        The model; Laplace noise at epsilon multiplies by 2/epsilon^2, Gaussian noise by sigma^2.
+        The model; Laplace noise at epsilon multiplies by 2/epsilon^2, Gaussian noise by sigma^2. For zero-sum rows
+        the axis's total is taken as measured with noise of variance 1.
     """
     if strategy.kind == "sine":
         return SineVariance(strategy.n, column_norm(strategy.n) * (strategy.total / strategy.scale) ** 2)
@@ -218,8 +224,17 @@ def variance_model(strategy: Strategy) -> AxisVariance:
         return TreeVariance(strategy.tree, _tree_weight(strategy))
     if strategy.kind == "intervals":
         return IntervalVariance(_layout(strategy)[0])
+    if strategy.kind == "zero_sum":
+        return PrefixVariance(_deviations(strategy) + 1 / strategy.n**2)
     rows: FloatArray = (strategy.budget / strategy.total)[:, None] * dense(strategy)
     return PrefixVariance(np.linalg.inv(rows.T @ rows).astype(np.float64))
+
+
+@lru_cache(maxsize=16)  # an axis stands in many sets; equal objects only, by identity
+def _deviations(strategy: Strategy) -> FloatArray:
+    """Covariance of the leaves' deviations from their mean at unit noise, shape (n, n)."""
+    rows = dense(strategy) / strategy.total
+    return np.asarray(np.linalg.pinv(rows.T @ rows, rcond=1e-12, hermitian=True), np.float64)
 
 
 def _tree_weight(strategy: Strategy) -> FloatArray:

@@ -185,7 +185,7 @@ def draw_gaussian_rows(
         drawn[where] = noise.gaussian(sigma2, int(np.count_nonzero(where)))
     total = prod(strategy.total for strategy in strategies)
     exact = _measure_all(histogram, strategies, sensitivity)
-    return NoisyView(exact + drawn, budget, float(variance / total**2), sensitivity)
+    return NoisyView(np.asarray(exact + drawn), budget, float(variance / total**2), sensitivity)
 
 
 def leaf_estimates(view: NoisyView, strategies: Sequence[Strategy]) -> FloatArray:
