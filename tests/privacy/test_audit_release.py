@@ -159,6 +159,16 @@ def test_the_auditor_finds_a_halved_scale_in_every_view(release: Path):
     assert sum("auditor" in what for what in failures(report)) == 4, report.text()
 
 
+def test_the_auditor_finds_a_halved_sigma_in_every_view(tmp_path: Path):
+    """The same under zCDP, by the epsilon of each statistic's rho at delta 0.1."""
+    path = publish(tmp_path, ExactNoise(os_entropy()), "delta: 1e-6", "auto")
+    good = [c for c in audited(path, samples=20_000).checks if c.what.startswith("auditor")]
+    assert [c.held for c in good] == [True] * 4
+    assert all("at delta 0.1" in c.detail for c in good)
+    report = audit_release(path, Halved(), catalog=None, samples=20_000)
+    assert sum("auditor" in what for what in failures(report)) == 4, report.text()
+
+
 def test_test_entropy_is_found(tmp_path: Path):
     report = audited(publish(tmp_path, ExactNoise(insecure_test_entropy(1))))
     assert failures(report) == {"noise from the system's entropy"}

@@ -10,7 +10,6 @@ import pytest
 
 from benchmarks.baselines.common import SimulationNoise
 from dpsql import audit
-from dpsql.budget import epsilon_of
 from dpsql.mechanisms.central.lue_dptree import identity_strategy
 from dpsql.mechanisms.central.scale import draw_total
 from dpsql.mechanisms.central.selection import bin_of, doubling_edges, draw_histogram
@@ -87,18 +86,23 @@ def pure_sampler(plant: str) -> audit.Sampler:
     return sample
 
 
+def found_rho(plant: str, rows: int) -> audit.Finding:
+    ends = np.array([rows]), np.array([0])
+    return audit.audit_rho(clipped_sampler(plant), *ends, RHO, SAMPLES, delta=DELTA)
+
+
 def found(sampler: audit.Sampler, rows: int, claimed: float) -> audit.Finding:
     return audit.audit(sampler, np.array([rows]), np.array([0]), claimed, SAMPLES)
 
 
 @pytest.mark.parametrize("rows", [1, 10, 1000])
 def test_the_whitened_clip_keeps_its_promise(rows):
-    assert not found(clipped_sampler(""), rows, float(epsilon_of(RHO, DELTA))).violated
+    assert not found_rho("", rows).violated
 
 
 @pytest.mark.parametrize(("plant", "rows"), [("not clipped", 1000), ("noise for one view", 1000)])
 def test_plants_in_the_whitened_clip_are_found(plant, rows):
-    assert found(clipped_sampler(plant), rows, float(epsilon_of(RHO, DELTA))).violated
+    assert found_rho(plant, rows).violated
 
 
 @pytest.mark.parametrize("rows", [1, 10, 1000])

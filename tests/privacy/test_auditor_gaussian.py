@@ -1,0 +1,252 @@
+"""The auditor on everything that is drawn under zCDP: nothing that ships is found, every planted bug is.
+
+A promise of rho is a promise of (epsilon, delta) at every delta; it is held to account at the delta where samples tell
+most. Noise is the exact sampler that releases are made with.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cache
+from math import isqrt, prod
+
+import numpy as np
+import pytest
+from scipy.stats import norm
+
+from dpsql import audit
+from dpsql.budget import epsilon_of, rho_of
+from dpsql.errors import InterfaceError
+from dpsql.mechanisms.central.gaussian import dense_strategy, sine_strategy
+from dpsql.mechanisms.central.lue_dptree import identity_strategy, tree_strategy
+from dpsql.mechanisms.central.optimised_tree import optimise_levels
+from dpsql.mechanisms.central.scale import draw_total
+from dpsql.mechanisms.central.selection import doubling_edges, draw_histogram
+from dpsql.mechanisms.central.shape import shape_strategy
+from dpsql.mechanisms.central.strategy import Strategy, measure
+from dpsql.mechanisms.central.view import draw_gaussian_rows
+from dpsql.noise import ExactNoise, Noise, insecure_test_entropy
+from dpsql.tree import kary_tree
+
+SAMPLES = 20_000
+RHO = audit.TELLING_RHO
+REACH = 100  # stored units of one record: cents
+CELLS = 8
+TREE = kary_tree(CELLS, 4)
+LONG = kary_tree(101, 11)  # past `shape.LONG`, where a user-level axis gets its second level
+
+STRATEGIES: dict[str, list[Strategy]] = {
+    "identity": [identity_strategy(CELLS, 2)],
+    "tree": [tree_strategy(TREE, optimise_levels(TREE, 2)[0], norm=2)],
+    "dense": [dense_strategy(CELLS)],
+    "sine": [sine_strategy(CELLS)],
+    "two axes": [tree_strategy(kary_tree(4, 2), np.full(7, 0.5), norm=2), identity_strategy(3, 2)],
+    "user-level shape": [shape_strategy(LONG.n, 2).strategy],
+}
+
+
+@dataclass
+class Planted:
+    """Exact noise with a bug."""
+
+    plant: str
+    runs: int
+    inner: Noise
+    insecure = True
+
+    def laplace(self, units: np.ndarray, denominator: int) -> np.ndarray:
+        return self.inner.laplace(units, denominator)
+
+    def gaussian(self, sigma2: Fraction, size: int) -> np.ndarray:
+        if self.plant == "scaled by .6":
+            sigma2 = sigma2 * Fraction(36, 100)
+        if self.plant == "sigma for its square":
+            sigma2 = Fraction(isqrt(int(sigma2)) + 1)
+        drawn = self.inner.gaussian(sigma2, size)
+        if self.plant == "a row left bare":
+            drawn[: self.runs] = 0
+        if self.plant == "one draw for all rows":
+            drawn = np.tile(drawn[: self.runs], size // self.runs)
+        return drawn
+
+
+@cache
+def columns(name: str) -> np.ndarray:
+    """Weighted entries of every row in every cell, shape (rows, cells)."""
+    strategies = STRATEGIES[name]
+    shape = [s.n for s in strategies]
+    cells = np.eye(int(np.prod(shape)), dtype=np.int64).reshape(*shape, -1)
+    for axis, strategy in enumerate(strategies):
+        weight = strategy.budget.reshape([-1 if i == axis else 1 for i in range(cells.ndim)])
+        cells = measure(strategy, cells, axis) * weight
+    return cells.reshape(-1, cells.shape[-1])
+
+
+def dearest(name: str) -> int:
+    """The cell whose record costs most."""
+    return int(np.argmax((columns(name).astype(np.float64) ** 2).sum(axis=0)))
+
+
+def variance(name: str, plant: str) -> Fraction:
+    """sigma^2 of a row of budget 1; the bug leaves the weightiest row out of the column norm."""
+    squared = prod(strategy.total for strategy in STRATEGIES[name]) ** 2
+    if plant == "a node forgotten":
+        squared -= int(np.abs(columns(name)[:, dearest(name)]).max()) ** 2
+    return Fraction(squared * REACH**2) / (2 * RHO)
+
+
+def view_sampler(name: str, plant: str) -> audit.Sampler:
+    """Many runs in one draw: the copies are one more axis, measured cell by cell."""
+    strategies = STRATEGIES[name]
+    shape = tuple(s.n for s in strategies)
+
+    def sample(data: np.ndarray, size: int) -> np.ndarray:
+        noise: Noise = ExactNoise(insecure_test_entropy(int(data.sum()) + size))
+        copies = np.repeat(data.reshape(shape)[..., None], size, axis=-1)
+        one_each = identity_strategy(size, 2)
+        drawn = [*strategies, one_each]
+        runs = []
+        for _ in range(2 if plant == "drawn twice" else 1):
+            strength = variance(name, plant) * one_each.total**2
+            view = draw_gaussian_rows(copies, drawn, strength, REACH, Planted(plant, size, noise))
+            assert view.value.dtype == np.int64  # no float is ever added
+            runs.append(view.value.reshape(-1, size).T)
+        return np.concatenate(runs, axis=1)
+
+    return sample
+
+
+def finding(name: str, plant: str, samples: int = SAMPLES) -> audit.Finding:
+    data = REACH * np.arange(columns(name).shape[1], dtype=np.int64)
+    more = data.copy()
+    more[dearest(name)] += REACH
+    return audit.audit_rho(view_sampler(name, plant), data, more, RHO, samples)
+
+
+@pytest.mark.parametrize("name", STRATEGIES)
+def test_what_ships_passes(name: str) -> None:
+    found = finding(name, "none")
+    assert not found.violated
+    assert found.lower > 0.3 * found.claimed  # it does look, and the noise is not far too large either
+
+
+QUICK = [("identity", "scaled by .6"), ("tree", "a node forgotten"), ("dense", "sigma for its square")]
+PLANTS = [
+    "scaled by .6", "sigma for its square", "drawn twice", "a row left bare", "a node forgotten",
+    "one draw for all rows",
+]  # fmt: skip
+ALL = [
+    (name, plant)
+    for name in STRATEGIES
+    for plant in PLANTS
+    if columns(name).shape[0] > CELLS or plant != PLANTS[4]
+]
+
+
+@pytest.mark.parametrize(("name", "plant"), QUICK)
+def test_planted_bugs_are_found(name: str, plant: str) -> None:
+    assert finding(name, plant).violated
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "plant"), ALL)
+def test_every_planted_bug_is_found_in_every_strategy(name: str, plant: str) -> None:
+    """Drawing twice doubles rho, which takes more samples to see than noise of .6 of its scale."""
+    assert finding(name, plant, 5 * SAMPLES).violated
+
+
+@dataclass
+class Pooled:
+    """Draws of one strength made together and handed out one by one: the exact sampler likes company."""
+
+    inner: Noise
+    pools: dict[Fraction, list[int]]
+    insecure = True
+
+    def laplace(self, units: np.ndarray, denominator: int) -> np.ndarray:
+        return self.inner.laplace(units, denominator)
+
+    def gaussian(self, sigma2: Fraction, size: int) -> np.ndarray:
+        pool = self.pools.setdefault(sigma2, [])
+        if len(pool) < size:
+            pool.extend(self.inner.gaussian(sigma2, 50_000).tolist())
+        return np.array([pool.pop() for _ in range(size)])
+
+
+def choices_sampler(plant: str) -> audit.Sampler:
+    """What a user-level release chooses its bounds by: a histogram of people and a total, half of rho each."""
+    edges = doubling_edges(1, 4)
+
+    def sample(data: np.ndarray, size: int) -> np.ndarray:
+        noise = Pooled(Planted(plant, 1, ExactNoise(insecure_test_entropy(int(data.sum()) + size))), {})
+        people, total = data[:-1], int(data[-1])
+        return np.array(
+            [
+                [
+                    *draw_histogram(people, edges, RHO / 2, 2, noise).value,
+                    draw_total(total, 20, RHO / 2, 2, noise).value,
+                ]
+                for _ in range(size)
+            ]
+        )
+
+    return sample
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("plant", ["none", "scaled by .6"])
+def test_histograms_of_people_and_totals(plant: str) -> None:
+    first, second = np.array([3, 1, 0, 0, 0, 40]), np.array([3, 2, 0, 0, 0, 60])
+    found = audit.audit_rho(choices_sampler(plant), first, second, RHO, SAMPLES)
+    assert found.violated == (plant != "none")
+
+
+def gaussian_epsilon(shift: float, delta: float) -> float:
+    """The epsilon of a Gaussian at one delta, from its closed form."""
+    low, high = 0.0, 50.0
+    for _ in range(60):
+        middle = (low + high) / 2
+        cut = middle / shift
+        spent = norm.cdf(shift / 2 - cut) - np.exp(middle) * norm.cdf(-shift / 2 - cut)
+        low, high = (middle, high) if spent > delta else (low, middle)
+    return high
+
+
+@pytest.mark.parametrize("delta", [0.0, 0.02, 0.1])
+def test_the_bound_at_a_delta_is_honest(delta: float) -> None:
+    """200 audits at 90% may pass the true epsilon about 20 times; the two shares of the risk make it fewer."""
+    rng = np.random.default_rng(3)
+    truth = gaussian_epsilon(1.0, delta) if delta else 0.0
+    shift = 1.0 if delta else 0.0
+    runs = [rng.normal(size=(2, 400, 3)) for _ in range(200)]
+    for run in runs:
+        run[0, :, 1] += shift
+    wrong = sum(audit.lower_bound(run[0], run[1], 0.9, delta) > truth for run in runs)
+    assert wrong <= 32
+
+
+def test_the_promise_is_the_tight_conversion() -> None:
+    found = finding("identity", "none")
+    assert found.delta == 0.1
+    assert found.claimed == pytest.approx(float(epsilon_of(RHO, Fraction(1, 10))))
+    assert (
+        found.claimed > gaussian_epsilon(1.0, 0.1) > found.lower
+    )  # the conversion, the truth, what was seen
+
+
+def test_a_rare_delta_shows_little() -> None:
+    """At (1, 10^-6) samples see no event that is rare enough: that is why the audit looks elsewhere."""
+    small = Fraction(1, 10**6)
+    data = REACH * np.arange(CELLS, dtype=np.int64)
+    more = data + REACH * np.eye(CELLS, dtype=np.int64)[0]
+    sampler = view_sampler("identity", "scaled by .6")
+    found = audit.audit_rho(sampler, data, more, RHO, SAMPLES, delta=small)
+    assert rho_of(Fraction(1), small) < RHO
+    assert not found.violated
+
+
+@pytest.mark.parametrize("delta", [-0.1, 1.0])
+def test_a_delta_outside_its_range_is_refused(delta: float) -> None:
+    with pytest.raises(InterfaceError, match="delta"):
+        audit.audit(lambda data, size: np.zeros((size, 1)), np.zeros(1), np.ones(1), 1.0, 100, delta=delta)
