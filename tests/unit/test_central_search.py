@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 
 from dpsql.errors import InterfaceError
+from dpsql.mechanisms.central.asked_loss import asked_loss, asked_ranges
 from dpsql.mechanisms.central.auto import auto_strategy, expected_error
+from dpsql.mechanisms.central.cut_tree import cut_tree, log_borders
 from dpsql.mechanisms.central.descent import minimise
 from dpsql.mechanisms.central.gaussian import (
     dense_strategy,
@@ -21,6 +23,7 @@ from dpsql.mechanisms.central.optimised_tree import (
     all_range_loss,
     optimise_levels,
     optimise_nodes,
+    range_loss,
     share_loss,
 )
 from dpsql.mechanisms.central.sine_rows import column_norm, float_error, transform
@@ -43,12 +46,92 @@ def test_loss_and_gradient(n, k):
     assert loss == pytest.approx(mean_variance(TreeVariance(tree, weight)))
     assert gradient == pytest.approx(differences(lambda w: all_range_loss(tree, w), weight), abs=1e-6)
     logit = random.normal(size=tree.size)
-    for norm, whole in ((1, 0.0), (2, 0.0), (1, 0.4)):
-        slope = share_loss(tree, logit, norm, whole)[1]
-        wanted = differences(lambda x, p=norm, q=whole: share_loss(tree, x, p, q), logit)
+    log = random_log(n, 20, random)
+    for norm, whole, asked in ((1, 0.0, None), (2, 0.0, None), (1, 0.4, None), (1, 0.0, log), (2, 0.4, log)):
+        aim = range_loss(tree, asked, whole)
+        slope = share_loss(tree, logit, norm, aim)[1]
+        wanted = differences(lambda x, p=norm, f=aim: share_loss(tree, x, p, f), logit)
         assert slope == pytest.approx(wanted, abs=1e-5)
     mixed = all_range_loss(tree, weight, 0.4)[0]
     assert mixed == pytest.approx(mean_variance(TreeVariance(tree, weight), whole=0.4))
+
+
+def random_log(n, ranges, random):
+    ends = np.sort(random.permuted(np.tile(np.arange(n + 1), (ranges, 1)), axis=1)[:, :2], axis=1)
+    return Workload(ends[:, 0], ends[:, 1], random.random(ranges))
+
+
+@pytest.mark.parametrize(("n", "k", "whole"), [(1, 2, 0.0), (2, 2, 0.0), (23, 3, 0.3), (40, 7, 0.0)])
+def test_gradient_over_declared_ranges(n, k, whole):
+    tree, random = kary_tree(n, k), np.random.default_rng(n)
+    weight = random.random(tree.size) + 0.1
+    asked = asked_ranges(tree, random_log(n, 30, random), whole)
+    wanted = differences(lambda w: asked_loss(asked, w), weight)
+    assert asked_loss(asked, weight)[1] == pytest.approx(wanted, abs=1e-6)
+
+
+@pytest.mark.parametrize("k", [2, 3, 8])
+def test_loss_over_declared_ranges_equals_the_dense_formula(k):
+    n, random = 64, np.random.default_rng(k)
+    tree, log = kary_tree(n, k), random_log(n, 200, random)
+    weight = random.random(tree.size) + 0.01
+    weight[random.random(tree.size) < 0.2] = 0.0
+    weight[tree.leaves] += 0.01
+    leaf = np.arange(n)
+    rows = ((leaf >= tree.lo[:, None]) & (leaf < tree.hi[:, None])).astype(float)
+    covariance = np.linalg.inv(rows.T @ (weight[:, None] * rows))
+    masks = ((leaf >= log.lo[:, None]) & (leaf < log.hi[:, None])).astype(float)
+    variance = np.einsum("qi,ij,qj->q", masks, covariance, masks)
+    wanted = 0.8 * variance @ log.weight / log.weight.sum() + 0.2 * covariance.sum()
+    assert asked_loss(asked_ranges(tree, log, 0.2), weight)[0] == pytest.approx(wanted, rel=1e-9)
+    leaves = asked_ranges(tree, Workload(leaf, leaf + 1, np.ones(n)))
+    assert asked_loss(leaves, weight)[0] == pytest.approx(np.trace(covariance) / n, rel=1e-9)
+
+
+def test_all_ranges_as_a_log_are_all_ranges():
+    tree, random = kary_tree(30, 4), np.random.default_rng(5)
+    weight = random.random(tree.size) + 0.1
+    lo, hi = np.triu_indices(31, 1)
+    value, gradient = asked_loss(asked_ranges(tree, Workload(lo, hi, np.ones(len(lo)))), weight)
+    wanted = all_range_loss(tree, weight)
+    assert value == pytest.approx(wanted[0]) and gradient == pytest.approx(wanted[1])
+
+
+@pytest.mark.parametrize(("length", "gain"), [(7, 0.6), (100, 0.5)])
+def test_budgets_follow_a_log(length, gain):
+    n, lo, leaf = 1024, np.arange(0, 1024 - length, length), np.arange(1024)
+    weight = np.append(np.full(len(lo), 0.9 / len(lo)), np.full(n, 0.1 / n))
+    log = Workload(np.append(lo, leaf), np.append(lo + length, leaf + 1), weight)
+    choice = auto_strategy(n, log)
+    assert "cut at the log's borders, budgets per node" in choice.name
+    assert choice.expected_error <= gain * min(
+        error for name, error in choice.runners_up if "cut" not in name
+    )
+    tree = cut_tree(n, 4, log_borders(n, log))
+    budget, loss = optimise_nodes(tree, workload=log, steps=40, tries=1)
+    assert expected_error(tree_strategy(tree, budget), log) == pytest.approx(2 * loss, rel=1e-3)
+
+
+@pytest.mark.parametrize("k", [2, 5])
+def test_cut_trees_end_nodes_at_the_cuts(k):
+    cuts = np.array([1, 7, 8, 30])
+    tree = cut_tree(41, k, cuts)
+    assert (
+        tree.leaves.tolist() == np.argsort(np.where(tree.is_leaf, tree.lo, 41), kind="stable")[:41].tolist()
+    )
+    crossing = (tree.lo[:, None] < cuts) & (cuts < tree.hi[:, None])
+    parts = {(int(a), int(b)) for a, b in zip(tree.lo, tree.hi, strict=True)}
+    assert {(0, 1), (1, 7), (7, 8), (8, 30), (30, 41)} <= parts
+    assert crossing.sum(axis=0).max() <= kary_tree(5, k).depth
+    assert tree.child_count.max() <= k
+
+
+def test_often_used_borders():
+    ends = Workload(np.array([0, 10, 20]), np.array([10, 20, 100]), np.array([3.0, 3.0, 1.0]))
+    spread = Workload(np.arange(100), np.arange(1, 101), np.full(100, 0.01))
+    both = Workload(*(np.append(a, b) for a, b in zip(ends, spread, strict=True)))
+    assert log_borders(100, both).tolist() == [10, 20]
+    assert log_borders(100, spread).tolist() == []
 
 
 def test_minimise_finds_a_curved_valley():

@@ -12,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from dpsql.errors import InterfaceError
+from dpsql.mechanisms.central.cut_tree import cut_tree, log_borders
 from dpsql.mechanisms.central.gaussian import DENSE_LEAVES, DENSE_SCALE, dense_strategy, sine_strategy
 from dpsql.mechanisms.central.lue_dptree import identity_strategy, lue_dptree, tree_strategy
 from dpsql.mechanisms.central.optimised_tree import optimise_nodes
@@ -23,8 +24,12 @@ from dpsql.variance import mean_variance
 ARITIES = (2, 3, 4, 6, 8, 10, 12, 16, 20, 24, 32)
 _LONG_ARITIES = (2, 3, 8, 12, 16)  # past 2^14 leaves: where the best arity has been found
 _LONG = 1 << 14
+_LONG_LOG_ARITIES = (2, 8, 16)
 _SEARCH_ARITIES = (4, 8, 16)  # trees that get per-node budgets; the best arity is near one of them
 _SEARCH_LEAVES = 1024  # per-node budgets take 0.2 s a tree here
+_LOG_ARITIES = (2, 4, 8)  # narrow trees suit logs, which leave many of their nodes without budget
+_LOG_SEARCH = ((1024, 80, 2), (4096, 60, 1))
+"""Leaves (a quarter of the ranges, if more) up to which a log is searched for, steps and starts: half a second."""
 _ROOT_SHARES = (0.1, 0.15, 0.2, 0.25, 0.3, 0.35)
 _TREE_LEAVES = 1 << 17  # beyond this trees have lost by a quarter, and take as long as all the rest
 
@@ -166,7 +171,7 @@ def _prefix_half_widths(reach: int) -> list[int]:
 
 def _trees(n: int, asked: _Asked, norm: int) -> dict[str, _Tried]:
     """LUE-DPTree and HB (no root, equal levels) at their best arity, and per-node budgets on short axes."""
-    arities = ARITIES if n <= _LONG else _LONG_ARITIES
+    arities = ARITIES if n <= _LONG else _LONG_ARITIES if asked.workload is None else _LONG_LOG_ARITIES
     shapes = {k: kary_tree(n, k) for k in arities if k <= n}
     lue = {
         k: _try(lue_dptree(shapes[k], asked.workload, norm=norm, whole=asked.whole), asked) for k in shapes
@@ -174,12 +179,39 @@ def _trees(n: int, asked: _Asked, norm: int) -> dict[str, _Tried]:
     equal = {k: _try(_equal_levels(tree, norm), asked) for k, tree in shapes.items()}
     best, flat = min(lue, key=lambda k: lue[k].error), min(equal, key=lambda k: equal[k].error)
     tried = {f"LUE-DPTree k={best}": lue[best], f"HB k={flat}, no root": equal[flat]}
-    if asked.workload is None and n <= _SEARCH_LEAVES:
-        near = sorted({k for k in (*_SEARCH_ARITIES, best) if k in shapes})
+    if asked.workload is not None:
+        return tried | _log_trees(shapes, asked, norm)
+    if norm == 1 and n <= _SEARCH_LEAVES:
+        near = sorted({*_SEARCH_ARITIES, best} & set(shapes))
         searched = {k: optimise_nodes(shapes[k], norm, asked.whole) for k in near}
         k = min(searched, key=lambda arity: searched[arity][1])
-        strategy = tree_strategy(shapes[k], searched[k][0], norm=norm)
-        tried[f"tree k={k}, budgets per node"] = _try(strategy, asked)
+        tried[f"tree k={k}, budgets per node"] = _try(tree_strategy(shapes[k], searched[k][0]), asked)
+    return tried
+
+
+def _log_trees(shapes: dict[int, Tree], asked: _Asked, norm: int) -> dict[str, _Tried]:
+    """Trees cut at the borders of a log, and the best budgets per node where the search is short."""
+    n, work, whole = shapes[2].n, asked.workload, asked.whole
+    if work is None:
+        return {}
+    cuts = log_borders(n, work)
+    arities = _LOG_ARITIES if n <= _LONG else _LOG_ARITIES[-1:]
+    cut = {k: cut_tree(n, k, cuts) for k in arities if len(cuts)}
+    lue = {k: _try(lue_dptree(tree, work, norm=norm, whole=whole), asked) for k, tree in cut.items()}
+    tried = {}
+    if lue:
+        k = min(lue, key=lambda arity: lue[arity].error)
+        tried[f"LUE-DPTree k={k}, cut at the log's borders"] = lue[k]
+    size = max(n, len(work.lo) // 4)
+    if norm != 1 or size > _LOG_SEARCH[-1][0]:
+        return tried
+    _, steps, starts = next(limit for limit in _LOG_SEARCH if size <= limit[0])
+    plain = {k: shapes[k] for k in _LOG_ARITIES[-2 if cut else 0 :] if k in shapes}
+    named = {f"k={k}": tree for k, tree in plain.items()}
+    named |= {f"k={k}, cut at the log's borders": tree for k, tree in cut.items()}
+    found = {name: optimise_nodes(tree, 1, whole, work, steps, starts) for name, tree in named.items()}
+    name = min(found, key=lambda key: found[key][1])
+    tried[f"tree {name}, budgets per node"] = _try(tree_strategy(named[name], found[name][0]), asked)
     return tried
 
 

@@ -1,9 +1,9 @@
-"""Tree budgets that minimise the error after least squares, over all ranges.
+"""Tree budgets that minimise the error after least squares, over all ranges or declared ones.
 
 The mean variance of all ranges is O(n) on a tree: it needs the sum of prefix variances and one quadratic
 form, and both pass upwards as a few numbers per node. Running the same recursion backwards gives the
-gradient. The objective is not convex and a node without budget is a stationary point, so the search starts
-from several splits and keeps the best.
+gradient. Declared ranges have their own loss and gradient, in `asked_loss`. The objective is not convex and a
+node without budget is a stationary point, so the search starts from several splits and keeps the best.
 
     per node     one variable a node: the fraction of its path's rest that it keeps
     per level    one variable a level
@@ -11,13 +11,16 @@ from several splits and keeps the best.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 
-from dpsql.mechanisms.central.descent import minimise
-from dpsql.mechanisms.central.lue_dptree import split
-from dpsql.tree import FloatArray, IntArray, Tree, coverage
+from dpsql.mechanisms.central.asked_loss import asked_loss, asked_ranges
+from dpsql.mechanisms.central.descent import Objective, minimise
+from dpsql.mechanisms.central.lue_dptree import LEAF_SHARE, split
+from dpsql.tree import FloatArray, IntArray, Tree, Workload, coverage
 from dpsql.variance.tree import inner_levels
 
 _FAR = 30.0  # logits beyond this round to a budget of 0 or 1
@@ -145,69 +148,104 @@ def _shares(tree: Tree, logit: FloatArray) -> tuple[FloatArray, FloatArray]:
     return left * keeps, keeps
 
 
-def share_loss(tree: Tree, logit: FloatArray, norm: int, whole: float = 0.0) -> tuple[float, FloatArray]:
-    """`all_range_loss` as a function of the logits of what each node keeps; leaf logits do nothing."""
+def range_loss(tree: Tree, workload: Workload | None = None, whole: float = 0.0) -> Objective:
+    """The mean variance of the ranges asked and its gradient, as a function of the nodes' weights.
+
+    Args:
+        tree: the shape.
+        workload: the ranges asked; None means all ranges, equally often.
+        whole: weight of the total of the axis against the mean of the ranges, in [0, 1].
+    """
+    if workload is None:
+        return partial(all_range_loss, tree, whole=whole)
+    return partial(asked_loss, asked_ranges(tree, workload, whole))
+
+
+def share_loss(tree: Tree, logit: FloatArray, norm: int, loss: Objective) -> tuple[float, FloatArray]:
+    """A loss as a function of the logits of what each node keeps; leaf logits do nothing.
+
+    Leaves count with at least the share that `tree_strategy` leaves them, which also keeps the loss's digits.
+    """
     share, keeps = _shares(tree, logit)
-    weight = share**2 if norm == 1 else share
-    loss, gradient = all_range_loss(tree, weight, whole)
-    pull = gradient * weight * (2 if norm == 1 else 1)  # d loss / d log share
+    least = np.where(tree.is_leaf, LEAF_SHARE, 0.0)
+    weight = np.maximum(share, least) ** (2 / norm)
+    value, gradient = loss(weight)
+    pull = np.where(share >= least, gradient * weight * (2 / norm), 0.0)  # d loss / d log share
     below = np.zeros(tree.size)
     for parents, first in inner_levels(tree):
         children = slice(int(first[0]), int(first[-1] + tree.child_count[parents[-1]]))
         below[parents] = np.add.reduceat((pull + below)[children], first - first[0])
-    return loss, np.where(tree.is_leaf, 0.0, pull * (1 - keeps) - keeps * below)
+    return value, np.where(tree.is_leaf, 0.0, pull * (1 - keeps) - keeps * below)
 
 
 def optimise_levels(
-    tree: Tree, norm: int = 1, whole: float = 0.0, steps: int = 60
+    tree: Tree, norm: int = 1, whole: float = 0.0, workload: Workload | None = None, steps: int = 60
 ) -> tuple[FloatArray, float]:
-    """Budgets that depend on the level alone.
+    """Budgets that depend on the level alone, started from equal ones with and without the root.
 
     Args:
         tree: the shape.
         norm: 1 for Laplace, 2 for Gaussian noise.
-        whole: weight of the total against the mean of all ranges.
+        whole: weight of the total against the mean of the ranges.
+        workload: the ranges asked; None means all ranges, equally often.
         steps: most steps of each search.
 
     Returns:
         (budgets, shape (size,), mean variance for unit noise).
     """
-
-    def objective(logit: FloatArray) -> tuple[float, FloatArray]:
-        loss, gradient = share_loss(tree, logit[tree.level], norm, whole)
-        return loss, np.bincount(tree.level, gradient, tree.depth).astype(np.float64)
-
     equal = -np.log(np.maximum(tree.depth - np.arange(tree.depth) - 1.0, 0.5))
     no_root = equal.copy()
     no_root[0] = -8.0
-    best, loss = min(
-        (minimise(objective, start, steps) for start in (equal, no_root)), key=lambda end: end[1]
-    )
-    share = _shares(tree, best[tree.level])[0]
-    return (share if norm == 1 else np.sqrt(share)), loss
+    loss = range_loss(tree, workload, whole)
+    return _search(tree, norm, loss, tree.level, (equal, no_root), steps)
 
 
 def optimise_nodes(
-    tree: Tree, norm: int = 1, whole: float = 0.0, steps: int = 200
+    tree: Tree,
+    norm: int = 1,
+    whole: float = 0.0,
+    workload: Workload | None = None,
+    steps: int = 200,
+    tries: int = 3,
 ) -> tuple[FloatArray, float]:
-    """Budgets of every node, started from LUE-DPTree's split and from the best per-level budgets.
+    """Budgets of every node.
 
     Args:
-        tree: the shape.
-        norm: 1 for Laplace, 2 for Gaussian noise.
-        whole: weight of the total against the mean of all ranges.
-        steps: most steps of each search.
+        tree, norm, whole, workload, steps: as of `optimise_levels`.
+        tries: the most starts taken, the likeliest first.
 
     Returns:
-        (budgets, shape (size,), mean variance for unit noise).
+        As of `optimise_levels`.
     """
-    starts = [split(tree, coverage(tree, whole=whole), norm), optimise_levels(tree, norm, whole)[0]]
-    ends = [
-        minimise(lambda x: share_loss(tree, x, norm, whole), _logits(tree, b, norm), steps) for b in starts
-    ]
-    best, loss = min(ends, key=lambda end: end[1])
-    share = _shares(tree, best)[0]
-    return (share if norm == 1 else np.sqrt(share)), loss
+    starts = [_logits(tree, budget, norm) for budget in _starts(tree, norm, whole, workload)[:tries]]
+    return _search(tree, norm, range_loss(tree, workload, whole), np.arange(tree.size), starts, steps)
+
+
+def _starts(tree: Tree, norm: int, whole: float, workload: Workload | None) -> list[FloatArray]:
+    """Budgets to start from.
+
+    Nodes that a short log never uses get no budget from LUE-DPTree's split, and never any by descent; so a log
+    is first joined with all ranges.
+    """
+    use = coverage(tree, workload, whole)
+    if workload is None:
+        return [split(tree, use, norm), optimise_levels(tree, norm, whole)[0]]
+    equal = np.where(tree.level == 0, 0.0, 1.0 / max(1, tree.depth - 1)) ** (1 / norm)
+    return [split(tree, use / 2 + coverage(tree) / 2, norm), equal, split(tree, use, norm)]
+
+
+def _search(
+    tree: Tree, norm: int, loss: Objective, of: IntArray, starts: Sequence[FloatArray], steps: int
+) -> tuple[FloatArray, float]:
+    """The best end of several searches over logits; node x keeps what variable of[x] says."""
+
+    def objective(logit: FloatArray) -> tuple[float, FloatArray]:
+        value, gradient = share_loss(tree, logit[of], norm, loss)
+        return value, np.bincount(of, gradient, len(logit)).astype(np.float64)
+
+    best, value = min((minimise(objective, start, steps) for start in starts), key=lambda end: end[1])
+    share = _shares(tree, best[of])[0]
+    return (share if norm == 1 else np.sqrt(share)), value
 
 
 def _logits(tree: Tree, budget: FloatArray, norm: int) -> FloatArray:
