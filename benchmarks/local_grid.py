@@ -1,124 +1,25 @@
-"""Seed 003's comparison on the star join and seed 001's on one axis, as tables of measured errors."""
+"""Seed 001's comparison on one axis: mean squared error of all ranges, for its peers and for ours."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from fractions import Fraction
-from typing import NamedTuple
 
 import numpy as np
 
-from benchmarks import local_axis, local_peers, local_star
+from benchmarks import local_axis
+from benchmarks.baselines.local_haar import haar
+from dpsql.client import read_plan
 from dpsql.client.plan import largest_weight
-from dpsql.collecting.content import row_scale
 from dpsql.collecting.estimate import axis_table
-from dpsql.collecting.simulate import People
-from dpsql.collecting.smooth import joint_table
+from dpsql.collecting.plan import Design, PlannedAxis, build_plan
+from dpsql.collecting.simulate import one_row_each, simulate_tallies
+from dpsql.collecting.smooth import smooth_axis
 from dpsql.mechanisms.local.blue import Group, cell_design, range_workload
 from dpsql.mechanisms.local.grids import even_edges, granularity
 from dpsql.mechanisms.local.lprr import level_edges
 from dpsql.mechanisms.local.oracles import choose_oracle, estimate
 from dpsql.mechanisms.local.simulate import histogram_tally
-from dpsql.mechanisms.local.truncation import theory_tau
-
-ASKED = (0, 2, 3)
-"""Axes that queries touch: one of the person's, two of the row's."""
-SERVICE = local_star.OWN_AXES
-METHODS = ("HIO-JOIN", "HIO-JOIN-RDC", "HIO, client join", "LPRR-JOIN-T", "LPRR-JOIN-E", "ours")
-
-
-class Setting(NamedTuple):
-    """One column of the star tables."""
-
-    epsilon: float
-    volume: float
-    dimensions: int
-
-
-class Star(NamedTuple):
-    """Everybody's rows and the exact answers over `ASKED`."""
-
-    people: People
-    exact: np.ndarray
-
-
-def make_star(size: int, seed: int) -> Star:
-    """Draw a population."""
-    people = local_star.star(size, np.random.default_rng(seed))
-    return Star(people, local_star.truth(people, ASKED))
-
-
-def star_errors(star: Star, setting: Setting, count: int, seed: int) -> dict[str, float]:
-    """COUNT NMSE of every method at one setting.
-
-    Args:
-        star: the population.
-        setting: epsilon, volume and number of predicates.
-        count: number of queries.
-        seed: of queries and of noise.
-    """
-    rng, people = np.random.default_rng(seed), star.people
-    boxes = local_star.queries(len(ASKED), setting.dimensions, setting.volume, count, seed)
-    total = float(star.exact.sum())
-    true = np.array([star.exact[box].sum() for box in boxes])
-    full = [_five(box) for box in boxes]
-    one, _ = local_peers.slots(people, np.arange(people.count), 1, rng)
-    found: dict[str, np.ndarray] = {}
-    for name, complement in (("HIO-JOIN", False), ("HIO-JOIN-RDC", True)):
-        shares = [local_peers.services_join(one, SERVICE, b, setting.epsilon, complement, rng) for b in full]
-        found[name] = np.array(shares) * total
-    even = local_peers.even_shares(local_star.AXES)
-    shares = local_peers.client_join(one, 0, people.count, full, even, setting.epsilon, rng)
-    found["HIO, client join"] = np.array(shares) * total
-    answer = setting.volume**setting.dimensions
-    for name in ("LPRR-JOIN-T", "LPRR-JOIN-E"):
-        found[name] = lprr(
-            people, full, setting.epsilon, chosen_tau(people, setting.epsilon, answer, name, rng), rng
-        )
-    plan, tallies = local_star.collect(setting.epsilon, False, people, seed)
-    known = {a: axis_table(plan, tallies, a) for a in range(local_star.AXES)}
-    table = joint_table(plan, tallies, ASKED, None, 1.0).shares * row_scale(plan, tallies, known).factor
-    found["ours"] = np.array([table[box].sum() for box in boxes])
-    return {name: float(np.mean(((values - true) / total) ** 2)) for name, values in found.items()}
-
-
-def _five(box: tuple[slice, ...]) -> list[tuple[int, int]]:
-    """A box over the asked axes as ranges of all five."""
-    ranges = [(0, local_star.LEAVES)] * local_star.AXES
-    for axis, cut in zip(ASKED, box, strict=True):
-        ranges[axis] = (cut.start, cut.stop)
-    return ranges
-
-
-def chosen_tau(people: People, epsilon: float, answer: float, name: str, rng: np.random.Generator) -> int:
-    """T knows the true shares of row counts, which flatters it; E spends a tenth of the people on them."""
-    grown, groups = math.exp(epsilon), (local_peers.DEPTH + 1) ** local_star.AXES
-    noise = 10 * groups * 4 * grown / (grown - 1) ** 2 / people.count
-    rows = people.first[1:] - people.first[:-1]
-    if name == "LPRR-JOIN-T":
-        return theory_tau(np.bincount(rows, minlength=11) / rows.size, noise, answer)
-    return local_peers.estimated_tau(rows[: rows.size // 10], epsilon, noise, answer, rng)
-
-
-def lprr(
-    people: People, full: list[list[tuple[int, int]]], epsilon: float, tau: int, rng: np.random.Generator
-) -> np.ndarray:
-    """Corrected LPRR-JOIN: COUNT = people x tau x share."""
-    leaves, silent = local_peers.slots(people, np.arange(people.count), tau, rng)
-    shares = local_peers.shares_by_depth(local_star.AXES)
-    found = local_peers.client_join(leaves, silent, people.count, full, shares, epsilon, rng)
-    return np.array(found) * people.count * tau
-
-
-def tau_errors(star: Star, setting: Setting, count: int, seed: int) -> list[float]:
-    """COUNT NMSE of LPRR-JOIN at tau = 1, 2, 3, 4."""
-    rng = np.random.default_rng(seed)
-    boxes = local_star.queries(len(ASKED), setting.dimensions, setting.volume, count, seed)
-    total, true = float(star.exact.sum()), np.array([star.exact[box].sum() for box in boxes])
-    full = [_five(box) for box in boxes]
-    errors = [lprr(star.people, full, setting.epsilon, tau, rng) - true for tau in (1, 2, 3, 4)]
-    return [float(np.mean((each / total) ** 2)) for each in errors]
 
 
 def interval_hierarchy(shares: np.ndarray, people: int, epsilon: str, rng: np.random.Generator) -> np.ndarray:
@@ -186,12 +87,27 @@ def _grid(
     return np.asarray((group.design / group.design.sum(axis=1, keepdims=True)).T @ group.shares)
 
 
+def ours(shares: np.ndarray, people: int, epsilon: str, rng: np.random.Generator) -> dict[str, np.ndarray]:
+    """A collection of one axis: its default answer (unbiased) and its non-negative one (the log-smooth stack)."""
+    design = Design(
+        "line", Fraction(epsilon), people, (PlannedAxis("a", shares.size, shares.size),), branching=4,
+        rows_floor=1,
+    )  # fmt: skip
+    plan = read_plan(build_plan(design))
+    drawn = np.repeat(np.arange(shares.size), rng.multinomial(people, shares))
+    tallies = simulate_tallies(plan, one_row_each(drawn[:, None]), rng)
+    return {
+        "ours, default answer": axis_table(plan, tallies, 0).counts.shares,
+        "ours, non-negative": smooth_axis(plan, tallies, 0).shares,
+    }
+
+
 AXIS_METHODS: dict[str, Callable[[np.ndarray, int, str, np.random.Generator], np.ndarray]] = {
+    "DHT": haar,
     "flat (CALM on one axis)": flat,
     "grid (HDG on one axis)": uniform_grid,
     "hierarchy + NNLS": local_axis.nonnegative_hierarchy,
     "AHEAD, right weights": local_axis.adaptive,
-    "ours (stack)": local_axis.ours,
 }
 
 
@@ -199,10 +115,10 @@ def axis_errors(shares: np.ndarray, people: int, epsilon: str, runs: int, seed: 
     """Mean squared error over all ranges of every one-axis method."""
     rng, workload = np.random.default_rng(seed), range_workload(shares.size)
     ranges = shares.size * (shares.size + 1) / 2
-    found = {"HIO": 0.0, **dict.fromkeys(AXIS_METHODS, 0.0)}
+    found: dict[str, float] = {"HIO": 0.0}
     for _ in range(runs):
         found["HIO"] += float((interval_hierarchy(shares, people, epsilon, rng) ** 2).sum() / ranges / runs)
-        for name, method in AXIS_METHODS.items():
-            off = method(shares, people, epsilon, rng) - shares
-            found[name] += float(off @ workload @ off) / runs
+        drawn = {name: method(shares, people, epsilon, rng) for name, method in AXIS_METHODS.items()}
+        for name, held in (drawn | ours(shares, people, epsilon, rng)).items():
+            found[name] = found.get(name, 0.0) + float((held - shares) @ workload @ (held - shares)) / runs
     return found

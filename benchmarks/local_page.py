@@ -1,127 +1,227 @@
-"""Writes docs/accuracy/local.md and its plots: `python -m benchmarks.local_page [--people N] [--runs N]`.
+"""Writes docs/accuracy/local.md and its plots: `python -m benchmarks.local_page [--section NAME]...`.
 
-Tables of seeds 003 and 001 are measured here; the figures that promises name come from `python -m benchmarks.local`,
-whose output is read from a file (`--figures`).
+Without `--section` everything is measured, the promised figures too (by `python -m benchmarks.local`, or read from its
+printed lines with `--figures`). A section measured alone leaves the other sections' tables on the page as they are.
 """
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping, Sequence
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
-import matplotlib as mpl
 import numpy as np
 
+from benchmarks import local_adult, local_star
 from benchmarks.local_axis import shapes
-from benchmarks.local_grid import METHODS, Setting, Star, axis_errors, make_star, star_errors, tau_errors
-
-mpl.use("Agg")
-
-import matplotlib.pyplot as plt
+from benchmarks.local_grid import axis_errors
+from benchmarks.local_joins import (
+    Setting,
+    Star,
+    count_errors,
+    make_star,
+    measure_errors,
+    tau_errors,
+)
+from benchmarks.local_planes import Case, errors
+from benchmarks.local_render import Errors, page, plot, table
 
 PAGE = Path("docs/accuracy/local.md")
 PLOTS = Path("docs/accuracy/plots")
 TEXT = Path(__file__).with_name("local_text.md")
-DIMENSIONS = [Setting(1.0, 0.3, d) for d in (1, 2, 3)]
-EPSILONS = [Setting(e, 0.3, 2) for e in (1.0, 2.0, 3.0, 4.0, 5.0)]
-VOLUMES = [Setting(1.0, v, 2) for v in (0.07, 0.15, 0.3)]
-Errors = dict[str, list[float]]
+EPSILONS = (1.0, 2.0, 3.0, 4.0, 5.0)
+VOLUMES = (0.07, 0.15, 0.22, 0.3)
+BOX_EPSILONS = ("0.5", "1", "2", "4")
+TWO = [
+    Case(*c, "1")
+    for c in (("normal", 0.3), ("normal", 0.8), ("mixture", 0.8), ("laplace", 0.8), ("power", 0.3))
+]
+TWO += [Case("clusters", 0.0, "1"), Case("Adult", 0.0, "1")]
+FIVE = [Case(*c, "1") for c in (("normal", 0.3), ("normal", 0.8), ("mixture", 0.8), ("laplace", 0.8))]
+FIVE += [Case("clusters", 0.0, "1")]
+Blocks = dict[str, str]
 
 
-def measured(stars: Sequence[Star], settings: Sequence[Setting], count: int) -> Errors:
-    """Mean NMSE of every method at every setting over populations."""
-    found: Errors = {name: [] for name in METHODS}
+def columns(
+    stars: Sequence[Star], settings: Sequence[Setting], count: int, measure: bool = False
+) -> tuple[Errors, Errors]:
+    """Errors of every method at every setting, mean over populations: COUNT NMSE, or SUM NMSE and AVG MRE."""
+    first: Errors = {}
+    second: Errors = {}
     for setting in settings:
-        each = [star_errors(star, setting, count, 1000 + run) for run, star in enumerate(stars)]
-        for name in METHODS:
-            found[name].append(float(np.mean([errors[name] for errors in each])))
-        print(setting, {name: f"{values[-1]:.2e}" for name, values in found.items()}, flush=True)
-    return found
+        method = measure_errors if measure else count_errors
+        each = [method(star, setting, count, 1000 + run) for run, star in enumerate(stars)]
+        for name in each[0]:
+            means = np.atleast_1d(np.mean([found[name] for found in each], axis=0))
+            first.setdefault(name, []).append(float(means[0]))
+            second.setdefault(name, []).append(float(means[-1]))
+        print(setting, {name: f"{values[-1]:.2e}" for name, values in second.items()}, flush=True)
+    return first, second
 
 
-def table(head: Sequence[str], rows: Mapping[str, Sequence[float]]) -> str:
-    """A table of errors in scientific notation."""
-    lines = ["| method | " + " | ".join(head) + " |", "|---|" + "--:|" * len(head)]
-    lines += [
-        f"| {name} | " + " | ".join(f"{value:.2g}" for value in values) + " |"
-        for name, values in rows.items()
-    ]
-    return "\n".join(lines)
+def populations(given: argparse.Namespace, people: int, runs: int) -> tuple[list[Star], str]:
+    """Generated populations, and the words that describe them."""
+    stars = [make_star(local_star.star(people, np.random.default_rng(run))) for run in range(runs)]
+    return stars, _words(people, runs, given.queries)
 
 
-def plot(rows: Errors, at: Sequence[float], label: str, title: str, path: Path) -> None:
-    """Errors of every method against one parameter, logarithmic."""
-    figure, axis = plt.subplots(figsize=(5.2, 3.4))
-    for style, (name, values) in zip(("x:", "+:", "v--", "s-", "^-", "o-"), rows.items(), strict=True):
-        axis.semilogy(at, values, style, label=name, markersize=4, linewidth=1)
-    axis.set_xlabel(label, fontsize=8)
-    axis.set_ylabel("COUNT NMSE", fontsize=8)
-    axis.set_title(title, fontsize=9)
-    axis.tick_params(labelsize=7)
-    axis.grid(alpha=0.3)
-    axis.legend(fontsize=6)
-    figure.tight_layout()
-    figure.savefig(path, dpi=72, metadata={"Software": ""})
-    plt.close(figure)
+def _words(people: int, runs: int, queries: int) -> str:
+    plural = "s" if runs > 1 else ""
+    return f"{people:,} people, {runs} population{plural}, {queries} boxes a column."
 
 
-def figure_lines(printed: str) -> str:
-    """The figures of a run, one a line."""
-    lines = [line.removeprefix("figure ") for line in printed.splitlines() if line.startswith("figure ")]
-    return "\n".join(["```", *lines, "```"])
+def by_predicates(stars: Sequence[Star], words: str, count: int) -> str:
+    """COUNT at epsilon 1 and volume .3 by number of predicates."""
+    rows, _ = columns(stars, [Setting(1.0, 0.3, d) for d in (1, 2, 3)], count)
+    return words + "\n\n" + table(["1 predicate", "2", "3"], rows)
 
 
-def one_axis(people: int, runs: int) -> tuple[list[str], Errors]:
+def counts(given: argparse.Namespace) -> Blocks:
+    """COUNT on SYN-1."""
+    stars, words = populations(given, given.people, given.runs)
+    blocks = {"DIMENSIONS": by_predicates(stars, words, given.queries)}
+    epsilons, _ = columns(stars, [Setting(e, 0.3, 2) for e in EPSILONS], given.queries)
+    blocks["EPSILONS"] = table([f"epsilon {e:g}" for e in EPSILONS], epsilons)
+    volumes, _ = columns(stars, [Setting(1.0, v, 2) for v in VOLUMES], given.queries)
+    blocks["VOLUMES"] = table([f"volume {v:g}" for v in VOLUMES], volumes)
+    taus: Errors = {}
+    for epsilon in (1.0, 3.0, 5.0):
+        found = tau_errors(stars[0], Setting(epsilon, 0.3, 2), given.queries, 2000)
+        taus |= {f"{name}, epsilon {epsilon:g}": values for name, values in found.items()}
+    blocks["TAUS"] = table([f"tau {t}" for t in (1, 2, 3, 4)], dict(sorted(taus.items())))
+    title = f"star join, {given.people:,} people, two predicates"
+    plot({title: epsilons}, EPSILONS, ("epsilon", "COUNT NMSE"), PLOTS / "local_epsilon.png")
+    plot({title: volumes}, VOLUMES, ("volume of each predicate", "COUNT NMSE"), PLOTS / "local_volume.png")
+    return blocks
+
+
+def measures(given: argparse.Namespace) -> Blocks:
+    """SUM and AVG on SYN-1."""
+    stars, words = populations(given, given.people, given.runs)
+    sums, means = columns(stars, [Setting(e, 0.15, 1) for e in EPSILONS], given.queries, measure=True)
+    heads = [f"epsilon {e:g}" for e in EPSILONS]
+    more = columns(stars, [Setting(2.0, 0.3, d) for d in (1, 2, 3)], given.queries, measure=True)
+    labels = ["1 predicate", "2", "3"]
+    panels = {"SUM, one predicate of volume 0.15": _known(sums), "AVG, the same": means}
+    plot(panels, EPSILONS, ("epsilon", "SUM NMSE, AVG MRE"), PLOTS / "local_measures.png")
+    return {
+        "SUMS": words + "\n\n" + table(heads, _known(sums)),
+        "AVGS": table(heads, means),
+        "SUMS_BY_PREDICATES": table(labels, _known(more[0])),
+        "AVGS_BY_PREDICATES": table(labels, more[1]),
+    }
+
+
+def _known(rows: Errors) -> Errors:
+    """Only the methods that answer at all."""
+    return {name: values for name, values in rows.items() if not np.isnan(values).any()}
+
+
+def star_blocks(prefix: str, stars: Sequence[Star], words: str, count: int) -> Blocks:
+    """COUNT by predicates and epsilon, SUM and AVG by epsilon, of another star."""
+    blocks = {f"{prefix}_DIMENSIONS": by_predicates(stars, words, count)}
+    rows, _ = columns(stars, [Setting(e, 0.3, 2) for e in EPSILONS], count)
+    blocks[f"{prefix}_EPSILONS"] = table([f"epsilon {e:g}" for e in EPSILONS], rows)
+    sums, means = columns(stars, [Setting(e, 0.15, 1) for e in EPSILONS[::2]], count, measure=True)
+    heads = [f"{kind}, {e:g}" for kind in ("SUM", "AVG") for e in EPSILONS[::2]]
+    blocks[f"{prefix}_MEASURES"] = table(heads, {name: sums[name] + means[name] for name in sums})
+    return blocks
+
+
+def larger(given: argparse.Namespace) -> Blocks:
+    """SYN-2: three times the people."""
+    stars, words = populations(given, 3 * given.people, 1)
+    return star_blocks("SYN2", stars, words, given.queries)
+
+
+def adult(given: argparse.Namespace) -> Blocks:
+    """The Adult star."""
+    stars = [make_star(local_adult.people(np.random.default_rng(run))) for run in range(given.runs)]
+    words = _words(stars[0].people.count, given.runs, given.queries)
+    return star_blocks("ADULT", stars, words, given.queries)
+
+
+def one_axis(given: argparse.Namespace) -> Blocks:
     """Every one-axis method on the four shapes at epsilon 1, and the bell at 0.5 and 2."""
     cases = [(name, "1") for name in shapes(256)] + [("normal", "0.5"), ("normal", "2")]
-    head, rows = [], {}
+    rows: Errors = {}
     for number, (name, epsilon) in enumerate(cases):
-        found = axis_errors(shapes(256)[name], people, epsilon, runs, number)
-        head.append(f"{name}, {epsilon}")
+        found = axis_errors(shapes(256)[name], given.people, epsilon, given.runs, number)
         for method, value in found.items():
             rows.setdefault(method, []).append(value)
         print(name, epsilon, {k: f"{v:.2e}" for k, v in found.items()}, flush=True)
-    return head, rows
+    words = f"{given.people:,} people, {given.runs} runs; columns are histogram and epsilon.\n\n"
+    return {"ONE": words + table([f"{name}, {epsilon}" for name, epsilon in cases], rows)}
+
+
+def several_axes(given: argparse.Namespace) -> Blocks:
+    """Boxes on two axes of 64 leaves and on five of 32."""
+    blocks, panels = {}, {}
+    for name, cases, axes, size, count in (("TWO", TWO, 2, 64, 200), ("FIVE", FIVE, 5, 32, 50)):
+        swept = [Case("normal", 0.8, e) for e in BOX_EPSILONS]
+        found = {c: errors(c, axes, size, given.people, given.runs, count, axes) for c in [*cases, *swept]}
+        for case, values in found.items():
+            print(axes, case.title, {k: f"{v:.2e}" for k, v in values.items()}, flush=True)
+        rows = mean_rows([found[c] for c in cases])
+        by_epsilon = mean_rows([found[c] for c in swept])
+        words = f"{given.people:,} people, {given.runs} runs, {count} boxes each.\n\n"
+        blocks[name] = words + table([c.title for c in cases], rows)
+        blocks[f"{name}_EPSILONS"] = table([f"epsilon {e}" for e in BOX_EPSILONS], by_epsilon)
+        panels[f"{axes} axes of {size}, normal, correlation 0.8"] = by_epsilon
+    at = [float(e) for e in BOX_EPSILONS]
+    plot(panels, at, ("epsilon", "mean squared error of shares"), PLOTS / "local_boxes.png")
+    return blocks
+
+
+def mean_rows(found: Sequence[dict[str, float]]) -> Errors:
+    """Columns of methods' errors as rows."""
+    return {name: [column[name] for column in found] for name in found[0]}
+
+
+def figures(given: argparse.Namespace) -> Blocks:
+    """The promised figures, from a printed run or a run of their own."""
+    if given.figures is None:
+        command = [sys.executable, "-m", "benchmarks.local"]
+        printed = subprocess.run(command, capture_output=True, text=True, check=False).stdout
+    else:
+        printed = given.figures.read_text()
+    lines = [line.removeprefix("figure ") for line in printed.splitlines() if line.startswith("figure ")]
+    return {"FIGURES": "\n".join(["```", *lines, "```"])}
+
+
+SECTIONS: dict[str, Callable[[argparse.Namespace], Blocks]] = {
+    "counts": counts,
+    "measures": measures,
+    "syn2": larger,
+    "adult": adult,
+    "axis": one_axis,
+    "boxes": several_axes,
+    "figures": figures,
+}
 
 
 def main() -> None:
     """Measure, plot, write the page."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--people", type=int, default=1_000_000)
-    parser.add_argument("--runs", type=int, default=3)
-    parser.add_argument("--queries", type=int, default=30)
-    parser.add_argument("--figures", type=Path, required=True, help="output of `python -m benchmarks.local`")
-    given = parser.parse_args()
-    stars = [make_star(given.people, run) for run in range(given.runs)]
-    parts = {
-        "PEOPLE": f"{given.people:,}", "RUNS": str(given.runs), "QUERIES": str(given.queries),
-        "FIGURES": figure_lines(given.figures.read_text()),
-        "DIMENSIONS": table(["1 predicate", "2", "3"], measured(stars, DIMENSIONS, given.queries)),
-    }  # fmt: skip
-    by_epsilon = measured(stars, EPSILONS, given.queries)
-    by_volume = measured(stars, VOLUMES, given.queries)
-    parts["EPSILONS"] = table([f"epsilon {s.epsilon:g}" for s in EPSILONS], by_epsilon)
-    parts["VOLUMES"] = table([f"volume {s.volume:g}" for s in VOLUMES], by_volume)
-    taus = {
-        f"epsilon {e:g}": np.mean(
-            [tau_errors(star, Setting(e, 0.3, 2), given.queries, 2000 + r) for r, star in enumerate(stars)],
-            axis=0,
-        ).tolist()
-        for e in (1.0, 3.0, 5.0)
-    }
-    parts["TAUS"] = table([f"tau {t}" for t in (1, 2, 3, 4)], taus)
-    head, rows = one_axis(given.people, given.runs)
-    parts["ONE"] = table(head, rows)
-    title = f"star join, {given.people:,} people, two predicates"
-    plot(by_epsilon, [s.epsilon for s in EPSILONS], "epsilon", title, PLOTS / "local_epsilon.png")
-    plot(
-        by_volume, [s.volume for s in VOLUMES], "volume of each predicate", title, PLOTS / "local_volume.png"
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    text = TEXT.read_text()
-    for name, value in parts.items():
-        text = text.replace("{" + name + "}", value)
-    PAGE.write_text(text)
+    parser.add_argument(
+        "--section", action="append", choices=[*SECTIONS, "text"], help="only these; text: measure nothing"
+    )
+    parser.add_argument("--people", type=int, default=1_000_000)
+    parser.add_argument("--runs", type=int, default=2)
+    parser.add_argument("--queries", type=int, default=30)
+    parser.add_argument("--figures", type=Path, help="printed lines of `python -m benchmarks.local`")
+    given = parser.parse_args()
+    if {"adult", "boxes"} & set(given.section or SECTIONS) and not local_adult.present():
+        parser.error("DPSQL_DATA names no Adult table; choose other sections")
+    measured: Blocks = {}
+    for name in given.section or SECTIONS:
+        if name in SECTIONS:
+            measured |= SECTIONS[name](given)
+        PAGE.write_text(page(TEXT.read_text(), measured, PAGE.read_text()))
 
 
 if __name__ == "__main__":

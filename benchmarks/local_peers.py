@@ -9,7 +9,8 @@
 
 All unbiased estimates are sums of node estimates, as printed; LPRR is the corrected one (the printed one is not
 private). HIO gets the exact scale from rows to people for nothing, which flatters it; LPRR estimates none and keeps
-the bias of tau.
+the bias of tau. A measure is one more axis of two leaves that is never the root: its bit, rounded at random, whose
+shares f_0 and f_1 give SUM = rows (a_min f_0 + a_max f_1).
 """
 
 from __future__ import annotations
@@ -29,7 +30,22 @@ from dpsql.mechanisms.local.simulate import histogram_tally
 from dpsql.mechanisms.local.truncation import estimated_rows, theory_tau
 
 DEPTH, BRANCHING, LEAVES = 2, 5, 25
+LOWEST, HIGHEST = 1, 25
+"""Bounds of the measure."""
 Levels = tuple[int, ...]
+
+
+class Slots(NamedTuple):
+    """What people would report: leaves and bit of those whose slot holds a row, and how many slots are empty."""
+
+    leaves: np.ndarray
+    bits: np.ndarray
+    empty: int
+
+    @property
+    def people(self) -> int:
+        """Everybody."""
+        return len(self.leaves) + self.empty
 
 
 class Piece(NamedTuple):
@@ -75,103 +91,126 @@ def even_shares(axes: int) -> dict[Levels, float]:
 
 
 def client_join(
-    leaves: np.ndarray,
-    silent: int,
-    people: int,
+    slots: Slots,
     boxes: Sequence[Sequence[tuple[int, int]]],
     shares: dict[Levels, float],
     epsilon: float,
     rng: np.random.Generator,
-) -> list[float]:
+    measured: bool = False,
+) -> np.ndarray:
     """Estimated shares of slots for boxes, each from the level combinations that it needs.
 
     Args:
-        leaves: leaves of people whose slot holds a row, shape (reports, axes).
-        silent: people whose slot is empty.
-        people: all people.
+        slots: what people report about.
         boxes: a range per axis.
         shares: share of people per level combination.
         epsilon: privacy of a report.
         rng: source of pseudo-random numbers.
+        measured: whether reports hold the measure's bit.
+
+    Returns:
+        Shape (boxes, 1); with a measure (boxes, 2), a column for each value of the bit.
     """
-    own = largest_weight(Fraction(str(epsilon)))
+    own, kinds = largest_weight(Fraction(str(epsilon))), 2 if measured else 1
     tables: dict[Levels, np.ndarray] = {}
-    found = []
-    for box in boxes:
-        total = 0.0
+    found = np.zeros((len(boxes), kinds))
+    for number, box in enumerate(boxes):
         for choice in itertools.product(*(pieces(low, high, False) for low, high in box)):
             levels = tuple(piece.level for piece in choice)
-            if not any(levels):
-                total += 1.0
+            if not any(levels) and not measured:
+                found[number] += 1.0
                 continue
             if levels not in tables:
-                tables[levels] = _level_shares(leaves, silent, people, levels, shares[levels], own, rng)
-            total += float(tables[levels][np.ix_(*(piece.nodes for piece in choice))].sum())
-        found.append(total)
+                tables[levels] = _level_shares(slots, levels, kinds, shares[levels], own, rng)
+            nodes = tables[levels][np.ix_(*(piece.nodes for piece in choice), range(kinds))]
+            found[number] += nodes.reshape(-1, kinds).sum(axis=0)
     return found
 
 
 def _level_shares(
-    leaves: np.ndarray,
-    silent: int,
-    people: int,
-    levels: Levels,
-    share: float,
-    own: int,
-    rng: np.random.Generator,
+    slots: Slots, levels: Levels, kinds: int, share: float, own: int, rng: np.random.Generator
 ) -> np.ndarray:
-    shape = tuple(BRANCHING**level for level in levels)
+    shape = (*(BRANCHING**level for level in levels), kinds)
     cells = math.prod(shape)
-    drawn = leaves[rng.random(len(leaves)) < share]
-    flat = np.ravel_multi_index(tuple(node_of(drawn[:, i], level) for i, level in enumerate(levels)), shape)
-    histogram = np.append(np.bincount(flat, minlength=cells), rng.binomial(silent, share))
+    drawn = rng.random(len(slots.leaves)) < share
+    nodes = [node_of(slots.leaves[drawn, i], level) for i, level in enumerate(levels)]
+    flat = np.ravel_multi_index((*nodes, slots.bits[drawn] % kinds), shape)
+    histogram = np.append(np.bincount(flat, minlength=cells), rng.binomial(slots.empty, share))
     oracle = choose_oracle(cells + 1, own)
     tally = histogram_tally(oracle, histogram, rng).astype(float)
     return np.asarray(estimate(oracle, tally, max(float(histogram.sum()), 1.0))[:cells].reshape(shape))
 
 
 def services_join(
-    leaves: np.ndarray,
+    slots: Slots,
     split: int,
     box: Sequence[tuple[int, int]],
     epsilon: float,
     complement: bool,
     rng: np.random.Generator,
-) -> float:
+    measured: bool = False,
+) -> np.ndarray:
     """Estimated share of a box when axes before and after `split` report apart, with half of epsilon each.
 
     A report's score over chosen nodes is drawn in law: OUE's bits of those nodes are independent, so the number of
-    ones among the others is binomial.
+    ones among the others is binomial. The service of the rows reports the measure's bit with its node.
+
+    Returns:
+        Shape (1,); with a measure (2,), one for each value of the bit.
     """
     oracle = Oracle("OUE", 2, largest_weight(Fraction(str(epsilon)) / 2))
-    total = 0.0
+    total = np.zeros(2 if measured else 1)
     for choice in itertools.product(*(pieces(low, high, complement) for low, high in box)):
         sign = math.prod(piece.sign for piece in choice)
         sides = [choice[:split], choice[split:]]
-        asked = [(i, side) for i, side in enumerate(sides) if any(piece.level for piece in side)]
+        asked = [
+            (i, side)
+            for i, side in enumerate(sides)
+            if any(piece.level for piece in side) or (measured and i == 1)
+        ]
         if not asked:
             total += sign
             continue
         groups = math.prod((DEPTH + 1) ** len(side) for _, side in asked)
-        chosen = leaves[rng.random(len(leaves)) < 1 / groups]
-        product = np.ones(len(chosen))
+        drawn = rng.random(len(slots.leaves)) < 1 / groups
+        chosen, bits = slots.leaves[drawn], slots.bits[drawn]
+        if len(chosen) == 0:
+            continue
+        product = np.ones((total.size, len(chosen)))
         for i, side in asked:
             held = np.ones(len(chosen), dtype=bool)
             for j, piece in enumerate(side):
                 held &= np.isin(node_of(chosen[:, i * split + j], piece.level), piece.nodes)
             volume = math.prod(len(piece.nodes) for piece in side)
-            ones = rng.binomial(volume - held, oracle.q) + (held & (rng.random(held.size) < oracle.p))
-            product *= (ones - volume * oracle.q) / (oracle.p - oracle.q)
-        total += sign * float(product.mean())
+            if i == 0 or not measured:
+                product *= _scores(oracle, held, volume, rng)
+                continue
+            for kind in (0, 1):
+                product[kind] *= _scores(oracle, held & (bits == kind), volume, rng)
+        total += sign * product.mean(axis=1)
     return total
 
 
-def slots(people: People, who: np.ndarray, tau: int, rng: np.random.Generator) -> tuple[np.ndarray, int]:
-    """Leaves of a random own row of everybody whose slot is filled, and how many slots are empty."""
-    rows = (people.first[1:] - people.first[:-1])[who]
-    filled = rng.integers(0, tau, size=who.size) < rows
-    at = people.first[who[filled]] + rng.integers(0, rows[filled])
-    return people.leaves[at], int((~filled).sum())
+def _scores(oracle: Oracle, held: np.ndarray, volume: int, rng: np.random.Generator) -> np.ndarray:
+    """Each report's unbiased indicator that one of `volume` nodes is its own."""
+    ones = rng.binomial(volume - held, oracle.q) + (held & (rng.random(held.size) < oracle.p))
+    return np.asarray((ones - volume * oracle.q) / (oracle.p - oracle.q))
+
+
+def slots(people: People, tau: int, rng: np.random.Generator, spoken: int = 0) -> Slots:
+    """A random own row of everybody whose slot is filled; the bit of its first measure, rounded at random.
+
+    Args:
+        people: everybody's rows.
+        tau: slots a person.
+        rng: source of pseudo-random numbers.
+        spoken: how many, from the first on, have reported something else and stay silent.
+    """
+    rows = (people.first[1:] - people.first[:-1])[spoken:]
+    filled = rng.integers(0, tau, size=rows.size) < rows
+    at = people.first[spoken:-1][filled] + rng.integers(0, rows[filled])
+    up = rng.integers(0, HIGHEST - LOWEST, size=at.size) < people.measures[at, 0] - LOWEST
+    return Slots(people.leaves[at], up.astype(np.int64), int((~filled).sum()))
 
 
 def estimated_tau(

@@ -43,8 +43,7 @@ def design(epsilon: float, measure: bool, people: int = PEOPLE) -> Design:
 
 def star(people: int, rng: np.random.Generator) -> People:
     """Everybody's rows; the measure is a sixth normal attribute of the row, 1 to 25."""
-    chances = 0.5455 ** np.arange(10)
-    rows = rng.choice(np.arange(1, 11), size=people, p=chances / chances.sum())
+    rows = row_counts(people, rng)
     first = np.concatenate([[0], np.cumsum(rows)])
     person = np.repeat(np.arange(people), rows)
     common = rng.standard_normal((people, 1))
@@ -54,6 +53,12 @@ def star(people: int, rng: np.random.Generator) -> People:
     values = np.hstack([own[person], row])
     leaves = np.searchsorted(_cuts(), values)
     return People(first, leaves[:, :AXES], leaves[:, AXES:] + 1)
+
+
+def row_counts(people: int, rng: np.random.Generator) -> np.ndarray:
+    """Rows of each person: 1 to 10, 2.21 on average."""
+    chances = 0.5455 ** np.arange(10)
+    return rng.choice(np.arange(1, 11), size=people, p=chances / chances.sum())
 
 
 def _cuts() -> np.ndarray:

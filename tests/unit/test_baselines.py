@@ -7,11 +7,12 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from benchmarks import exact_errors, local_planes
+from benchmarks import exact_errors, local_joins, local_peers, local_planes, local_render
 from benchmarks.baselines import common, linear, local_boxes, local_grids, local_haar, planar, registry
 from benchmarks.measure import all_ranges, measure, one_length, prefix_errors
 from dpsql.client.plan import largest_weight
-from dpsql.mechanisms.local.oracles import spread
+from dpsql.collecting.simulate import People
+from dpsql.mechanisms.local.oracles import choose_oracle, spread
 from dpsql.noise import ZeroNoise
 from dpsql.tree import kary_tree
 
@@ -204,3 +205,91 @@ def test_response_agrees_with_grid_and_axes() -> None:
     np.testing.assert_allclose(table.reshape(2, 4, 2, 2).sum(axis=(1, 3)), grid, atol=1e-6)
     np.testing.assert_allclose(table.reshape(4, 2, 4).sum(axis=(1, 2)), rows, atol=1e-6)
     np.testing.assert_allclose(table.sum(axis=0), columns, atol=1e-6)
+
+
+def one_star(people: int, seed: int) -> People:
+    """A few people with 1 to 3 rows, whose bit leans on their first axis."""
+    rng = np.random.default_rng(seed)
+    first = np.concatenate([[0], np.cumsum(rng.integers(1, 4, people))])
+    leaves = rng.integers(0, 25, (first[-1], 5))
+    return People(first, leaves, 1 + leaves[:, :1])
+
+
+def test_slots_fill_by_rows_and_round_the_measure_without_bias() -> None:
+    people, rng = one_star(3_000, 6), np.random.default_rng(6)
+    rows = np.diff(people.first)
+    drawn = [local_peers.slots(people, 2, rng) for _ in range(60)]
+    assert all(s.people == 3_000 for s in drawn)
+    assert np.mean([len(s.bits) for s in drawn]) == pytest.approx(np.minimum(rows, 2).sum() / 2, rel=0.01)
+    assert np.mean([s.bits.mean() for s in drawn]) == pytest.approx(
+        (people.measures.mean() - 1) / 24, abs=0.005
+    )
+    assert local_peers.slots(people, 2, rng, spoken=1_000).people == 2_000
+
+
+BOX = [(0, 5), (0, 25), (0, 25), (3, 12), (0, 25)]
+
+
+def exact_bits(slots: local_peers.Slots) -> np.ndarray:
+    inside = (slots.leaves[:, 0] < 5) & (slots.leaves[:, 3] >= 3) & (slots.leaves[:, 3] < 12)
+    return np.array([(inside & (slots.bits == kind)).sum() for kind in (0, 1)]) / slots.people
+
+
+def test_client_joins_are_unbiased_bit_by_bit() -> None:
+    slots = local_peers.slots(one_star(4_000, 7), 2, np.random.default_rng(7))
+    even = dict.fromkeys(local_peers.even_shares(5), 0.5)
+    rng, exact = np.random.default_rng(8), exact_bits(slots)
+    draws = np.array([local_peers.client_join(slots, [BOX], even, 2.0, rng, True)[0] for _ in range(400)])
+    np.testing.assert_allclose(draws.mean(axis=0), exact, atol=4 * draws.std() / 20)
+    plain = np.array([local_peers.client_join(slots, [BOX], even, 2.0, rng)[0] for _ in range(400)])
+    assert plain.mean() == pytest.approx(exact.sum(), abs=4 * plain.std() / 20)
+
+
+def test_client_join_of_one_node_has_the_oracle_variance() -> None:
+    """Everybody reports one of 5 nodes and a bit, 11 items with "no row": OUE, v(eps) / n a node at share near 0."""
+    slots = local_peers.slots(one_star(4_000, 9), 1, np.random.default_rng(9))
+    rng, box = np.random.default_rng(10), [(0, 5), *[(0, 25)] * 4]
+    draws = np.array([
+        local_peers.client_join(slots, [box], {(1, 0, 0, 0, 0): 1.0}, 1.0, rng, True)[0] for _ in range(1_500)
+    ])  # fmt: skip
+    oracle = choose_oracle(11, largest_weight(ONE))
+    assert oracle.name == "OUE"
+    seen = np.array([((slots.leaves[:, 0] < 5) & (slots.bits == kind)).mean() for kind in (0, 1)])
+    np.testing.assert_allclose(draws.mean(axis=0), seen, atol=4 * draws.std() / np.sqrt(1_500))
+    # noise alone: the people are fixed, so p (1 - p) of the owners and q (1 - q) of the others
+    noise = (seen / 4 + (1 - seen) * oracle.q * (1 - oracle.q)) / (oracle.p - oracle.q) ** 2 / 4_000
+    np.testing.assert_allclose(draws.var(axis=0), noise, rtol=0.15)
+
+
+@pytest.mark.parametrize("complement", [False, True])
+def test_services_joined_by_id_are_unbiased_bit_by_bit(complement: bool) -> None:
+    slots = local_peers.slots(one_star(4_000, 11), 1, np.random.default_rng(11))
+    rng, exact = np.random.default_rng(12), exact_bits(slots)
+    draws = np.array(
+        [local_peers.services_join(slots, 2, BOX, 6.0, complement, rng, True) for _ in range(500)]
+    )
+    np.testing.assert_allclose(draws.mean(axis=0), exact, atol=4 * draws.std() / np.sqrt(500))
+    plain = np.array([local_peers.services_join(slots, 2, BOX, 6.0, complement, rng) for _ in range(500)])
+    assert plain.mean() == pytest.approx(exact.sum(), abs=4 * plain.std() / np.sqrt(500))
+
+
+def test_averages_stay_between_the_bounds() -> None:
+    found = np.array([[3.0, 1.0], [-2.0, 4.0], [-1.0, 0.5], [0.0, 0.0]])
+    assert local_joins.mean_of(found).tolist() == [7.0, 25.0, 13.0, 13.0]
+
+
+@pytest.mark.parametrize("axes", [2, 3])
+def test_our_collection_answers_boxes(axes: int) -> None:
+    leaves = some_people(100_000, axes, 16, 13)
+    boxes = np.array([[[0, 8]] * axes, [[4, 16]] * axes])
+    found = local_planes.ours(leaves, 16, "4", boxes, np.random.default_rng(13))
+    for answers in found.values():
+        np.testing.assert_allclose(answers, local_planes.truth(leaves, boxes), atol=0.02)
+
+
+def test_a_section_measured_alone_leaves_the_others() -> None:
+    first = local_render.page("one {A} two {B} end", {"A": "1"}, "")
+    assert "(not measured yet)" in first and "<!-- measured: A -->" in first
+    second = local_render.page("changed {A} two {B} end", {"B": "2"}, first)
+    assert second.startswith("changed <!-- measured: A -->\n\n1\n\n<!-- end of A --> two ")
+    assert "\n\n2\n\n" in second
