@@ -22,8 +22,8 @@ import numpy.typing as npt
 
 from dpsql.budget import cap_units, scaled_denominator
 from dpsql.errors import InternalError
-from dpsql.mechanisms.central.adaptive import draw_adaptive, unbiased_cells
-from dpsql.mechanisms.central.dawa import PARTITION_SHARE, bucket_estimates, draw_dawa, spread
+from dpsql.mechanisms.central.adaptive import AdaptiveRelease, draw_adaptive, unbiased_cells
+from dpsql.mechanisms.central.dawa import PARTITION_SHARE, DawaRelease, bucket_estimates, draw_dawa, spread
 from dpsql.mechanisms.central.diffhr import VIEW_SHARE, DiffhrRelease, cell_estimates, draw_diffhr
 from dpsql.mechanisms.central.signal import OCCUPIED_SHARE, ROWS_SHARE, SIGNAL_SHARE
 from dpsql.mechanisms.central.strategy import Strategy, variance_model
@@ -101,9 +101,10 @@ def draw_adapted(
     if method == DIFFHR:
         return _diffhr(draw_diffhr(counts, epsilon, sensitivity, noise))
     if method == DAWA:
-        return _dawa(counts, epsilon, sensitivity, noise, strategy_for)
+        return _dawa(draw_dawa(counts, epsilon, sensitivity, noise, strategy_for))
     if method == ADAPTIVE:
-        return _adaptive(counts, epsilon, sensitivity, noise, strategy_for)
+        drawn = draw_adaptive(counts, epsilon, sensitivity, noise, strategy_for)
+        return _adaptive(drawn, epsilon, sensitivity)
     raise InternalError(f"no data-dependent mechanism is called {method!r}", hint="use one of PARTS")
 
 
@@ -126,14 +127,8 @@ def _diffhr(drawn: DiffhrRelease) -> AdaptedView:
     )  # fmt: skip
 
 
-def _dawa(
-    counts: IntArray,
-    epsilon: Fraction,
-    sensitivity: int,
-    noise: Noise,
-    strategy_for: Callable[[int], Strategy],
-) -> AdaptedView:
-    drawn = draw_dawa(counts, epsilon, sensitivity, noise, strategy_for)
+def _dawa(drawn: DawaRelease) -> AdaptedView:
+    """Buckets measured by a strategy over buckets; the cells of one share its mean."""
     buckets = len(drawn.edges) - 1
     group = np.repeat(np.arange(buckets), np.diff(drawn.edges))
     return AdaptedView(
@@ -143,15 +138,8 @@ def _dawa(
     )  # fmt: skip
 
 
-def _adaptive(
-    counts: IntArray,
-    epsilon: Fraction,
-    sensitivity: int,
-    noise: Noise,
-    strategy_for: Callable[[int], Strategy],
-) -> AdaptedView:
+def _adaptive(drawn: AdaptiveRelease, epsilon: Fraction, sensitivity: int) -> AdaptedView:
     """The two numbers of the signal are stored in front of the rows."""
-    drawn = draw_adaptive(counts, epsilon, sensitivity, noise, strategy_for)
     t = scaled_denominator(sensitivity)
     units = [cap_units(epsilon * share, t) for share in (ROWS_SHARE, OCCUPIED_SHARE)]
     numbers = np.array([drawn.signal.rows, drawn.signal.occupied], np.int64)
