@@ -2,14 +2,14 @@
 
 One release answers everything. With several, a table name says which ones may answer: releases whose
 catalogs name the same population are alternatives and the smallest predicted error wins; a schema name
-(`retail.sales`) picks one release by its catalog's name.
+(`retail.sales`) picks one release by its catalog's name. What a user sets in SQL is a `Settings` of her own.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -38,6 +38,25 @@ class OpenReleases:
     releases: tuple[Release, ...]
     answerers: tuple[Answerer, ...]
     combine: bool = False
+    _turned: list[OpenReleases] = field(default_factory=list, repr=False, compare=False)
+
+    @property
+    def nonnegative(self) -> bool:
+        """Whether counts are answered from their non-negative (biased) estimates where a release has them."""
+        return self.releases[0].nonnegative
+
+    def with_nonnegative(self, wanted: bool) -> OpenReleases:
+        """The same open files, answering counts from these estimates or those; made once, then kept."""
+        from dpsql.answer import Answerer
+
+        if wanted == self.nonnegative:
+            return self
+        if not self._turned:
+            releases = tuple(replace(release, nonnegative=wanted) for release in self.releases)
+            pairs = zip(releases, self.answerers, strict=True)
+            answerers = tuple(Answerer(new, old.timeout, old.on_partial_bin) for new, old in pairs)
+            self._turned.append(OpenReleases(releases, answerers, self.combine))
+        return self._turned[0]
 
     def query(self, sql: str, *, dialect: str = "duckdb") -> Result:
         """The answer with the smallest mean predicted error, or with `combine` the estimate from all.
@@ -91,6 +110,56 @@ class OpenReleases:
         """Close every release."""
         for release in self.releases:
             release.close()
+
+
+@dataclass
+class Settings:
+    """What one user has set for her session.
+
+    Args:
+        nonnegative: answer counts from their non-negative (biased) estimates; None as the releases were opened.
+    """
+
+    nonnegative: bool | None = None
+
+    def take(self, text: str) -> str | None:
+        """Change a setting, if that is what a statement does.
+
+        Args:
+            text: one statement.
+
+        Returns:
+            What it did in words, or None if it is about something else.
+
+        Raises:
+            ProgrammingError: it names no setting that there is, or a value that it cannot have.
+        """
+        from dpsql.answer.sql.settings import read_change
+
+        change = read_change(text)
+        if change is None or change.verb == "SHOW":
+            return None
+        self.nonnegative = change.value
+        if change.value is None:
+            return "settings are as the session began"
+        if not change.value:
+            return "dp_nonnegative is off: estimates are unbiased"
+        return (
+            "dp_nonnegative is on: counts are their non-negative (biased) estimates where a release has them"
+        )
+
+    def shown(self, text: str, releases: OpenReleases) -> tuple[str, bool] | None:
+        """Name and state of the setting that `SHOW` asks for; None if the statement asks for something else."""
+        from dpsql.answer.sql.settings import read_change
+
+        change = read_change(text)
+        if change is None or change.verb != "SHOW":
+            return None
+        return change.name, releases.nonnegative if self.nonnegative is None else self.nonnegative
+
+    def of(self, releases: OpenReleases) -> OpenReleases:
+        """Open releases as this user asks them."""
+        return releases if self.nonnegative is None else releases.with_nonnegative(self.nonnegative)
 
 
 def open_session(

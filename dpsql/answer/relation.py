@@ -15,6 +15,7 @@ from dpsql.answer.errorbars import quantile
 from dpsql.answer.known import catalog_plan, known_values, not_an_axis
 from dpsql.answer.plan import Plan, choose
 from dpsql.answer.quantiles import Prefix, along, prefixes
+from dpsql.answer.result import NONNEGATIVE
 from dpsql.answer.schema import Schema
 from dpsql.errors import NotSupportedError, NoViewError
 from dpsql.release import Release
@@ -100,7 +101,7 @@ def bias_notes(plan: Plan, terms: Sequence[Term], release: Release) -> list[str]
     if any(statistic.biased for statistic in read):
         notes.append(f"view {name} is biased ({read[0].mechanism}): errors and intervals tell of its noise alone")
     if any(release.estimate(statistic.id) == "nonnegative" for statistic in read):
-        notes.append(f"non-negative estimates of view {name}: biased; errors are those of the unbiased ones")
+        notes.append(f"{NONNEGATIVE} of view {name}: biased; errors are those of the unbiased ones")
     return notes + bounding_notes(plan.view.of, release)
 
 

@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 Grid = tuple[tuple[Any, ...], ...]
+NONNEGATIVE = "non-negative estimates"
+"""How the note begins that flags them."""
+
 ErrorGrid = Callable[[str, float], Grid]
 
 
@@ -44,6 +47,11 @@ class Result:
     def plan(self) -> tuple[str, ...]:
         """How it was answered: numbered stages in words, the DuckDB statements last."""
         return self.stages()
+
+    @property
+    def flags(self) -> tuple[str, ...]:
+        """The notes that say that counts are non-negative, and therefore biased, estimates; usually none."""
+        return tuple(note for note in self.notes if note.startswith(NONNEGATIVE))
 
     @cached_property
     def model_bound(self) -> Grid:

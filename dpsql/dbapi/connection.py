@@ -8,11 +8,14 @@ from dpsql import errors
 from dpsql.dbapi.binding import Parameters
 from dpsql.dbapi.cursor import Cursor
 from dpsql.errors import InterfaceError
-from dpsql.session import OpenReleases
+from dpsql.session import OpenReleases, Settings
 
 
 class Connection:
-    """Open releases. Threads may share it (threadsafety 2); each needs a cursor of its own."""
+    """Open releases. Threads may share it (threadsafety 2); each needs a cursor of its own.
+
+    `SET dp_nonnegative = true` holds for all its cursors, until it is closed.
+    """
 
     Warning = errors.Warning
     Error = errors.Error
@@ -27,6 +30,7 @@ class Connection:
 
     def __init__(self, session: OpenReleases) -> None:
         self.session = session
+        self.settings = Settings()
         self._closed = False
 
     def cursor(self) -> Cursor:

@@ -77,7 +77,7 @@ class Cursor:
         return self.result.plan
 
     def execute(self, operation: str, parameters: Parameters | None = None) -> Cursor:
-        """Answer one statement.
+        """Answer one statement, or change a setting of the connection; a change has no rows.
 
         Args:
             operation: SQL; `?` or `:name` marks take parameters.
@@ -88,7 +88,9 @@ class Cursor:
         """
         self._check_open()
         self._result, self._next = None, 0
-        self._result = self.connection.session.query(bind(operation, parameters))
+        sql, connection = bind(operation, parameters), self.connection
+        if connection.settings.take(sql) is None:
+            self._result = connection.settings.of(connection.session).query(sql)
         return self
 
     def executemany(self, operation: str, seq_of_parameters: Sequence[Parameters]) -> Cursor:

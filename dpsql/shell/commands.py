@@ -76,7 +76,7 @@ def explain(state: State, rest: str) -> str:
         raise InterfaceError(
             "\\explain needs a statement", hint="for instance \\explain SELECT COUNT(*) FROM t"
         )
-    return state.releases.explain(rest.strip().rstrip(";"))
+    return state.asked.explain(rest.strip().rstrip(";"))
 
 
 def set_style(state: State, rest: str) -> str:

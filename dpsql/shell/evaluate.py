@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 
 from dpsql.errors import InterfaceError
@@ -52,7 +53,6 @@ def run_pieces(text: str, state: State) -> None:
 def show(text: str, state: State) -> None:
     """Write text; a person gets a pager when it is longer than the screen."""
     import shutil
-    import sys
 
     if state.terminal and state.output is sys.stdout:
         size = shutil.get_terminal_size()
@@ -66,7 +66,10 @@ def show(text: str, state: State) -> None:
 
 
 def _statement(text: str, state: State) -> str:
-    result = state.releases.query(text)
+    if told := state.settings.take(text):
+        print(f"dpsql: {told}", file=sys.stderr, flush=True)
+        return ""
+    result = state.asked.query(text)
     style = "vertical" if state.expanded and state.style == "table" else state.style
     return render(result, style, state.level, errors=state.errors)
 

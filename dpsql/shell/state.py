@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TextIO
 
 from dpsql.describe import TableInfo, describe
-from dpsql.session import OpenReleases
+from dpsql.session import OpenReleases, Settings
 
 
 @dataclass
@@ -23,6 +23,7 @@ class State:
         timing: whether elapsed time is shown.
         expanded: whether each row is shown vertically.
         output: where results go.
+        settings: what was set in SQL.
     """
 
     releases: OpenReleases
@@ -34,6 +35,12 @@ class State:
     expanded: bool = False
     output: TextIO = field(default_factory=lambda: sys.stdout)
     depth: int = 0
+    settings: Settings = field(default_factory=Settings)
+
+    @property
+    def asked(self) -> OpenReleases:
+        """The open releases, under the settings."""
+        return self.settings.of(self.releases)
 
     def tables(self) -> list[tuple[str, TableInfo]]:
         """(release name, table) of everything a statement may name."""

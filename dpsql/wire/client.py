@@ -13,12 +13,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from dpsql import errors
+from dpsql.session import Settings
 from dpsql.split import split, unfinished
 from dpsql.wire import protocol
 from dpsql.wire.encode import as_binary, as_text, parameter_value
 from dpsql.wire.protocol import Frame, FrameError, Reader
 from dpsql.wire.scram import MECHANISM, Exchange, Refused, Verifier
-from dpsql.wire.statements import Answer, Backend, bind_numbered, placeholders
+from dpsql.wire.statements import Answer, Backend, bind_numbered, placeholders, sets, started_with
 
 STATES = (
     (errors.SqlSyntaxError, "42601"), (errors.UnknownName, "42703"), (errors.ProgrammingError, "42000"),
@@ -57,6 +58,7 @@ class Client:
         self.verifier, self.tls, self.tls_only = verifier, tls, tls_only
         self.prepared: dict[str, Prepared] = {}
         self.portals: dict[str, Portal] = {}
+        self.settings = Settings()
         self.in_transaction = False
         self.skipping = False
 
@@ -68,6 +70,8 @@ class Client:
                     await self.writer.drain()
         except FrameError as error:
             self._send(protocol.error("08P01", str(error), severity="FATAL"))
+        except errors.Error as error:
+            self._send(refusal(error))
         except Refused as error:
             self._send(protocol.error("28P01", str(error), severity="FATAL"))
         except (asyncio.IncompleteReadError, ConnectionError, TimeoutError, ssl.SSLError):
@@ -98,10 +102,12 @@ class Client:
             raise FrameError("this server asks for TLS; set sslmode=require")
         words = body.rstrip(b"\0").split(b"\0")
         options = dict(zip(words[::2], words[1::2], strict=False))
-        await self._login(options.get(b"user", b"").decode("utf-8", "replace"))
+        await self._login(
+            {k.decode("utf-8", "replace"): v.decode("utf-8", "replace") for k, v in options.items()}
+        )
         return True
 
-    async def _login(self, user: str) -> None:
+    async def _login(self, options: dict[str, str]) -> None:
         if self.verifier is not None:
             self._send(protocol.authentication(10, protocol.text(MECHANISM) + b"\0"))
             exchange = Exchange(self.verifier)
@@ -110,9 +116,11 @@ class Client:
                 raise Refused(f"only {MECHANISM} is spoken here")
             self._send(protocol.authentication(11, exchange.first(first.value() or b"")))
             signature = exchange.final((await self._password()).body)
-            if user != self.verifier.user:
+            if options.get("user", "") != self.verifier.user:
                 raise Refused("wrong user or password")
             self._send(protocol.authentication(12, signature))
+        for statement in started_with(options):
+            self.settings.take(statement)
         self._send(protocol.authentication(0))
         settings = {
             "server_version": "15.0 (dpsql)", "server_encoding": "UTF8", "client_encoding": "UTF8",
@@ -156,7 +164,7 @@ class Client:
         return True
 
     async def _run(self, sql: str) -> Answer:
-        answer = await asyncio.to_thread(self.backend.run, sql)
+        answer = await asyncio.to_thread(self.backend.run, sql, self.settings)
         if answer.tag in ("BEGIN", "COMMIT", "ROLLBACK"):
             self.in_transaction = answer.tag == "BEGIN"
         return answer
@@ -169,6 +177,7 @@ class Client:
             self._send(protocol.message("I"))
         for sql in statements:
             answer = await self._run(sql)
+            self._send(*map(protocol.notice, answer.flags))
             if answer.columns is not None:
                 self._send(protocol.row_description(answer.columns, [0] * len(answer.columns)))
                 self._send(*(protocol.data_row([as_text(value) for value in row]) for row in answer.rows))
@@ -214,6 +223,9 @@ class Client:
         self._send(
             protocol.message("t", struct.pack(f"!h{len(prepared.oids)}i", len(prepared.oids), *prepared.oids))
         )
+        if sets(prepared.sql):
+            self._send(protocol.message("n"))
+            return
         answer = await self._run(bind_numbered(prepared.sql, [None] * len(prepared.oids)))
         self._send_columns(answer, [0] * len(answer.columns or ()))
 
@@ -226,6 +238,7 @@ class Client:
     async def _execute(self, body: Reader) -> None:
         portal, most = self._portal(body.text()), body.int32()
         answer = portal.answer
+        self._send(*map(protocol.notice, () if portal.sent else answer.flags))
         rows = answer.rows[portal.sent : portal.sent + most] if most > 0 else answer.rows[portal.sent :]
         portal.sent += len(rows)
         for row in rows:

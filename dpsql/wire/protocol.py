@@ -139,6 +139,12 @@ def data_row(values: Sequence[bytes | None]) -> bytes:
     return message("D", *parts)
 
 
+def notice(told: str) -> bytes:
+    """N: something to know about what follows."""
+    fields = [("S", "NOTICE"), ("V", "NOTICE"), ("C", "00000"), ("M", told)]
+    return message("N", *(key.encode() + text(value) for key, value in fields), b"\0")
+
+
 def error(
     state: str, reason: str, *, hint: str = "", position: int | None = None, severity: str = "ERROR"
 ) -> bytes:

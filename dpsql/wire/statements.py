@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from dpsql.dbapi.binding import PIECE, literal
 from dpsql.errors import ProgrammingError
-from dpsql.session import OpenReleases
+from dpsql.session import OpenReleases, Settings
 from dpsql.split import LEADING
 from dpsql.wire.catalogue import Catalogue
 from dpsql.wire.encode import WIDTHS, oid_of
@@ -33,6 +33,7 @@ CATALOGUE = re.compile(
     r"\bpg_(?!version)\w+|\bversion\s*\(|\bcurrent_(?:schema|schemas|database|catalog|user|setting)\b|\bset_config\s*\(",
     re.IGNORECASE,
 )
+GIVEN = re.compile(r"(?:^|\s)(?:-c\s*|--)(\w+=[^\s;]+)")
 PLACE = re.compile(r"\$(\d+)")
 
 
@@ -44,11 +45,13 @@ class Answer:
         tag: what CommandComplete says, without the number of rows.
         columns: (name, OID, width) of each column; None for a bare tag.
         rows: Python values.
+        flags: what the client is told beside the rows.
     """
 
     tag: str
     columns: tuple[tuple[str, int, int], ...] | None = None
     rows: Sequence[tuple[Any, ...]] = ()
+    flags: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -58,29 +61,46 @@ class Backend:
     releases: OpenReleases
     catalogue: Catalogue
 
-    def run(self, sql: str) -> Answer:
+    def run(self, sql: str, settings: Settings) -> Answer:
         """Answer one statement.
 
         Args:
             sql: without placeholders; blank gives an answer without a tag.
+            settings: of the client who asks; the statement may change them.
 
         Raises:
             dpsql.errors.Error: it cannot be answered.
         """
-        begun = LEADING.match(sql)
-        bare = sql[begun.end() if begun else 0 :].strip().rstrip(";").rstrip()
+        bare = _bare(sql)
         if not bare:
             return Answer("")
-        word = re.split(r"\W", bare, maxsplit=1)[0].upper()
+        word = _first_word(bare)
+        if told := settings.take(bare):
+            return Answer(NODS.get(word, "SET"), flags=(told,) if settings.nonnegative else ())
         if word in NODS:
             return Answer(NODS[word])
         if word == "SHOW":
-            return _setting(bare[4:].strip().strip('"').lower())
+            ours = settings.shown(bare, self.releases)
+            return _switch(*ours) if ours else _setting(bare[4:].strip().strip('"').lower())
         if CATALOGUE.search(_outside_of_strings(bare)):
             names, types, rows = self.catalogue.query(bare)
             return _answer(names, types, rows)
-        result = self.releases.query(bare, dialect="postgres")
-        return _answer(result.columns, result.types, result.rows)
+        result = settings.of(self.releases).query(bare, dialect="postgres")
+        return replace(_answer(result.columns, result.types, result.rows), flags=result.flags)
+
+
+def _bare(sql: str) -> str:
+    """A statement without leading comments, blanks and its `;`."""
+    begun = LEADING.match(sql)
+    return sql[begun.end() if begun else 0 :].strip().rstrip(";").rstrip()
+
+
+def _first_word(bare: str) -> str:
+    return re.split(r"\W", bare, maxsplit=1)[0].upper()
+
+
+def _switch(name: str, on: bool) -> Answer:
+    return _answer((name,), ("VARCHAR",), [("on" if on else "off",)])
 
 
 def _setting(name: str) -> Answer:
@@ -133,3 +153,22 @@ def _free(sql: str, at: int) -> bool:
 def placeholders(sql: str) -> int:
     """The largest `$n` outside of quotes."""
     return max((int(p.group(1)) for p in PLACE.finditer(sql) if _free(sql, p.start())), default=0)
+
+
+def sets(sql: str) -> bool:
+    """Whether a statement, placeholders or not, changes a setting and so has no columns to describe."""
+    return _first_word(_bare(sql)) in ("SET", "PRAGMA", "RESET")
+
+
+def started_with(options: Mapping[str, str]) -> list[str]:
+    """The settings that a client starts with, as statements.
+
+    Args:
+        options: of its start-up message: `dp_nonnegative` itself, or `-c name=value` words in `options`.
+
+    >>> started_with({"user": "ana", "options": "-c dp_nonnegative=on -cgeqo=off"})
+    ['SET dp_nonnegative = on', 'SET geqo = off']
+    """
+    given = [f"{name}={value}" for name, value in options.items() if name.lower().startswith("dp_")]
+    given += GIVEN.findall(options.get("options", ""))
+    return [f"SET {name} = {value}" for name, _, value in (each.partition("=") for each in given)]

@@ -9,5 +9,6 @@
     aggregates  COUNT, SUM, AVG .. -> terms and forms
     select      one SELECT -> one block
     rewrite     the statement with its blocks replaced by relations of their groups
+    settings    SET and PRAGMA for a session, which never reach the parser
     refuse      typed errors that point into the text
 """

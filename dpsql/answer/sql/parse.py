@@ -11,6 +11,7 @@ from sqlglot.errors import ParseError, SqlglotError
 from dpsql.answer.sql.guard import check_text
 from dpsql.answer.sql.node import Node
 from dpsql.answer.sql.refuse import refusal
+from dpsql.answer.sql.settings import read_change
 from dpsql.errors import InterfaceError, SqlSyntaxError
 
 DEFAULT_DIALECT = "duckdb"
@@ -47,9 +48,17 @@ def parse(text: str, dialect: str = "") -> Node:
     if not isinstance(tree, exp.Query):
         raise refusal(
             SqlSyntaxError, f"{type(tree).__name__.upper()} is not a query", at=tree,
-            hint="a release only answers SELECT", clause="statement",
+            hint=_instead(text), clause="statement",
         )
     return tree
+
+
+def _instead(text: str) -> str:
+    """What to do instead of a statement that is no query: a lone question has no session to set things for."""
+    change = read_change(text)
+    if change is None or change.verb == "SHOW":
+        return "a release only answers SELECT"
+    return "set it in a connection, the shell or the server; for one question pass nonnegative=True"
 
 
 @lru_cache(maxsize=64)

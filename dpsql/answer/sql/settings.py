@@ -1,0 +1,102 @@
+"""Statements that set something for a session: `SET dp_nonnegative = true`, `PRAGMA DP_NONNEGATIVE`, `RESET ..`.
+
+Every dialect writes these with words of its own and none has an expression in them, so they are read here and never
+reach the parser. Settings of other engines are none of ours: a door may nod at them or refuse them.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from dataclasses import dataclass
+
+from dpsql.errors import ProgrammingError, UnknownName
+
+NONNEGATIVE = "dp_nonnegative"
+SETTINGS = (NONNEGATIVE,)
+"""Every setting; all of them are switches."""
+
+ON, OFF = frozenset({"true", "on", "yes", "1"}), frozenset({"false", "off", "no", "0"})
+RESET = "default"
+ALIKE = 0.8
+"""From where on another name counts as one of these misspelt."""
+
+STATEMENT = re.compile(
+    r"""(?:\s+|--[^\n]*|/\*.*?\*/)*+
+    (?P<verb>set|pragma|reset|show)\s++ (?:(?P<scope>session|local|global)\s++)? "?(?P<name>\w++)"? \s*+
+    (?:(?:=|\bto\b)?\s*+(?P<value>[^\s;]++))? \s*+;?\s*+""",
+    re.IGNORECASE | re.VERBOSE | re.DOTALL,
+)
+"""Possessive throughout, so that reading takes linear time whatever is sent."""
+
+CLEAR = re.compile(r"\s*+(?:reset|discard)\s++all\s*+;?\s*+", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class Change:
+    """What a statement does to the settings.
+
+    Args:
+        verb: SET, PRAGMA, RESET or SHOW.
+        name: the setting; empty for all of them.
+        value: the new value; None for how the session began, and for SHOW.
+    """
+
+    verb: str
+    name: str
+    value: bool | None = None
+
+
+def read_change(text: str) -> Change | None:
+    """The change that a statement asks for.
+
+    Args:
+        text: one statement.
+
+    Returns:
+        The change, or None if it is about something else.
+
+    Raises:
+        UnknownName: it names a `dp_` setting that there is not, or misspells one.
+        ProgrammingError: the value is not true or false, or it is meant for more or less than a session.
+
+    >>> read_change("PRAGMA DP_NONNEGATIVE")
+    Change(verb='PRAGMA', name='dp_nonnegative', value=True)
+    >>> read_change("SET dp_nonnegative TO off;").value, read_change("SET threads = 4")
+    (False, None)
+    """
+    if CLEAR.fullmatch(text):
+        return Change("RESET", "")
+    found = STATEMENT.fullmatch(text)
+    if found is None:
+        return None
+    verb, name = found["verb"].upper(), found["name"].lower()
+    if name not in SETTINGS:
+        _refuse_misspelt(name)
+        return None
+    if (found["scope"] or "session").lower() != "session":
+        raise ProgrammingError(f"{name} is set for a session", hint=f"write SET {name} = true")
+    return Change(verb, name, _value(verb, name, found["value"]))
+
+
+def _refuse_misspelt(name: str) -> None:
+    near = difflib.get_close_matches(name, SETTINGS, 1, ALIKE) or difflib.get_close_matches(
+        f"dp_{name}", SETTINGS, 1, ALIKE
+    )
+    if near or name.startswith("dp_"):
+        hint = f"did you mean {near[0]}?" if near else f"the settings are {', '.join(SETTINGS)}"
+        raise UnknownName(f"there is no setting {name}", hint=hint)
+
+
+def _value(verb: str, name: str, written: str | None) -> bool | None:
+    """The value as written; a bare PRAGMA switches on."""
+    if verb in ("RESET", "SHOW"):
+        if written:
+            raise ProgrammingError(f"{verb} {name} takes no value", hint=f"write {verb} {name}")
+        return None
+    word = "true" if written is None and verb == "PRAGMA" else (written or "").strip("'\"()").lower()
+    if word in ON | OFF:
+        return word in ON
+    if word == RESET:
+        return None
+    raise ProgrammingError(f"{name} is true or false", hint=f"write SET {name} = true")
