@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from dpsql.errors import InternalError
+from dpsql.mechanisms.central.convolve import convolve
 from dpsql.mechanisms.central.gaussian import dense_strategy, sine_strategy
 from dpsql.mechanisms.central.lue_dptree import identity_strategy, lue_dptree, tree_strategy
-from dpsql.mechanisms.central.sine_rows import largest_count
+from dpsql.mechanisms.central.sine_rows import table, transform
 from dpsql.mechanisms.central.strategy import Strategy, dense, estimate, measure, sensitivity, variance_model
 from dpsql.mechanisms.central.struct_construct import equal_strategy
 from dpsql.mechanisms.central.tents import tents
+from dpsql.mechanisms.central.view import draw_gaussian, leaf_estimates
+from dpsql.noise import ZeroNoise
 from dpsql.tree import kary_tree
 
 N = 40
@@ -106,25 +111,34 @@ def test_path_sums_hold_for_any_real_budgets(n, k, norm, seed):
     assert np.all(np.isin(tree.leaves, strategy.node))
 
 
-def test_real_rows_stay_within_their_declared_bound():
-    n = 300
-    strategy = sine_strategy(n, scale=1 << 10)
-    random = np.random.default_rng(6)
-    for _ in range(20):
-        x = random.integers(0, 50, n)
-        moved = x.copy()
-        moved[random.integers(n)] += 1
-        change = (measure(strategy, moved) - measure(strategy, x)).astype(float)
-        assert np.linalg.norm(change) <= strategy.total
-    with pytest.raises(InternalError):
-        measure(strategy, np.full(n, largest_count(n)))
-    assert measure(strategy, np.full(n, largest_count(n)), unit=n).shape == (n,)
-    with pytest.raises(InternalError):
+@pytest.mark.parametrize(("n", "scale"), [(1, 4), (2, 64), (30, 1 << 6), (300, 1 << 10), (1009, 1 << 20)])
+def test_sine_rows_are_the_integer_matrix_of_their_table_and_stay_within_their_bound(n, scale):
+    strategy, entries = sine_strategy(n, scale), table(n, scale).astype(object)
+    i, j = np.arange(1, n + 1)[:, None], np.arange(1, n + 1)
+    rows = entries[np.abs(i - j)] - entries[i + j]
+    assert max((rows**2).sum(axis=0)) <= strategy.total**2
+    near = transform(np.eye(n), 0.25) * scale
+    assert np.abs(rows.astype(float) - near).max() <= 1.01
+    x = np.random.default_rng(6).integers(-(10**9), 10**9, (n, 2))
+    assert np.array_equal(measure(strategy, x), rows @ x)
+    with pytest.raises(InternalError, match="64 bits"):
+        measure(strategy, np.full(n, 1 << 61))
+    with pytest.raises(InternalError, match="sensitive"):
         Strategy(**{**vars(strategy), "total": strategy.total - 1})
 
 
-def test_real_rows_give_the_data_back():
+@given(
+    st.lists(st.integers(-(2**40), 2**40), min_size=1, max_size=40),
+    st.lists(st.integers(-(2**15), 2**15), min_size=1, max_size=40),
+)
+def test_convolution_is_exact(a, b):
+    found = convolve(np.array(a), np.array(b), 2**61)
+    assert found.tolist() == np.convolve(np.array(a, object), np.array(b, object)).tolist()
+
+
+def test_sine_rows_give_the_data_back():
     strategy = sine_strategy(1500)
-    x = np.random.default_rng(7).integers(0, 1000, (1500, 2))
-    assert np.abs(estimate(strategy, measure(strategy, x)) - x).max() < 1e-3
+    x = np.random.default_rng(7).integers(0, 10**6, 1500)
+    view = draw_gaussian(x, [strategy], Fraction(1, 10), 1, ZeroNoise())
+    assert np.array_equal(leaf_estimates(view, [strategy]), x)
     assert variance_model(strategy).kind == "sine"

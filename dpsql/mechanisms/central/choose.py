@@ -89,7 +89,7 @@ def _for_workload(
     choice = _choose(n, mechanism, WHOLE if shared else 0.0, norm, max(scale, COARSEST), workload)
     kind = choice.strategy.kind
     if (shared and kind == "sine") or (scale < COARSEST and kind in ("sine", "dense")):
-        # The bound of real-valued rows is proven for one axis; products stay in integers, and within 64 bits.
+        # Sine rows have large entries: products with those of other axes would not fit in 64 bits.
         choice = _choose(n, "lue_dptree", WHOLE if shared else 0.0, norm, scale, workload)
     return choice._replace(strategy=_without_crumbs(choice.strategy)) if shared else choice
 

@@ -143,10 +143,9 @@ def _ceil_sqrt(value: int) -> int:
 
 
 def sine_strategy(n: int, scale: int = SINE_SCALE) -> Strategy:
-    """V^(1/4) of all ranges as real rows, for axes too long for dense ones.
+    """V^(1/4) of all ranges, for axes too long for dense rows.
 
-    **Privacy** Real rows: `total` is the proven bound of `sine_rows.l2_bound`, which covers float error and
-    the rounding to integers.
+    **Privacy** `total` is the proven bound of `sine_rows.l2_bound` on the column norms of the integer rows.
     """
     return Strategy(
         kind="sine", n=n, start=np.zeros(n, np.int64), stop=np.full(n, n), offset=np.zeros(n + 1, np.int64),

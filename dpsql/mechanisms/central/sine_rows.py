@@ -1,24 +1,34 @@
-"""The sine-transform strategy V^(1/4): its rows as a fast transform, and what float arithmetic may add.
+"""The sine-transform strategy V^(1/4), its rows rounded to integers and measured exactly.
 
-The rows are real, so they are released as rint(D fl(A x)) plus integer noise: the only float before a
-stored number. Two bounds make this safe. The float error fl(A x) - A x has an L2 norm of at most
-`float_error` times that of x, and rounding moves each of n coordinates by at most 1/2. Two neighbours that
-differ by u in one leaf therefore differ by at most
+A matrix that the sine transform makes diagonal is a Toeplitz matrix less a Hankel one, so n numbers hold all n^2
+entries, and measuring is a convolution:
 
-    D u maxcol  +  sqrt(n)  +  2 D float_error |x|        with |x| <= largest_count u, checked.
+    A_ij = t(|i - j|) - t(i + j),  i, j = 1..n,    t(d) = 1/(n + 1) sum_k w_k cos(pi k d / (n + 1))
+
+| here | there | unit |
+|---|---|---|
+| `weight` | w_k, eigenvalues of V^(1/4) over the largest column norm | 1 |
+| `table` | T(d) = rint(D t(d)), d = 0..2n + 1 | 1 / D |
+| `scale` | D | - |
+
+**Privacy** The table is a public matrix of integers, B_ij = T(|i - j|) - T(i + j), and B x is computed without a float.
+Columns of D A have norm at most D; two roundings an entry and the float error of the table, 1/100 at most, move n
+entries by at most 1.01 each. So a column of B has norm at most D + 1.01 sqrt(n), which `l2_bound` says.
+**Source** central.md section 2.
 """
 
 from __future__ import annotations
 
-from math import ceil, log2, sqrt
+from math import ceil, sqrt
 
 import numpy as np
 
 from dpsql.errors import InternalError
+from dpsql.mechanisms.central.convolve import convolve
 from dpsql.tree import FloatArray, IntArray
 from dpsql.variance.sine import cosine_sums, half_angles, sine_transform
 
-FLOAT_PART = 1e-3  # what the float bound may add to the sensitivity; it says how large cells may be
+_LIMIT = 1 << 62
 
 
 def column_norm(n: int) -> float:
@@ -27,58 +37,63 @@ def column_norm(n: int) -> float:
     return float((root.sum() - cosine_sums(root)[2 : 2 * n + 1 : 2].min()) / (n + 1))
 
 
+def weight(n: int, power: float) -> FloatArray:
+    """Eigenvalues of V^(power) divided by maxcol^(4 power), shape (n,)."""
+    root = np.sqrt(n + 1) / (2 * half_angles(n))  # eigenvalues of V^(1/2)
+    values: FloatArray = (root / column_norm(n)) ** (2 * power)
+    return values
+
+
 def transform(x: FloatArray, power: float) -> FloatArray:
     """V^(power) x for each column of x, divided by maxcol^(4 power), shape (n, m).
 
     With power 1/4 the rows have columns of norm at most 1; with -1/4 it is their inverse.
     """
-    n = len(x)
-    root = sqrt(n + 1) / (2 * half_angles(n))  # eigenvalues of V^(1/2)
-    weight = (root / column_norm(n)) ** (2 * power)
-    return sine_transform(weight[:, None] * sine_transform(x))
-
-
-def float_error(n: int) -> float:
-    """A bound on |fl(A x) - A x| / |x| in the L2 norm.
-
-    A fast Fourier transform of length m errs by at most c log2(m) units in the last place, relative to its
-    input's norm, with c near 4 for radix 2 to 5; lengths with large primes go through three transforms of
-    up to 4 m. c = 16 holds both. A stretches by at most its largest weight, and is two transforms.
-    """
-    weight = sqrt(sqrt(n + 1) / (2 * float(half_angles(n)[0])) / column_norm(n))
-    return 2 * 16 * log2(8 * (n + 1)) * 2.0**-53 * weight
+    return sine_transform(weight(len(x), power)[:, None] * sine_transform(x))
 
 
 def l2_bound(n: int, scale: int) -> int:
-    """An integer that the L2 sensitivity of rint(scale fl(A x)) never passes, per unit of one leaf.
+    """An integer that no column norm of the integer rows passes.
 
-    **Privacy** Columns of A have norm at most 1; 1e-9 covers the rounding of `column_norm`.
+    **Privacy** 1e-9 covers the rounding of `column_norm`, 1.01 that of the entries.
     """
-    return ceil(scale * (1 + 1e-9 + FLOAT_PART) + sqrt(n))
+    return ceil(scale * (1 + 1e-9) + 1.01 * sqrt(n))
 
 
-def largest_count(n: int) -> int:
-    """The largest sum of |x| that `l2_bound` holds for: 4 10^8 rows at 4,096 leaves, 2 10^7 at a million."""
-    return int(FLOAT_PART / (2 * float_error(n)))
+def table(n: int, scale: int) -> IntArray:
+    """T(d) for d = 0..2n + 1, int64."""
+    return np.rint(scale / (n + 1) * cosine_sums(weight(n, 0.25))).astype(np.int64)
 
 
-def measure_sine(x: IntArray, scale: int, unit: int) -> IntArray:
-    """rint(scale A x) for each column of x, shape (n, m).
+def measure_sine(x: IntArray, scale: int) -> IntArray:
+    """B x for each column of x in exact integers, shape (n, m).
 
     Args:
         x: integers, shape (n, m).
         scale: D.
-        unit: how much one record may move a leaf.
 
     Raises:
-        InternalError: if the cells are larger than the float bound is proven for. That says no more than
-            that a column holds more rows than `largest_count`, a public number.
+        InternalError: if a sum might not fit in 64 bits.
+
+    **Privacy** Raw: never leaves publishing without noise.
     """
-    if np.any(np.abs(x).astype(np.float64).sum(axis=0) > float(largest_count(len(x))) * unit):
-        raise InternalError("too many rows for a real-valued strategy", hint="use an integer strategy")
-    return np.rint(scale * transform(x.astype(np.float64), 0.25)).astype(np.int64)
+    n = len(x)
+    entries = table(n, scale)
+    largest = 2 * int(np.abs(entries).max()) * max(1, int(np.abs(x).astype(object).sum(axis=0).max()))
+    if largest >= _LIMIT:
+        raise InternalError("a sum of the measured rows does not fit in 64 bits", hint="coarsen the scale")
+    period = 2 * (n + 1)
+    rows = np.empty_like(x)
+    for column in range(x.shape[1]):
+        odd = np.zeros(period, np.int64)
+        odd[1 : n + 1] = x[:, column]
+        odd[n + 2 :] = -x[::-1, column]
+        sums = convolve(odd, entries, largest)
+        sums[: len(sums) - period] += sums[period:]
+        rows[:, column] = sums[1 : n + 1]
+    return rows
 
 
 def estimate_sine(y: FloatArray, scale: int) -> FloatArray:
-    """The leaf estimates: A is square and invertible, so they are A^-1 y / scale, shape (n, m)."""
+    """A^-1 y / scale, shape (n, m): the leaves up to what rounding the rows changed, which a second pass takes out."""
     return transform(y, -0.25) / scale

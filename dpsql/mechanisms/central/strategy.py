@@ -7,7 +7,7 @@ measurement H x is exact and the sensitivity is a sum of integers that the const
     norm 2 (Gaussian)    max over leaves l of  sum_r  H_rl^2 b_r^2    <= total^2
 
 Row r carries noise of scale total/b_r per unit of 1/epsilon (norm 1), or of standard deviation total/b_r
-per unit of sigma (norm 2). The one kind with real rows, "sine", has its own bound in `sine_rows`.
+per unit of sigma (norm 2). Rows of kind "sine" follow from one table of integers and have their bound in `sine_rows`.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Strategy:
         norm: 1 for Laplace, 2 for Gaussian noise.
         tree: for kind "tree", the shape, with the nodes that are not measured.
         node: for kind "tree", the node that each row measures, shape (p,).
-        scale: for kind "sine", the factor in front of the real rows.
+        scale: for kind "sine", what the rows are multiplied by before they are rounded.
 
     Kind "intervals" has the leaves' own rows first, in order. Rows of kind "zero_sum" tell nothing of the axis's
     total, which is measured apart; estimates are the leaves' deviations from their mean.
@@ -118,7 +118,7 @@ def entry_cells(strategy: Strategy) -> IntArray:
 
 
 def dense(strategy: Strategy) -> FloatArray:
-    """The row matrix H, shape (p, n); for small strategies of integer rows."""
+    """The row matrix H, shape (p, n); for small strategies, "sine" excepted."""
     leaf = np.arange(strategy.n)
     rows = ((leaf >= strategy.start[:, None]) & (leaf < strategy.stop[:, None])).astype(np.float64)
     length = np.diff(strategy.offset)
@@ -126,14 +126,13 @@ def dense(strategy: Strategy) -> FloatArray:
     return rows
 
 
-def measure(strategy: Strategy, x: npt.NDArray[np.int64], axis: int = 0, unit: int = 1) -> IntArray:
+def measure(strategy: Strategy, x: npt.NDArray[np.int64], axis: int = 0) -> IntArray:
     """H x along one axis, in exact integers.
 
     Args:
         strategy: the rows.
         x: integers, with strategy.n cells along `axis`.
         axis: the axis to replace.
-        unit: how much one record may move a leaf; real rows allow larger sums where it is larger.
 
     Returns:
         int64, with strategy.rows cells along `axis`. No noise is added here.
@@ -149,7 +148,7 @@ def measure(strategy: Strategy, x: npt.NDArray[np.int64], axis: int = 0, unit: i
     if magnitude * float(np.abs(strategy.entry).max(initial=1)) >= _LIMIT:
         raise InternalError("a sum of the measured rows does not fit in 64 bits", hint="coarsen the scale")
     if strategy.kind == "sine":
-        rows = measure_sine(flat, strategy.scale, unit)
+        rows = measure_sine(flat, strategy.scale)
     elif strategy.kind in ("dense", "zero_sum"):
         rows = strategy.entry.reshape(strategy.rows, strategy.n) @ flat
     else:

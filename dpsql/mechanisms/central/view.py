@@ -80,7 +80,7 @@ def draw_laplace(
     **Privacy**: epsilon-DP for neighbours that differ in one unit's rows.
     """
     budget, cap, denominator = _laplace_budget(strategies, epsilon, sensitivity)
-    exact = _measure_all(histogram, strategies, sensitivity)
+    exact = _measure_all(histogram, strategies)
     drawn = noise.laplace(budget.ravel(), denominator).reshape(budget.shape)
     return NoisyView(exact + drawn, budget, _laplace_unit(budget, cap, denominator, strategies), sensitivity)
 
@@ -184,15 +184,16 @@ def draw_gaussian_rows(
         sigma2 = gaussian_sigma2(Fraction(int(share) ** 2, 2) / variance, 1)
         drawn[where] = noise.gaussian(sigma2, int(np.count_nonzero(where)))
     total = prod(strategy.total for strategy in strategies)
-    exact = _measure_all(histogram, strategies, sensitivity)
+    exact = _measure_all(histogram, strategies)
     return NoisyView(np.asarray(exact + drawn), budget, float(variance / total**2), sensitivity)
 
 
 def leaf_estimates(view: NoisyView, strategies: Sequence[Strategy]) -> FloatArray:
     """Best linear unbiased estimates of the leaf combinations.
 
-    The estimate is refined once on what is left of the integers after the rounded first estimate, so
-    that float rounding stays relative to the noise and a noiseless view comes back exactly.
+    The estimate is refined on what is left of the integers after the rounded first estimate, so that float rounding
+    stays relative to the noise and a noiseless view comes back exactly. Rows that are estimated by a matrix close to
+    theirs (kind "sine") take one round more; each leaves about a millionth of what was wrong.
 
     Args:
         view: noisy integers.
@@ -201,8 +202,12 @@ def leaf_estimates(view: NoisyView, strategies: Sequence[Strategy]) -> FloatArra
     Returns:
         Estimates, shape (n_1, .., n_d).
     """
-    first = np.rint(_estimate_all(view.value.astype(np.float64), strategies)).astype(np.int64)
-    left = view.value - _measure_all(first, strategies, view.sensitivity)
+    rounds = 2 if any(strategy.kind == "sine" for strategy in strategies) else 1
+    first = np.zeros([strategy.n for strategy in strategies], np.int64)
+    left = view.value
+    for _ in range(rounds):
+        first = first + np.rint(_estimate_all(left.astype(np.float64), strategies)).astype(np.int64)
+        left = view.value - _measure_all(first, strategies)
     return first + _estimate_all(left.astype(np.float64), strategies)
 
 
@@ -228,10 +233,9 @@ def _along(values: npt.NDArray[Any], axis: int, dimensions: int) -> npt.NDArray[
     return values.reshape(shape)
 
 
-def _measure_all(histogram: IntArray, strategies: Sequence[Strategy], sensitivity: int) -> IntArray:
-    """Rows along every axis. Real-valued rows stand alone in a view, so one unit moves a leaf by `sensitivity`."""
+def _measure_all(histogram: IntArray, strategies: Sequence[Strategy]) -> IntArray:
     for axis, strategy in enumerate(strategies):
-        histogram = measure(strategy, histogram, axis, sensitivity)
+        histogram = measure(strategy, histogram, axis)
     return histogram
 
 

@@ -89,7 +89,7 @@ def residual_estimates(
         parts = closed_downwards([axes])
         first = np.rint(_added_up(deviations, parts, axes, strategies)).astype(np.int64)
         left = {
-            part: _deviation(drawn[part].value - _measured(first, part, axes, drawn, strategies), part, strategies)
+            part: _deviation(drawn[part].value - _measured(first, part, axes, strategies), part, strategies)
             for part in parts
         }
         found[axes] = np.asarray(first + _added_up(left, parts, axes, strategies), np.float64)
@@ -115,11 +115,9 @@ def _added_up(
     return np.asarray(total, np.float64)
 
 
-def _measured(
-    leaves: IntArray, part: Subset, axes: Subset, drawn: Mapping[Subset, NoisyView], strategies: Mapping[int, Strategy]
-) -> IntArray:
+def _measured(leaves: IntArray, part: Subset, axes: Subset, strategies: Mapping[int, Strategy]) -> IntArray:
     """What measuring a part of some leaves would have given without noise."""
     rows = leaves.sum(axis=tuple(place for place, axis in enumerate(axes) if axis not in part))
     for place, axis in enumerate(part):
-        rows = measure(strategies[axis], rows, place, drawn[part].sensitivity)
+        rows = measure(strategies[axis], rows, place)
     return np.asarray(rows, np.int64)
