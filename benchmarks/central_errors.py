@@ -25,7 +25,8 @@ from dpsql.mechanisms.central.gaussian import (
 )
 from dpsql.mechanisms.central.product_hats import best_product_hats
 from dpsql.mechanisms.central.residual import expected_error as residual_error
-from dpsql.mechanisms.central.residual import residual_axis, residual_design
+from dpsql.mechanisms.central.residual import residual_design
+from dpsql.mechanisms.central.zero_sum import axis_of, zero_sum_strategy
 
 ONE_AXIS = {256: 66, 1024: 125, 4096: 207, 16_384: 327, 65_536: 475, 262_144: 676, 1_048_576: 912}
 DENSE = (256, 512, 1024)  # below 140 leaves the optimum itself is 1.02 to 1.023 times the SVD bound
@@ -69,9 +70,12 @@ def figures(longest: int) -> Iterator[Figure]:
 
 
 def six_axes(n: int = 256) -> float:
-    """Mean error of the residual design over all sets of one to three of six axes, asked equally often."""
+    """Mean error of the residual design over all sets of one to three of six axes, asked equally often.
+
+    The rows are the integers that a release of three-axis counts measures.
+    """
     sets = {each: 1.0 for size in (1, 2, 3) for each in combinations(range(6), size)}
-    design = residual_design([residual_axis(n)] * 6, sets, rho=0.5)
+    design = residual_design([axis_of(zero_sum_strategy(n, scale=1 << 12))] * 6, sets, rho=0.5)
     return residual_error(design, sets)
 
 
