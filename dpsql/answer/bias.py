@@ -38,8 +38,11 @@ def scale_notes(plan: Plan, release: Release) -> list[str]:
     if scale.factor == 1.0:
         return [f"{scale.of}: rows of one unit were weighted down; about {scale.left_out:.0%} of the rows are left out"]
     sticky = [release.axes[i].name for i in plan.view.axes if release.axes[i].name in scale.sticky]
+    # Nobody who reports for herself is weighted down: what her slots leave out has a note of its own.
+    reach = f"; {scale.weighted_down:.0%} of the rows belong to units with more than {scale.tau}"
     return [
         f"{scale.of}: counts and sums are shapes times {scale.factor:.3g} (error {scale.relative_error:.1%}, common to "
-        f"all of them); {scale.weighted_down:.0%} of the rows belong to units with more than {scale.tau}"
+        "all of them)"
+        + (reach if scale.weighted_down else "")
         + (f"; groups along {', '.join(sticky)} may be off most" if sticky else "")
     ]

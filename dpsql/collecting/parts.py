@@ -110,9 +110,23 @@ def smooth_part(
     if seen is not None:
         view = next(v for v in plan.views if v.kind == "grid" and set(axes) <= set(v.axes))
         cuts = [np.asarray(view.edges[view.axes.index(a)]) for a in axes]
-        bent, own = _bent(values - centred(seen[0]), seen[1], models, cuts, rng)
+        distance = values - centred(seen[0])
+        bent, own = _bent(distance, seen[1], models, cuts, rng)
+        if len(axes) > 2 and bent > 0:
+            trust = bent / (bent + own)
+            values = values - trust * (distance - _inside_cells(values, seen[1][0][1]))
+            bent *= 1 - trust
         strength = max(strength + bent, UNSEEN * own)
     return Part(values, UNEVEN * strength)
+
+
+def _inside_cells(values: FloatArray, spreads: Sequence[FloatArray]) -> FloatArray:
+    """What a table holds beyond even spread inside a grid's cells, where the grid cannot see it."""
+    even = values
+    for axis, spread in enumerate(spreads):
+        pooling = spread @ (spread > 0).T
+        even = np.moveaxis(np.tensordot(pooling, even, axes=(1, axis)), 0, axis)
+    return np.asarray(values - even)
 
 
 def _bent(

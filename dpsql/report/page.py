@@ -43,6 +43,7 @@ def report_page(release: Release) -> str:
         _table(("on", "amount"), [(str(what), str(amount)) for what, amount in model["spends"]]),
         "<p>Questions cost nothing: the budget was spent once, when the release was made.</p>",
         *_scales(model["scales"]),
+        *_bounding(release.meta.get("bounding", ())),
         "<h2>How good is my question?</h2>",
         '<div id="ask"></div><div id="answer"></div>',
         *(_view(view, model) for view in model["views"]),
@@ -99,10 +100,25 @@ def _left_out(scale: dict[str, Any]) -> str:
 
 
 def _bias(scale: dict[str, Any]) -> str:
+    if not scale["weighted_down"]:
+        return "where rows left out do not resemble the others"
     hint = f"about {scale['weighted_down']:.0%} of the rows belong to units with more than {scale['tau']}"
     if scale["sticky"]:
         hint += f"; groups along {', '.join(scale['sticky'])} may be off most"
     return hint + ("; the number of rows is told exactly" if scale["public_rows"] else "")
+
+
+def _bounding(told: Sequence[dict[str, Any]]) -> list[str]:
+    """What bounding the rows of a unit left out of each table, where that was told."""
+    if not told:
+        return []
+    rows = []
+    for each in told:
+        share, error = each["clipped_fraction"], each.get("clipped_fraction_error")
+        known = "not known: nobody was asked" if share is None else f"about {share:.2%}"
+        rows.append((str(each["of"]), str(each["tau"]), known + (f" (error {error:.1%})" if error else "")))
+    head = ("table", "rows of a unit that count", "part of all rows left out")
+    return ["<h2>What bounding left out</h2>", _table(head, rows)]
 
 
 def _table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:

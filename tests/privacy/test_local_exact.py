@@ -174,6 +174,55 @@ def test_slot_empty_item_and_measure_bit(small: Callable[..., Distribution], tau
 
 
 @pytest.mark.parametrize("oracle", ["GRR", "OUE"])
+def test_the_number_of_rows_a_person_has(small: Callable[..., Distribution], oracle: str) -> None:
+    plan = plan_of([{"kind": "rows", "axes": [], "domain": 4, "oracle": oracle}], [2])
+    people = [[Row((0,))] * count for count in range(6)]
+    reports = [small(lambda rows=rows: device.respond(plan, rows, no_entropy)) for rows in people]
+    assert worst_ratio(reports) == OWN
+    assert reports[3] == reports[4] == reports[5]  # rows beyond the cap are not told
+
+
+def rows_then_slots(tau: int) -> tuple[Plan, Plan]:
+    """The two rounds of a collection that asks some people for row counts and the others at a tau made of those."""
+    grid = {"kind": "grid", "axes": [0], "edges": [[0, 1, 2]], "domain": 3, "empty": True}
+    first = plan_of([{"kind": "rows", "axes": [], "domain": 4}], [2])
+    second = dataclasses.replace(plan_of([grid], [2], tau), round=1)
+    return (
+        dataclasses.replace(first, rounds=2, round_shares=(1, 3)),
+        dataclasses.replace(second, rounds=2, round_shares=(1, 3)),
+    )
+
+
+@pytest.mark.parametrize("tau", [1, 2, 3])
+def test_a_tenth_reports_rows_and_the_others_answer_at_the_tau_of_that(
+    small: Callable[..., Distribution], tau: int
+) -> None:
+    rounds = rows_then_slots(tau)
+
+    def whole(rows: Sequence[Row]) -> Hashable:
+        number = device.draw_round(rounds[0], no_entropy)
+        return number, device.respond(rounds[number], rows, no_entropy)
+
+    people = [
+        [Row((leaf,)) for leaf in leaves] for n in range(4) for leaves in itertools.product((0, 1), repeat=n)
+    ]
+    reports = [small(lambda rows=rows: whole(rows)) for rows in people]
+    assert worst_ratio(reports) == OWN
+    told = {sum(chance for (number, _), chance in d.items() if number == 0) for d in reports}  # type: ignore[misc]
+    assert told == {Fraction(1, 4)}  # who belongs to the first round does not depend on anybody's rows
+
+
+def test_a_device_that_answered_both_rounds_would_spend_twice(small: Callable[..., Distribution]) -> None:
+    first, second = rows_then_slots(1)
+
+    def twice(rows: Sequence[Row]) -> Hashable:
+        return device.respond(first, rows, no_entropy), device.respond(second, rows, no_entropy)
+
+    people = [[], [Row((0,))], [Row((1,))]]
+    assert worst_ratio([small(lambda rows=rows: twice(rows)) for rows in people]) == OWN**2
+
+
+@pytest.mark.parametrize("oracle", ["GRR", "OUE"])
 def test_a_round_of_an_adaptive_quadtree(small: Callable[..., Distribution], oracle: str) -> None:
     boxes = [[0, 2, 0, 4], [2, 4, 0, 2], [2, 3, 2, 4], [3, 4, 2, 4]]
     plan = plan_of([{"kind": "boxes", "axes": [0, 1], "boxes": boxes, "domain": 4, "oracle": oracle}], [4, 4])
