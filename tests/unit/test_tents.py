@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from dpsql.errors import InterfaceError, InternalError
 from dpsql.mechanisms.central.strategy import sensitivity, variance_model
-from dpsql.mechanisms.central.tents import half_widths, hat, level_starts, tents
+from dpsql.mechanisms.central.tents import graded_hats, half_widths, hat, level_starts, tents
 from dpsql.variance import covariance, mean_variance
 from dpsql.variance.interval_rows import blue_rows, factorise, interval_rows
 from dpsql.variance.intervals import IntervalVariance
@@ -100,10 +100,14 @@ def test_one_level_of_constant_share():
     assert error <= wanted["error"] and error == pytest.approx(wanted["error"], rel=2e-3)
 
 
-@given(st.integers(4, 300), st.integers(1, 3), st.sampled_from([0.0, 0.2]), st.sampled_from([0.0, 0.6]))
-def test_columns_add_up_to_the_total_exactly(n, levels, root, left):
-    widths = half_widths(n, levels, 1.25)
-    strategy = tents(n, widths, root=root, left=left)
+EXTRAS = [(0.0, 0.0, False), (0.2, 0.6, False), (0.0, 0.0, True), (0.35, 0.0, True)]
+
+
+@given(st.integers(4, 300), st.integers(1, 3), st.sampled_from(EXTRAS))
+def test_columns_add_up_to_the_total_exactly(n, levels, extras):
+    widths, (root, left, graded) = half_widths(n, levels, 1.25), extras
+    strategy = tents(n, widths, root=root, left=left, graded=graded)
+    assert np.all(strategy.entry[:n] > 0)
     weighted = np.zeros(n, np.int64)
     cell = np.concatenate([np.arange(a, b) for a, b in zip(strategy.start, strategy.stop, strict=True)])
     np.add.at(weighted, cell, strategy.entry)
@@ -118,6 +122,28 @@ def test_share_rule_figures(n):
     built = [tents(n, half_widths(n, levels, width)) for width in (1.2, 1.25, 1.3)]
     best = min(2 * mean_variance(variance_model(strategy)) for strategy in built)
     assert best == pytest.approx(wanted, rel=0.003)
+
+
+@pytest.mark.parametrize(("n", "widths", "bound"), [(256, (21,), 65.3), (4096, (19, 333), 203.4)])
+def test_graded_tents_are_better_for_all_ranges(n, widths, bound):
+    graded, even = (2 * mean_variance(variance_model(tents(n, widths, graded=g))) for g in (True, False))
+    assert graded <= bound and graded <= 0.995 * even
+
+
+@pytest.mark.parametrize(("n", "h"), [(7, 2), (64, 11), (4096, 333)])
+def test_graded_hats_cover_the_axis_symmetrically(n, h):
+    start, rows = graded_hats(n, h)
+    assert start[0] == 0 and start[-1] + len(rows[-1]) == n
+    peaks = start + [int(np.argmax(row)) for row in rows]
+    assert np.all(np.abs(peaks + peaks[::-1] - (n - 1)) <= 1)
+    heights, lengths = np.array([row.max() for row in rows]), np.array([len(row) for row in rows])
+    middle = (len(rows) + 1) // 2
+    assert np.all(np.diff(heights[:middle]) >= 0) and np.all(heights <= 1)
+    assert lengths[0] <= lengths[middle - 1] and abs(len(rows) + 1 - n / h) < 2
+    total = np.zeros(n)
+    for first, row in zip(start, rows, strict=True):
+        total[first : first + len(row)] += row
+    assert total.max() <= 1 + 1e-12
 
 
 def test_hats_that_do_not_fit_are_refused():

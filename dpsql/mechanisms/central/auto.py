@@ -65,6 +65,20 @@ class _Tried(NamedTuple):
     error: float
 
 
+class _Tents(NamedTuple):
+    """Arguments of `tents`."""
+
+    widths: tuple[int, ...]
+    graded: bool
+    root: float
+
+    @property
+    def name(self) -> str:
+        """In words."""
+        rule = f"{'graded ' if self.graded else ''}tents of half-width {', '.join(map(str, self.widths))}"
+        return f"{rule}, root" if self.root else rule
+
+
 def expected_error(strategy: Strategy, workload: Workload | None = None, whole: float = 0.0) -> float:
     """Mean squared error over the workload at epsilon 1 (Laplace) or sigma 1 (Gaussian).
 
@@ -135,33 +149,40 @@ def _laplace(n: int, asked: _Asked) -> dict[str, _Tried]:
 
 def _tents(n: int, asked: _Asked) -> dict[str, _Tried]:
     """Tents of the share rule: the best levels at the middle width, the best width, then extra rows."""
-    tried: dict[tuple[int, ...], _Tried] = {}
+    tried: dict[_Tents, _Tried] = {}
     work = asked.workload
     reach = n if work is None else int(np.max(np.asarray(work.hi) - np.asarray(work.lo)))
+
+    def attempt(widths: tuple[int, ...], graded: bool, root: float) -> float:
+        key = _Tents(widths, graded, root)
+        if key not in tried:
+            tried[key] = _try(tents(n, widths, root=root, graded=graded), asked)
+        return tried[key].error
+
     root = _ROOT_SHARES[2] if asked.whole > 0 else 0.0
-
-    def attempt(levels: int, width: float) -> float:
-        widths = half_widths(reach, levels, width)
-        if widths not in tried:
-            tried[widths] = _try(tents(n, widths, root=root), asked)
-        return tried[widths].error
-
     likely = 1 + sum(reach >= limit for limit in (560, 11_000, 200_000))
-    levels = min(range(max(1, likely - 1), likely + 2), key=lambda count: attempt(count, WIDTHS[0]))
-    width = min(WIDTHS, key=lambda c: attempt(levels, c))
-    widths = half_widths(reach, levels, width)
-    if not widths:
-        return {}
-    name = f"tents of half-width {', '.join(map(str, widths))}"
-    found = {name: tried[widths]}
-    if asked.whole > 0:
-        rooted = [_try(tents(n, widths, root=share), asked) for share in _ROOT_SHARES]
-        found = {f"{name}, root": min(rooted, key=lambda one: one.error)}
+    middle = {
+        count: _tent_widths(reach, count, WIDTHS[0], False) for count in range(max(1, likely - 1), likely + 2)
+    }
+    levels = min(middle, key=lambda count: attempt(middle[count], False, root))
+    for graded in (False,) if work is not None else (False, True) if n <= _LONG else (True,):
+        sets = [_tent_widths(reach, levels, width, graded) for width in WIDTHS]
+        widths = min(sets, key=lambda each: attempt(each, graded, root))
+        for share in () if asked.whole == 0 else _ROOT_SHARES if n <= _LONG else _ROOT_SHARES[:3]:
+            attempt(widths, graded, share)
+    best = min(tried, key=lambda key: tried[key].error)
+    found = {best.name: tried[best]} if best.widths else {}
     if work is not None and float(np.sum(work.weight[np.asarray(work.lo) == 0])) > np.sum(work.weight) / 2:
         halves = [_try(tents(n, (half,), left=0.6), asked) for half in _prefix_half_widths(reach)]
-        best = min(halves, key=lambda one: one.error)
-        found["tents with a half-hat at the left border"] = best
+        found["tents with a half-hat at the left border"] = min(halves, key=lambda one: one.error)
     return found
+
+
+def _tent_widths(reach: int, levels: int, width: float, graded: bool) -> tuple[int, ...]:
+    """Half-widths of the rule; under graded coarse hats the finer ones do better a little narrower."""
+    coarse = half_widths(reach, levels, width)
+    finer = half_widths(reach, levels, width - 0.1)
+    return (*finer[:-1], coarse[-1]) if graded and len(finer) == len(coarse) > 1 else coarse
 
 
 def _prefix_half_widths(reach: int) -> list[int]:
