@@ -21,6 +21,7 @@ MECHANISMS = (
     "identity",
     "gaussian",
     "residual",
+    "product_hats",
     "diffhr",
     "dawa",
 )

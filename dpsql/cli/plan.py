@@ -107,7 +107,12 @@ def _statistic_lines(s: StatisticForecast) -> list[str]:
         f"  {s.view}: {s.measure} of {s.of}, {charge}, {s.noise}, {rows}; {s.cells} cells, {s.nodes} stored, "
         f"typical {s.typical:.4g}"
     ]
+    for strategy, own in s.both[:1]:
+        behind = "; ".join(f"{name} {error:.4g}" for name, error in s.both[1:])
+        lines.append(f"    {' and '.join(s.axes)}: {strategy} {own:.4g} (runner-up: {behind})")
     for axis, strategy, own, others in zip(s.axes, s.strategies, s.expected, s.runners_up, strict=True):
+        if s.together:
+            continue
         behind = "; ".join(f"{name} {error:.4g}" for name, error in others[:3])
         lines.append(f"    {axis}: {strategy} {own:.4g}" + (f" (runners-up: {behind})" if behind else ""))
     return lines

@@ -23,12 +23,19 @@ from dpsql.budget import cap_units, scaled_denominator
 from dpsql.inspection.replan import Replanned, only_linear
 from dpsql.inspection.report import Check
 from dpsql.inspection.tables import differences, read_table, same
+from dpsql.mechanisms.central.plane_view import (
+    largest_plane_column,
+    plane_budget,
+    plane_estimates,
+    plane_unit_variance,
+)
+from dpsql.mechanisms.central.product_hats import ProductHats, measure_plane, rows_of
 from dpsql.mechanisms.central.rounding import node_sums
 from dpsql.mechanisms.central.strategy import Strategy, entry_cells, measure
 from dpsql.mechanisms.central.view import NoisyView, expected_unit_variance, leaf_estimates, planned_budget
 from dpsql.publishing.content import release_content
 from dpsql.release import Release
-from dpsql.tree import Tree
+from dpsql.tree import FloatArray, Tree
 
 IntArray = npt.NDArray[np.int64]
 
@@ -52,10 +59,30 @@ class Stored:
     Args:
         view: values and budgets, with the row variance that the plan gives.
         strategies: one for each axis.
+        hats: the rows over both axes, where they are measured together.
     """
 
     view: NoisyView
     strategies: list[Strategy]
+    hats: ProductHats | None = None
+
+    def rows(self, cells: IntArray) -> IntArray:
+        """What measuring some cells would have given without noise."""
+        if self.hats is not None:
+            return measure_plane(self.hats, cells)
+        for axis, strategy in enumerate(self.strategies):
+            cells = measure(strategy, cells, axis)
+        return cells
+
+    def weights(self) -> FloatArray:
+        """The share of a whole budget that each row has, in the shape of the values."""
+        weight = np.ones(self.view.budget.shape)
+        if self.hats is not None:
+            return weight / self.hats.total
+        for axis, strategy in enumerate(self.strategies):
+            along = [-1 if i == axis else 1 for i in range(weight.ndim)]
+            weight = weight * (strategy.budget / strategy.total).reshape(along)
+        return weight
 
 
 def read_views(release: Release, made: Replanned) -> dict[int, Stored]:
@@ -63,19 +90,21 @@ def read_views(release: Release, made: Replanned) -> dict[int, Stored]:
     found = {}
     for index in made.linear:
         statistic = made.plan.statistics[index]
-        strategies = made.plan.strategies(statistic)
-        shape = tuple(strategy.rows for strategy in strategies)
+        strategies, hats = made.plan.strategies(statistic), statistic.hats
+        shape = tuple(strategy.rows for strategy in strategies) if hats is None else (rows_of(hats),)
         columns = read_table(release, f"measurement_{index}")
         order = [np.broadcast_to(each, shape).ravel() for each in np.indices(shape, sparse=True)]
         if len(columns["value"]) != prod(shape) or any(
             not np.array_equal(columns[f"r{i + 1}"], each) for i, each in enumerate(order)
         ):
             continue
-        variance = expected_unit_variance(
-            strategies, statistic.norm, statistic.spend, statistic.drawn_sensitivity
-        )
+        spend, sensitivity = statistic.spend, statistic.drawn_sensitivity
+        if hats is None:
+            variance = expected_unit_variance(strategies, statistic.norm, spend, sensitivity)
+        else:
+            variance = plane_unit_variance(hats, spend, sensitivity)
         value, budget = (columns[name].astype(np.int64).reshape(shape) for name in ("value", "budget"))
-        found[index] = Stored(NoisyView(value, budget, variance, statistic.drawn_sensitivity), strategies)
+        found[index] = Stored(NoisyView(value, budget, variance, sensitivity), strategies, hats)
     return found
 
 
@@ -86,13 +115,14 @@ def check_budgets(release: Release, made: Replanned, stored: dict[int, Stored]) 
     wrong, over = [], []
     for index, each in stored.items():
         s = made.plan.statistics[index]
-        if not np.array_equal(
-            each.view.budget, planned_budget(each.strategies, s.norm, s.spend, s.drawn_sensitivity)
-        ):
-            wrong.append(f"measurement_{index}")
-        cap = _cap(s.norm, s.spend, s.drawn_sensitivity, each.strategies)
-        if largest_column(each.view.budget, each.strategies, s.norm) > cap:
-            over.append(f"measurement_{index}")
+        if each.hats is not None:
+            planned = plane_budget(each.hats, s.spend, s.drawn_sensitivity)
+            most = largest_plane_column(each.hats, each.view.budget)
+        else:
+            planned = planned_budget(each.strategies, s.norm, s.spend, s.drawn_sensitivity)
+            most = largest_column(each.view.budget, each.strategies, s.norm)
+        wrong += [] if np.array_equal(each.view.budget, planned) else [f"measurement_{index}"]
+        over += [f"measurement_{index}"] if most > _cap(s.norm, s.spend, s.drawn_sensitivity, each.strategies) else []
     yield Check("row budgets are those of the plan", not wrong, ", ".join(wrong))
     yield Check("no path of row budgets spends more than its view's part", not over, ", ".join(over))
     yield _check_spends(release, made)
@@ -155,6 +185,7 @@ def check_estimates(release: Release, made: Replanned, stored: dict[int, Stored]
             wrong.append(f"node_combination_{index}")
     yield Check("estimates follow from the noisy integers", not wrong, ", ".join(wrong))
     used = {axis for i in made.linear for axis in made.plan.statistics[i].axes}
+    used |= {s["joint"] for s in content.meta["statistics"] if s["joint"] is not None}
     models = [k for k in used if not same(read_table(release, f"variance_{k}"), content.models[k].columns())]
     yield Check(
         "variance models follow from the catalog", not models, ", ".join(f"variance_{k}" for k in models)
@@ -219,16 +250,13 @@ def check_noise(stored: dict[int, Stored]) -> Check:
 
 def _unexplained(stored: Stored) -> float:
     """Squared residuals of least squares over their variances; estimates are taken to 2^-10 in integers."""
-    leaves = leaf_estimates(stored.view, stored.strategies)
+    if stored.hats is not None:
+        leaves = plane_estimates(stored.view, stored.hats)
+    else:
+        leaves = leaf_estimates(stored.view, stored.strategies)
     whole = np.rint(leaves).astype(np.int64)
     rest = np.rint((leaves - whole) * FINE).astype(np.int64)
-    left, weight = stored.view.value.astype(np.float64), np.ones(stored.view.budget.shape)
+    left = stored.view.value.astype(np.float64)
     for part, unit in ((whole, 1), (rest, FINE)):
-        rows = part
-        for axis, strategy in enumerate(stored.strategies):
-            rows = measure(strategy, rows, axis, stored.view.sensitivity)
-        left = left - rows / unit
-    for axis, strategy in enumerate(stored.strategies):
-        along = [-1 if i == axis else 1 for i in range(weight.ndim)]
-        weight = weight * (strategy.budget / strategy.total).reshape(along)
-    return float(np.sum((left * weight) ** 2) / stored.view.unit_variance)
+        left = left - stored.rows(part) / unit
+    return float(np.sum((left * stored.weights()) ** 2) / stored.view.unit_variance)

@@ -23,7 +23,6 @@ from dpsql.budget import gaussian_sigma2, scaled_denominator
 from dpsql.inspection.numbers import Stored
 from dpsql.inspection.replan import Replanned
 from dpsql.inspection.report import Check
-from dpsql.mechanisms.central.strategy import measure
 from dpsql.noise import Noise
 from dpsql.publishing.planned import PlannedStatistic
 
@@ -97,9 +96,7 @@ def _rows_of_one_cell(stored: Stored) -> tuple[IntArray, IntArray]:
     shape = tuple(strategy.n for strategy in stored.strategies)
     one = np.zeros(shape, np.int64)
     one[tuple(n // 2 for n in shape)] = 1
-    for axis, strategy in enumerate(stored.strategies):
-        one = measure(strategy, one, axis)
-    column, budget = one.ravel(), stored.view.budget.ravel()
+    column, budget = stored.rows(one).ravel(), stored.view.budget.ravel()
     order = np.argsort(-np.abs(column) * budget)[:ROWS]
     kept = order[column[order] != 0]
     return column[kept], budget[kept]

@@ -18,6 +18,8 @@ import numpy.typing as npt
 from dpsql.axis import table_sql
 from dpsql.mechanisms.central.adapted import AdaptedView
 from dpsql.mechanisms.central.nonnegative import nonnegative, product_tree
+from dpsql.mechanisms.central.plane_view import plane_estimates
+from dpsql.mechanisms.central.product_hats import plane_variance
 from dpsql.mechanisms.central.reconcile import Measured, component_variances, reconcile
 from dpsql.mechanisms.central.rounding import UNIT, node_sums, round_family, to_units
 from dpsql.mechanisms.central.signal import signal_tree
@@ -31,7 +33,9 @@ from dpsql.publishing.userlevel import TableScale
 from dpsql.release.format import to_json
 from dpsql.release.write import ARRAYS, AxisContent, ReleaseContent, StatisticContent
 from dpsql.tree import Tree, kary_tree
+from dpsql.variance import AxisVariance
 from dpsql.variance.kronecker import AxisSplit
+from dpsql.variance.plane import PlaneVariance
 from dpsql.variance.prefix import scaled_leaves
 
 FloatArray = npt.NDArray[np.float64]
@@ -73,7 +77,8 @@ def release_content(
         StatisticContent(view.value, view.budget, sums, _nonnegative(plan, i, sums, trees))
         for i, (view, sums) in enumerate(zip(views, nodes, strict=True))
     ]
-    models = [split.model for split in splits]
+    models: list[AxisVariance | PlaneVariance] = [split.model for split in splits]
+    models += [plane_variance(hats) for hats in plan.planes.values()]
     meta = release_meta(plan, connection, release_id, models, components, insecure=insecure)
     found = [scale_meta(scale) for scale in scales]
     meta["scales"] = [to_json(each) for each in found]
@@ -122,10 +127,12 @@ def _estimates(
     measured = []
     joint = _joint_estimates(plan, views)
     for i, (s, view) in enumerate(zip(plan.statistics, views, strict=True)):
-        if s.residual:
-            own = joint[i]
+        if isinstance(view, AdaptedView):
+            own = view.leaves
+        elif s.hats is not None:
+            own = plane_estimates(view, s.hats)
         else:
-            own = view.leaves if isinstance(view, AdaptedView) else leaf_estimates(view, plan.strategies(s))
+            own = joint[i] if s.residual else leaf_estimates(view, plan.strategies(s))
         if s.settled is not None and s.settled.groups is not None:
             along = [-1 if axis == s.settled.groups.axis else 1 for axis in s.axes]
             own = own * np.array(s.settled.groups.factors).reshape(along)
@@ -165,10 +172,10 @@ def reconciled_nodes(
     for family in dict.fromkeys(s.family for s in plan.statistics):
         members = [i for i, s in enumerate(plan.statistics) if s.family == family]
         views = [measured[i] for i in members]
-        residual = plan.statistics[members[0]].residual
+        done = plan.statistics[members[0]].residual or plan.statistics[members[0]].hats is not None
         units = [(m.axes, m.unit_variance) for m in views]
-        sigma2 = dict(units) if residual else component_variances(units, totals)
-        agreed = [m.estimate for m in views] if residual else reconcile(views, totals, spreads)
+        sigma2 = dict(units) if done else component_variances(units, totals)
+        agreed = [m.estimate for m in views] if done else reconcile(views, totals, spreads)
         leaves = round_family([(m.axes, x) for m, x in zip(views, agreed, strict=True)])
         for i, member, rounded in zip(members, views, leaves, strict=True):
             nodes[i] = node_sums(rounded, [trees[axis] for axis in member.axes])

@@ -24,6 +24,7 @@ from dpsql.publishing.planned import PlannedStatistic, ReleasePlan
 from dpsql.publishing.userlevel import TableScale
 from dpsql.release.format import FORMAT, AxisMeta, ColumnMeta, ScaleMeta, StatisticMeta, to_json
 from dpsql.variance import AxisVariance
+from dpsql.variance.plane import PlaneVariance
 
 Components = dict[tuple[int, ...], float]
 
@@ -35,7 +36,7 @@ def release_meta(
     plan: ReleasePlan,
     connection: duckdb.DuckDBPyConnection,
     release_id: str,
-    models: Sequence[AxisVariance],
+    models: Sequence[AxisVariance | PlaneVariance],
     components: Sequence[Components],
     *,
     insecure: bool,
@@ -46,7 +47,7 @@ def release_meta(
         plan: what was measured.
         connection: any connection; types of derived axis columns are asked of it.
         release_id: the release's id.
-        models: the variance model of each axis.
+        models: the variance model of each axis, then of each view whose axes are measured together.
         components: the variance factors of each statistic's parts.
         insecure: whether the noise came from test entropy, or there was none.
     """
@@ -54,7 +55,8 @@ def release_meta(
     meta["axes"] = [to_json(_axis_meta(plan, connection, i)) for i in range(len(plan.axes))]
     meta["models"] = [model.kind for model in models]
     meta["statistics"] = [to_json(_statistic_meta(plan, i, part)) for i, part in enumerate(components)]
-    meta["choices"] = [choice_json(plan, i) for i in range(len(plan.axes))]
+    alone = {axis for s in plan.statistics if s.hats is None for axis in s.axes}
+    meta["choices"] = [*(choice_json(plan, i) for i in sorted(alone)), *_choices_of_views(plan)]
     return meta
 
 
@@ -81,6 +83,16 @@ def choice_json(plan: ReleasePlan, axis: int) -> dict[str, Any]:
     others = [{"strategy": name, "expected_error": error} for name, error in choice.runners_up]
     return {"axis": plan.axes[axis].axis.name, "strategy": choice.name,
             "expected_error": choice.expected_error, "runners_up": others}  # fmt: skip
+
+
+def _choices_of_views(plan: ReleasePlan) -> list[dict[str, Any]]:
+    """The same of views of two axes that may be measured together: errors over ranges on both."""
+    compared = {s.view: s.together for s in plan.statistics if s.together is not None}
+    return [
+        {"view": view, "strategy": each.name, "expected_error": each.expected_error, "whole": each.whole,
+         "runners_up": [{"strategy": name, "expected_error": error} for name, error in each.runners_up]}
+        for view, each in compared.items()
+    ]  # fmt: skip
 
 
 def _promise(plan: ReleasePlan, release_id: str, insecure: bool) -> dict[str, Any]:
@@ -145,11 +157,13 @@ def _statistic_meta(plan: ReleasePlan, i: int, components: Components) -> Statis
     )
     kind = "int" if s.bounds is None or s.bounds.scale == 0 else "decimal"
     noise = "Laplace" if s.norm == 1 else "Gaussian"
-    mechanism = f"{noise}: " + " x ".join(plan.axes[axis].choice.name for axis in s.axes)
+    apart = " x ".join(plan.axes[axis].choice.name for axis in s.axes)
+    mechanism = f"{noise}: {apart if s.together is None or s.hats is None else s.together.name}"
+    joint = None if s.hats is None else len(plan.axes) + list(plan.planes).index(s.view)
     currency = "rho" if plan.catalog.privacy.delta else "epsilon"
     return StatisticMeta(
         id=i, view=s.view, of=s.of, measure=s.measure.name, axes=s.axes, mid=s.mid,
         scale=s.bounds.scale if s.bounds else 0, kind=kind, sensitivity=s.sensitivity, budget=str(s.charge),
         currency=currency, mechanism=mechanism, cells=int(np.prod(plan.shape(s))), components=positions,
-        nonnegative=stores_nonnegative(plan, s), biased=biased,
+        nonnegative=stores_nonnegative(plan, s), biased=biased, joint=joint,
     )  # fmt: skip

@@ -17,6 +17,7 @@ import numpy.typing as npt
 from dpsql.catalog import Catalog
 from dpsql.mechanisms.central.adapted import AdaptedView, draw_adapted
 from dpsql.mechanisms.central.auto import auto_strategy
+from dpsql.mechanisms.central.plane_view import draw_plane
 from dpsql.mechanisms.central.view import NoisyView, draw_gaussian, draw_laplace
 from dpsql.noise import Noise
 from dpsql.publishing.bounding import LeftOut, is_weighted, measure_left_out
@@ -146,5 +147,7 @@ def draw_statistic(
             statistic.method, cells, statistic.spend, statistic.drawn_sensitivity, noise,
             lambda n: auto_strategy(n).strategy,
         )  # fmt: skip
+    if statistic.hats is not None:
+        return draw_plane(cells, statistic.hats, statistic.spend, statistic.drawn_sensitivity, noise)
     draw = draw_laplace if statistic.norm == 1 else draw_gaussian
     return draw(cells, plan.strategies(statistic), statistic.spend, statistic.drawn_sensitivity, noise)

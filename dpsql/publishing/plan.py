@@ -27,6 +27,7 @@ from dpsql.mechanisms.central.whitened import UNIT
 from dpsql.publishing.adapted import method_of
 from dpsql.publishing.axes import AxisMaker
 from dpsql.publishing.bounding import is_weighted, set_aside
+from dpsql.publishing.hats import compare_together, hats_axes
 from dpsql.publishing.joined import joined_views
 from dpsql.publishing.measures import Bounds
 from dpsql.publishing.planned import PlannedStatistic, ReleasePlan
@@ -83,6 +84,7 @@ def _plan_view(catalog: Catalog, name: str, axes: AxisPlanner, joined: bool) -> 
     recipe = max_ids(catalog, view.of) == "auto"
     calibrated = _is_calibrated(catalog, name, recipe)
     method = "" if recipe else method_of(catalog, name, resolved, axes.axis(resolved[0]).leaves)
+    together = compare_together(catalog, name, axes)
     if recipe:
         norm, own = 2 if catalog.privacy.delta else 1, name if calibrated else ""
         ids = [axes.planned(entry, SHAPE, False, norm, own=own) for entry in resolved]
@@ -90,11 +92,15 @@ def _plan_view(catalog: Catalog, name: str, axes: AxisPlanner, joined: bool) -> 
         norm, ids = 1, [axes.adapted(resolved[0], method)]
     elif joined:
         norm, ids = 2, [axes.planned(entry, "residual", True, 2, spec) for entry, spec in wanted]
+    elif together is not None and together.hats is not None:
+        norm, ids = 1, hats_axes(catalog, name, together, axes)
     else:
         norm = _norm(catalog, name, wanted, axes)
         ids = [axes.planned(entry, view.mechanism, len(wanted) > 1, norm, spec) for entry, spec in wanted]
     found = _statistics(catalog, name, tuple(sorted(ids)), norm)
-    return [replace(s, method=method, calibrated=calibrated, residual=joined) for s in found]
+    return [
+        replace(s, method=method, calibrated=calibrated, residual=joined, together=together) for s in found
+    ]
 
 
 def _scales(catalog: Catalog) -> tuple[int, int]:

@@ -18,8 +18,10 @@ from typing import NamedTuple
 from dpsql.catalog.measures import ResolvedMeasure
 from dpsql.catalog.model import Catalog
 from dpsql.mechanisms.central.adapted import PARTS
+from dpsql.mechanisms.central.product_hats import ProductHats
 from dpsql.mechanisms.central.strategy import Strategy
 from dpsql.mechanisms.central.whitened import UNIT
+from dpsql.publishing.hats import Together
 from dpsql.publishing.measures import Bounds
 from dpsql.publishing.planned_axes import PlannedAxis
 from dpsql.publishing.userlevel_plan import Step
@@ -73,6 +75,7 @@ class PlannedStatistic:
         calibrated: for `calibrate: per_group`, which has factors of its own.
         weighted: whether rows are drawn with weights, in units of 2^-20.
         residual: whether only what its set of axes has beyond its subsets is measured.
+        together: how the view's two axes are measured, where that was a choice.
     """
 
     view: str
@@ -90,6 +93,12 @@ class PlannedStatistic:
     calibrated: bool = False
     weighted: bool = False
     residual: bool = False
+    together: Together | None = None
+
+    @property
+    def hats(self) -> ProductHats | None:
+        """The rows over both axes, where they are not measured one by one."""
+        return self.together.hats if self.together is not None else None
 
     @property
     def mid(self) -> int:
@@ -119,8 +128,8 @@ class PlannedStatistic:
 
     @property
     def family(self) -> tuple[str, str]:
-        """Statistics of one family estimate the same margins; data-dependent and calibrated ones stay alone."""
-        alone = f" in {self.view}" if self.method or self.calibrated else ""
+        """Statistics of one family estimate the same margins; some kinds of views stay alone."""
+        alone = f" in {self.view}" if self.method or self.calibrated or self.hats is not None else ""
         return self.of, self.measure.name + alone + (" by sets" if self.residual else "")
 
     @property
@@ -149,6 +158,11 @@ class ReleasePlan:
             *((step.purpose, step.charge) for step in self.steps),
             *(line for s in self.statistics for line in s.lines),
         ]
+
+    @property
+    def planes(self) -> dict[str, ProductHats]:
+        """The rows of each view whose two axes are measured together, by view."""
+        return {s.view: s.hats for s in self.statistics if s.hats is not None}
 
     def shape(self, statistic: PlannedStatistic) -> tuple[int, ...]:
         """Leaves of each of the statistic's axes."""

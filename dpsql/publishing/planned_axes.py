@@ -77,18 +77,22 @@ class AxisPlanner:
             self._choices[key] = shape_strategy(axis.leaves, norm)
         elif key not in self._choices:
             self._choices[key] = axis_strategy(
-                axis.leaves, mechanism, shared=shared, norm=norm, workload=self._workload(resolved, spec),
+                axis.leaves, mechanism, shared=shared, norm=norm, workload=self.workload(resolved, spec),
                 scale=self.scales[shared],
             )  # fmt: skip
         return self._choices[key]
 
-    def _workload(self, resolved: ResolvedAxis, spec: AxisSpec | None) -> Workload | None:
+    def workload(self, resolved: ResolvedAxis, spec: AxisSpec | None) -> Workload | None:
+        """The declared ranges of an axis, None for all."""
         return None if spec is None else declared_workload(spec, resolved, self.axis(resolved))
 
     def adapted(self, resolved: ResolvedAxis, method: str) -> int:
         """An axis of its own: its variance model will be known when it is drawn."""
-        axis = self.axis(resolved)
-        self.entries.append(PlannedAxis(resolved, axis, adapted_choice(method, axis.leaves)))
+        return self.apart(resolved, adapted_choice(method, self.axis(resolved).leaves))
+
+    def apart(self, resolved: ResolvedAxis, choice: AxisChoice, spec: AxisSpec | None = None) -> int:
+        """An axis that no other view shares, with a choice made elsewhere."""
+        self.entries.append(PlannedAxis(resolved, self.axis(resolved), choice, self.workload(resolved, spec)))
         return len(self.entries) - 1
 
     def planned(
@@ -106,6 +110,6 @@ class AxisPlanner:
         if key not in self._ids:
             self._ids[key] = len(self.entries)
             choice = self.choice(resolved, mechanism, shared, norm, spec)
-            workload = self._workload(resolved, spec)
+            workload = self.workload(resolved, spec)
             self.entries.append(PlannedAxis(resolved, self.axis(resolved), choice, workload))
         return self._ids[key]

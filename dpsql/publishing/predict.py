@@ -19,6 +19,9 @@ import numpy as np
 
 from dpsql.axis import table_sql
 from dpsql.catalog import Catalog
+from dpsql.mechanisms.central.gaussian import workload_gram
+from dpsql.mechanisms.central.plane_view import plane_unit_variance
+from dpsql.mechanisms.central.product_hats import ProductHats, plane_variance, rows_of
 from dpsql.mechanisms.central.reconcile import component_variances
 from dpsql.mechanisms.central.strategy import variance_model
 from dpsql.mechanisms.central.view import expected_unit_variance
@@ -34,6 +37,7 @@ from dpsql.sources import RawSide, open_sources
 from dpsql.tree import kary_tree
 from dpsql.variance import AxisVariance, mean_variance
 from dpsql.variance.kronecker import AxisSplit
+from dpsql.variance.plane import PlaneVariance
 
 # Measured on two cores over views of 256 to 262,144 cells; `dpsql plan` says "about".
 _FILE_BYTES, _CELL_BYTES, _AXIS_BYTES = 1 << 20, 6.0, 5.5
@@ -50,6 +54,9 @@ class StatisticForecast:
         strategies: what will be measured on each axis.
         expected: for each axis the strategy's mean squared error over the axis's workload, at unit noise.
         runners_up: for each axis (strategy, expected error) of the others, best first.
+        both: ways to measure its two axes, together or one by one, with expected errors over ranges on both, the
+            chosen one first; empty where there is one way.
+        together: whether its two axes are measured together; then the three above are of both.
         noise: Laplace or Gaussian.
         charge: what the ledger will be charged, in `currency`.
         currency: epsilon or rho.
@@ -67,6 +74,8 @@ class StatisticForecast:
     strategies: tuple[str, ...]
     expected: tuple[float, ...]
     runners_up: tuple[tuple[tuple[str, float], ...], ...]
+    both: tuple[tuple[str, float], ...]
+    together: bool
     noise: str
     charge: str
     currency: str
@@ -129,7 +138,8 @@ def forecast(priced: Priced) -> tuple[StatisticForecast, ...]:
     """What each statistic of a plan will cost and how noisy it will be."""
     means = [mean_variance(model) for model in priced.models]
     typical = [
-        unit * prod(means[i] for i in s.axes) for s, unit in zip(priced.plan.statistics, priced.units, strict=True)
+        unit * (prod(means[i] for i in s.axes) if s.hats is None else _plane_mean(s.hats))
+        for s, unit in zip(priced.plan.statistics, priced.units, strict=True)
     ]
     for family in families([s for s in priced.plan.statistics if s.residual]):
         for s in family:
@@ -138,9 +148,16 @@ def forecast(priced: Priced) -> tuple[StatisticForecast, ...]:
     return tuple(_forecast(priced.plan, statistic, variance) for statistic, variance in pairs)
 
 
+def _plane_mean(hats: ProductHats) -> float:
+    """Mean variance of a random range on both axes, at unit noise."""
+    first, second = (workload_gram(n) for n in hats.leaf.shape)
+    return plane_variance(hats).mean_variance(first, second)
+
+
 def _forecast(plan: ReleasePlan, statistic: PlannedStatistic, variance: float) -> StatisticForecast:
     axes = [plan.axes[i] for i in statistic.axes]
-    rows = prod(planned.strategy.rows for planned in axes)
+    hats, together = statistic.hats, statistic.together
+    rows = prod(planned.strategy.rows for planned in axes) if hats is None else rows_of(hats)
     nodes = prod(kary_tree(planned.axis.leaves, LOOKUP_ARITY).size for planned in axes)
     scale = 10.0 ** -(statistic.bounds.scale if statistic.bounds else 0)
     draw = _LAPLACE_SECONDS if statistic.norm == 1 else _GAUSSIAN_SECONDS
@@ -150,6 +167,8 @@ def _forecast(plan: ReleasePlan, statistic: PlannedStatistic, variance: float) -
         strategies=tuple(planned.choice.name for planned in axes),
         expected=tuple(planned.choice.expected_error for planned in axes),
         runners_up=tuple(planned.choice.runners_up for planned in axes),
+        both=() if together is None else ((together.name, together.expected_error), *together.runners_up),
+        together=hats is not None,
         noise="Laplace" if statistic.norm == 1 else "Gaussian", charge=str(statistic.charge),
         currency="rho" if plan.catalog.privacy.delta else "epsilon", tau=statistic.tau,
         cells=prod(plan.shape(statistic)), nodes=nodes,
@@ -168,8 +187,10 @@ def write_dry_release(priced: Priced, connection: duckdb.DuckDBPyConnection, pat
 
     **Privacy**: nothing private was read to make it, and it is marked so that `connect` refuses it.
     """
-    plan, models = priced.plan, priced.models
+    plan = priced.plan
     known = replace(plan, statistics=tuple(replace(s, tau=s.tau or 1) for s in plan.statistics))
+    models: list[AxisVariance | PlaneVariance] = list(priced.models)
+    models += [plane_variance(hats) for hats in plan.planes.values()]
     meta = release_meta(known, connection, "dry", models, _components(priced), insecure=True)
     trees = [kary_tree(planned.axis.leaves, LOOKUP_ARITY) for planned in plan.axes]
     axes = [
@@ -177,7 +198,8 @@ def write_dry_release(priced: Priced, connection: duckdb.DuckDBPyConnection, pat
         for planned, tree in zip(plan.axes, trees, strict=True)
     ]
     empty = [np.zeros((0,) * len(s.axes), np.int64) for s in plan.statistics]
-    write_release(path, ReleaseContent(meta, axes, models, [StatisticContent(e, e, e) for e in empty]))
+    statistics = [StatisticContent(e, e, e) for e in empty]
+    write_release(path, ReleaseContent(meta, axes, models, statistics))
 
 
 def _components(priced: Priced) -> list[Components]:
@@ -187,7 +209,8 @@ def _components(priced: Priced) -> list[Components]:
     found = []
     for statistic, _ in pairs:
         family = [(other.axes, unit) for other, unit in pairs if other.family == statistic.family]
-        sigma2 = dict(family) if statistic.residual else component_variances(family, totals)
+        done = statistic.residual or statistic.hats is not None
+        sigma2 = dict(family) if done else component_variances(family, totals)
         found.append({part: value for part, value in sigma2.items() if set(part) <= set(statistic.axes)})
     return found
 
@@ -195,5 +218,7 @@ def _components(priced: Priced) -> list[Components]:
 def _unit_variance(plan: ReleasePlan, statistic: PlannedStatistic) -> float:
     """Row variance at full axis budgets; where publishing chooses tau, that of units with one row."""
     one = replace(statistic, tau=statistic.tau or 1)
+    if one.hats is not None:
+        return plane_unit_variance(one.hats, one.spend, one.drawn_sensitivity) * one.factor**2
     drawn = expected_unit_variance(plan.strategies(one), one.norm, one.spend, one.drawn_sensitivity)
     return drawn * one.factor**2

@@ -15,6 +15,7 @@ most B s / t <= cap / t <= epsilon. The sums, the budgets and the noise are inte
 from __future__ import annotations
 
 from fractions import Fraction
+from itertools import product
 
 import numpy as np
 
@@ -24,6 +25,7 @@ from dpsql.mechanisms.central.product_hats import ProductHats, estimate_plane, m
 from dpsql.mechanisms.central.view import SMALLEST_RATIO, NoisyView
 from dpsql.noise import Noise, laplace_variance
 from dpsql.tree import FloatArray, IntArray
+from dpsql.variance.plane import kernel_starts
 
 
 def draw_plane(
@@ -74,6 +76,22 @@ def plane_unit_variance(strategy: ProductHats, epsilon: Fraction, sensitivity: i
     denominator = scaled_denominator(sensitivity) * sensitivity
     least = 2.0 * SMALLEST_RATIO * (denominator / float(share[0])) ** 2
     return max(float(laplace_variance(share, denominator)[0]), least) / strategy.total**2
+
+
+def largest_plane_column(strategy: ProductHats, budget: IntArray) -> int:
+    """The largest sum over rows of |H_r| s_r of any cell; what an audit holds against the cap.
+
+    Args:
+        strategy: the rows.
+        budget: as stored, shape (rows,).
+    """
+    cells, shape = strategy.leaf.size, strategy.leaf.shape
+    column = strategy.leaf * budget[:cells].reshape(shape)
+    height, width = strategy.kernel.shape
+    starts = [kernel_starts(n, length) for n, length in zip(shape, strategy.kernel.shape, strict=True)]
+    for share, (a, b) in zip(budget[cells:], product(*starts), strict=True):
+        column[a : a + height, b : b + width] += np.abs(strategy.kernel) * share
+    return int(column.max())
 
 
 def plane_estimates(view: NoisyView, strategy: ProductHats) -> FloatArray:

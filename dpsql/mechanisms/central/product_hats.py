@@ -20,6 +20,7 @@ from dpsql.tree import FloatArray, IntArray, Workload
 from dpsql.variance.plane import PlaneVariance, kernel_starts
 
 TOTAL = 1 << 14  # kernels of 17 x 17 still have entries of 80 and more at their slopes
+SMALLEST = 5  # the smallest hats are 3 x 3
 LARGEST = 96  # beyond, Kronecker tents win and the dense core grows
 MOST_HATS = 150  # the core is dense: with more of them choosing takes seconds
 _HALF_WIDTHS = (3, 4, 5, 6, 7, 8, 9, 12)
@@ -42,6 +43,11 @@ class ProductHats:
     leaf: IntArray
     kernel: IntArray
     total: int
+
+    @property
+    def half_widths(self) -> tuple[int, int]:
+        """Leaves from a hat's middle to where it ends, along each axis."""
+        return (self.kernel.shape[0] + 1) // 2, (self.kernel.shape[1] + 1) // 2
 
     def __post_init__(self) -> None:
         """Refuse weights that add up to more than the whole."""
@@ -129,7 +135,7 @@ def best_product_hats(
     """The half-width and share with the least expected error on random rectangles.
 
     Args:
-        n1, n2: leaves of the axes, 5 to `LARGEST` each.
+        n1, n2: leaves of the axes, `SMALLEST` to `LARGEST` each.
         first, second: the ranges asked on each axis; None means all ranges.
         whole: how often an axis is asked for its total instead, in [0, 1).
 
@@ -139,7 +145,7 @@ def best_product_hats(
     Raises:
         InterfaceError: for planes that are too large or too small for hats.
     """
-    if max(n1, n2) > LARGEST or min(n1, n2) < 5:
+    if max(n1, n2) > LARGEST or min(n1, n2) < SMALLEST:
         raise InterfaceError(
             f"no product hats for a plane of {n1} x {n2} leaves", hint="use a Kronecker product"
         )
