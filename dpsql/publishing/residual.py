@@ -126,7 +126,7 @@ def _shares(axes: Sequence[PlannedAxis], family: Sequence[PlannedStatistic]) -> 
 
 
 def mean_error(axes: Sequence[PlannedAxis], family: Sequence[PlannedStatistic], asked: Mapping[Subset, float]) -> float:
-    """Mean predicted variance of a family's answers, in squared stored integers.
+    """Mean predicted variance of a family's answers, in squared units of the measure at its scale.
 
     Args:
         axes: the plan's axes.
@@ -134,10 +134,7 @@ def mean_error(axes: Sequence[PlannedAxis], family: Sequence[PlannedStatistic], 
         asked: set of axes -> how often ranges on these axes are asked.
     """
     means = {i: _means(axes[i]) for i in {i for part in asked for i in part}}
-    units = [
-        (s.axes, expected_unit_variance([axes[i].strategy for i in s.axes], s.norm, s.spend, s.drawn_sensitivity))
-        for s in family
-    ]
+    units = [(s.axes, _unit_variance(axes, s)) for s in family]
     if family[0].residual:
         components = dict(units)
     else:
@@ -147,6 +144,11 @@ def mean_error(axes: Sequence[PlannedAxis], family: Sequence[PlannedStatistic], 
         for each, weight in asked.items()
         for part in closed_downwards([each])
     )
+
+
+def _unit_variance(axes: Sequence[PlannedAxis], s: PlannedStatistic) -> float:
+    drawn = expected_unit_variance([axes[i].strategy for i in s.axes], s.norm, s.spend, s.drawn_sensitivity)
+    return drawn * s.factor**2
 
 
 def _means(planned: PlannedAxis) -> tuple[float, float, float]:

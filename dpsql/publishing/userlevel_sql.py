@@ -164,12 +164,14 @@ def weighted_cells(
         for i, value in enumerate(values)
     ]
     found = connection.execute(
-        f"SELECT {', '.join([*keys, *sums])} FROM {rows} JOIN {weights} USING (unit) GROUP BY {', '.join(keys)}"
+        f"SELECT {', '.join([*keys, *sums])} FROM {rows} JOIN {weights} USING (unit)"
+        + (f" GROUP BY {', '.join(keys)}" if keys else "")
     ).fetchnumpy()
     where = tuple(np.asarray(found[key], dtype=np.int64) for key in keys)
     cells = [np.zeros(tuple(shape), dtype=np.int64) for _ in values]
     for i, each in enumerate(cells):
-        each[where] = np.asarray(found[f"v{i}"], dtype=np.int64)
+        column = np.asarray(found[f"v{i}"], dtype=np.int64)
+        each[where] = column if keys else column[0]
     return cells
 
 

@@ -32,8 +32,10 @@ tables:
   visit: {{role: fact, foreign_keys: {{id: person}}, max_ids: 3, columns: {{
     cost: {{type: int, lower: 0, upper: 40, measure: true}}, day: {{type: int, lower: 1, upper: 12}}}}}}
 views:
-  who: {{of: visit, axes: [person.age, person.ward], measures: {{count: 0.5, visit.cost: 0.5}}, share: 0.5}}
-  when: {{of: visit, axes: [visit.day, person.ward], measures: {{count: 0.5, visit.cost: 0.5}}, share: 0.5}}
+  who: {{of: visit, axes: [person.age, person.ward], measures: {{count: 0.5, visit.cost: 0.5}},
+    share: 0.5, mechanism: {mechanism}}}
+  when: {{of: visit, axes: [visit.day, person.ward], measures: {{count: 0.5, visit.cost: 0.5}},
+    share: 0.5, mechanism: {mechanism}}}
 """
 
 JOIN = "FROM visit JOIN person USING (id)"
@@ -46,7 +48,14 @@ WHERE = [
 RELEASES = 200
 
 
-@pytest.fixture(scope="module", params=["0", pytest.param("1e-6", marks=pytest.mark.slow)])
+CASES = [
+    ("0", "auto"),
+    pytest.param(("1e-6", "auto"), marks=pytest.mark.slow),
+    pytest.param(("1e-6", "residual"), marks=pytest.mark.slow),
+]
+
+
+@pytest.fixture(scope="module", params=CASES, ids=str)
 def clinic(request, tmp_path_factory):
     """A plan and exact cells of a small star, and a way to turn draws into an Answerer."""
     folder = tmp_path_factory.mktemp("clinic")
@@ -62,7 +71,7 @@ def clinic(request, tmp_path_factory):
         f"FROM range(15000)) TO '{folder}/visit.parquet'"
     )
     file = folder / "clinic.yaml"
-    file.write_text(CATALOG.format(root=folder, delta=request.param))
+    file.write_text(CATALOG.format(root=folder, delta=request.param[0], mechanism=request.param[1]))
     catalog = load_catalog(file)
     raw = open_sources("parquet", folder, catalog.source.tables)
     plan = plan_release(catalog, axis_maker(catalog, raw))

@@ -58,15 +58,17 @@ def clinic(tmp_path_factory):
     db = duckdb.connect()
     db.execute(
         f"COPY (SELECT (i * 7919) % 40 AS age, chr(97 + ((i * i) % 3)::INT) AS ward, 1 + (i * 31) % 12 AS day, "
-        f"(i * 13) % 41 AS cost FROM range(4000) t(i)) TO '{folder}/visit.parquet'"
+        f"(i * 13) % 41 AS cost, i // 2 AS who FROM range(4000) t(i)) TO '{folder}/visit.parquet'"
     )
+    db.execute(f"COPY (SELECT range AS who FROM range(2000)) TO '{folder}/person.parquet'")
     made = {}
 
     def publish(text, noise, name):
         if name not in made:
-            (folder / f"{name}.yaml").write_text(text)
-            catalog = load_catalog(folder / f"{name}.yaml")
-            made[name] = publish_release(catalog, folder / f"{name}.dpsql", noise=noise, key=b"k" * 32).path
+            (folder / name).mkdir()
+            (folder / name / "catalog.yaml").write_text(text.replace('root: "."', 'root: ".."'))
+            catalog = load_catalog(folder / name / "catalog.yaml")
+            made[name] = publish_release(catalog, folder / name / "r.dpsql", noise=noise, key=b"k" * 32).path
         return Answerer(open_release(made[name], insecure=True))
 
     publish.table = f"'{folder}/visit.parquet'"
@@ -192,6 +194,20 @@ def test_auto_takes_the_design_where_it_errs_less_and_says_what_it_predicts():
         found = forecast(priced_plan(catalog, axis_maker(catalog, RawSide(None, {}))))
         typical[mechanism] = {(s.view, s.measure): s.typical for s in found}
     assert all(typical["residual"][key] < value for key, value in typical["gaussian"].items())
+
+
+def test_rows_with_weights_are_published_and_predicted_in_their_own_unit(clinic):
+    text = CATALOG.replace("visit.parquet}", "visit.parquet, person: person.parquet}")
+    text = text.replace("unit: row", "unit: person.who")
+    text = text.replace("role: fact,", "role: fact, max_ids: 2, bounding: weight, foreign_keys: {who: person},")
+    text = text.replace("\ntables:\n", "\ntables:\n  person: {role: dimension, key: who, private: true}\n")
+    exact = clinic(text, ZeroNoise(), "weighted")
+    assert float(exact.query("SELECT COUNT(*) FROM visit").rows[0][0]) == 4000
+    catalog = parse_catalog(text, "clinic.yaml")
+    (total,) = [s for s in forecast(priced_plan(catalog, axis_maker(catalog, RawSide(None, {}))))
+                if s.view == "(visit in all)" and s.measure == "count"]  # fmt: skip
+    counted = exact.query("SELECT COUNT(*) FROM visit")
+    assert total.typical == pytest.approx(float(counted.stderr.iloc[0, 0]))
 
 
 def test_a_cut_bin_is_refused_where_every_view_of_an_axis_refuses_it(clinic):
