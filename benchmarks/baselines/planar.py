@@ -8,8 +8,9 @@ from functools import lru_cache
 
 import numpy as np
 
+from benchmarks.baselines import spatial
 from benchmarks.baselines.common import FloatArray, IntArray, Publish, T, units
-from benchmarks.baselines.shipped import equal_tree, lue_strategy, tents_strategy
+from benchmarks.baselines.shipped import equal_tree, lue_strategy, tents_strategy, unbiased_strategy
 from dpsql.mechanisms.central.lue_dptree import identity_strategy
 from dpsql.mechanisms.central.nonnegative import nonnegative, product_tree
 from dpsql.mechanisms.central.signal import (
@@ -60,9 +61,14 @@ ALL: dict[str, Publish] = {
     "signal rule, non-negative": by_signal,
     "Dwork": kronecker(identity_strategy),
     "flat": flat,
+    "quadtree": spatial.quadtree,
+    "UG": spatial.ug,
+    "AG": spatial.ag,
+    "DAWA along the Hilbert curve": spatial.hilbert_dawa,
     "LUE-DPTree x LUE-DPTree": kronecker(lue_strategy),
     "HB x HB": kronecker(equal_tree),
     "HB x HB, non-negative": kronecker(equal_tree, project=True),
+    "auto x auto, unbiased": kronecker(unbiased_strategy),
     "tents x tents": kronecker(tents_strategy),
     "tents x tents, non-negative": kronecker(tents_strategy, project=True),
 }

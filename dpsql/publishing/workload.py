@@ -50,12 +50,24 @@ def declared_workload(spec: AxisSpec, resolved: ResolvedAxis, axis: Axis) -> Wor
         lo.append(first)
         hi.append(last)
         weight.append(float(times))
-    share = np.array(weight) / sum(weight)
-    spread = _spread(axis.leaves)
+    return with_unforeseen(Workload(np.array(lo), np.array(hi), np.array(weight)), axis.leaves)
+
+
+def with_unforeseen(log: Workload, n: int) -> Workload:
+    """A log joined with evenly spread ranges and single leaves, as it is optimised for.
+
+    Args:
+        log: ranges of leaves.
+        n: leaves of the axis.
+
+    Returns:
+        The same ranges and others, with weights that add up to 1.
+    """
+    spread = _spread(n)
     return Workload(
-        np.append(lo, spread.lo).astype(np.int64),
-        np.append(hi, spread.hi).astype(np.int64),
-        np.append((1 - UNFORESEEN) * share, UNFORESEEN * spread.weight),
+        np.append(log.lo, spread.lo).astype(np.int64),
+        np.append(log.hi, spread.hi).astype(np.int64),
+        np.append((1 - UNFORESEEN) * log.weight / np.sum(log.weight), UNFORESEEN * spread.weight),
     )
 
 

@@ -99,7 +99,7 @@ def test_two_axes(name: str) -> None:
     counts = np.arange(24 * 30, dtype=np.int64).reshape(24, 30)
     estimate = planar.ALL[name](counts, ONE, ZeroNoise())
     assert estimate.shape == counts.shape
-    if name != "flat":
+    if name not in ("flat", "UG", "AG", "DAWA along the Hilbert curve"):
         np.testing.assert_allclose(estimate, counts, atol=1e-5)
 
 
