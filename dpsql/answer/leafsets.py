@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dpsql.answer.block import Expression, Predicate
+from dpsql.answer.comparisons import atoms_that_hold
 from dpsql.answer.run import run
 from dpsql.errors import DataError, NotSupportedError
 from dpsql.release import AxisMeta, ColumnMeta, Release
@@ -217,6 +218,10 @@ def _kept(release: Release) -> dict[AxisQuestion, AxisCells]:
 
 
 def _ask(release: Release, question: AxisQuestion, leaves: int) -> AxisCells:
+    if release.axes[question.axis].atomic and not question.groups and not question.classes:
+        held = atoms_that_hold(release, question.axis, question.columns, question.filters, question.inner)
+        if held is not None:
+            return _covered(leaves, *held)
     try:
         found = run(release, axis_sql(question, release.axes[question.axis]))
         return _grouped(leaves, question, found.types[: len(question.groups)], found.rows)
@@ -239,10 +244,7 @@ def _grouped(
     """Number groups and truths in order of appearance: rows come in order of their first atom."""
     if not question.groups and not question.classes:
         atoms = np.array(rows, np.float64).reshape(len(rows), 2)
-        total = np.bincount(atoms[:, 0].astype(np.int64), atoms[:, 1], leaves)
-        leaf = np.flatnonzero(total)
-        zeros = np.zeros(len(leaf), np.int64)
-        return AxisCells(leaves, ((),), (), zeros, zeros, leaf, _rounded(total[leaf]), ((),))
+        return _covered(leaves, atoms[:, 0].astype(np.int64), atoms[:, 1])
     wide = len(question.groups)
     stop = wide + len(question.classes)
     keys: dict[tuple[Any, ...], int] = {}
@@ -256,6 +258,14 @@ def _grouped(
         np.array([row[stop] for row in rows], np.int64), _rounded([row[stop + 1] for row in rows]),
         tuple(patterns) or ((False,) * len(question.classes),),
     )  # fmt: skip
+
+
+def _covered(leaves: int, leaf: IntArray, weight: FloatArray) -> AxisCells:
+    """The cells of atoms that hold, which are one class."""
+    total = np.bincount(leaf, weight, leaves)
+    at = np.flatnonzero(total)
+    zeros = np.zeros(len(at), np.int64)
+    return AxisCells(leaves, ((),), (), zeros, zeros, at, _rounded(total[at]), ((),))
 
 
 def _rounded(coverage: Any) -> FloatArray:

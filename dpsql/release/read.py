@@ -55,6 +55,7 @@ class Release:
     nonnegative: bool = False
     _trees: dict[int, Tree] = field(default_factory=dict)
     _splits: dict[int, AxisSplit] = field(default_factory=dict)
+    _atoms: dict[int, dict[str, Any]] = field(default_factory=dict)
     _joint: dict[int, PlaneVariance] = field(default_factory=dict)
 
     @cached_property
@@ -86,6 +87,12 @@ class Release:
             )
             self._trees[axis] = Tree(**{k: v.astype(np.int64) for k, v in columns.items()})
         return self._trees[axis]
+
+    def atoms(self, axis: int) -> dict[str, Any]:
+        """The table of one axis as numpy arrays by column, masked where a column is NULL."""
+        if axis not in self._atoms:
+            self._atoms[axis] = self._columns(f"SELECT * FROM axis_{axis} ORDER BY atom", [])
+        return self._atoms[axis]
 
     def model(self, axis: int) -> AxisSplit:
         """The variance model of one axis."""

@@ -1,0 +1,85 @@
+"""Filters that are answered in numpy hold exactly where DuckDB's own evaluation says."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dpsql.answer.block import Expression, Predicate
+from dpsql.answer.comparisons import atoms_that_hold
+from dpsql.answer.leafsets import AxisQuestion, axis_sql
+from dpsql.answer.run import run
+from dpsql.release import Release, open_release
+from tests.release_fixture import make_rows, write_fixture
+
+DAYS = ["2024-12-31", "2025-01-01", "2025-02-28", "2025-03-31", "2026-01-01"]
+OPERATORS = ["<", "<=", ">", ">=", "=", "<>"]
+NUMBERS = st.one_of(st.integers(-2, 45), st.sampled_from([-(10**17), 10**17]))
+
+
+@pytest.fixture(scope="module")
+def release(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Release]:
+    path: Path = write_fixture(tmp_path_factory.mktemp("compared") / "f.dpsql", make_rows(), 4.0)
+    found = open_release(path)
+    yield found
+    found.close()
+
+
+def axes_of(release: Release, kinds: set[str]) -> list[tuple[int, str]]:
+    return [(i, c.name) for i, axis in enumerate(release.axes) for c in axis.columns if c.type in kinds]
+
+
+@st.composite
+def filters(draw: st.DrawFn, constant: st.SearchStrategy[str]) -> tuple[Predicate, ...]:
+    compared = st.builds(lambda op, x: f"dp_c0 {op} {x}", st.sampled_from(OPERATORS), constant)
+    between = st.builds(lambda a, b: f"dp_c0 BETWEEN {a} AND {b}", constant, constant)
+    texts = draw(st.lists(st.one_of(compared, between), min_size=0, max_size=3))
+    return tuple(Predicate(Expression(text, frozenset({0})), draw(st.booleans())) for text in texts)
+
+
+def check(release: Release, axis: int, name: str, wanted: tuple[Predicate, ...], inner: bool) -> None:
+    question = AxisQuestion(axis, ((0, name),), wanted, inner=inner)
+    rows = np.array(run(release, axis_sql(question, release.axes[axis])).rows, np.float64).reshape(-1, 2)
+    held = atoms_that_hold(release, axis, question.columns, wanted, inner)
+    assert held is not None
+    leaves = release.axes[axis].leaves
+    direct = np.bincount(held[0], held[1], leaves)
+    assert np.allclose(direct, np.bincount(rows[:, 0].astype(int), rows[:, 1], leaves), rtol=0, atol=1e-12)
+
+
+@given(data=st.data(), wanted=filters(NUMBERS.map(str)), inner=st.booleans())
+def test_integers(release, data, wanted, inner):
+    axis, name = data.draw(st.sampled_from(axes_of(release, {"INTEGER", "BIGINT", "SMALLINT"})))
+    check(release, axis, name, wanted, inner)
+
+
+@given(
+    data=st.data(),
+    wanted=filters(st.sampled_from([f"CAST('{day}' AS DATE)" for day in DAYS] + [f"'{day}'" for day in DAYS])),
+    inner=st.booleans(),
+)
+def test_dates(release, data, wanted, inner):
+    axis, name = data.draw(st.sampled_from(axes_of(release, {"DATE"})))
+    check(release, axis, name, wanted, inner)
+
+
+@pytest.mark.parametrize(
+    "text", ["dp_c0 > 1.5", "dp_c0 + 1 > 3", "dp_c0 > '3'", "abs(dp_c0) > 1", "dp_c0 IS NULL", "dp_c0 > 1 OR dp_c0 < 3"]
+)
+def test_what_is_more_than_a_comparison_is_left_to_duckdb(release, text):
+    columns = axes_of(release, {"INTEGER"})
+    assert len(columns) == 3
+    for axis, name in columns:
+        predicate = Predicate(Expression(text, frozenset({0})))
+        assert atoms_that_hold(release, axis, ((0, name),), (predicate,), False) is None
+
+
+def test_a_day_that_does_not_exist_is_left_to_duckdb(release):
+    ((axis, name), *_) = axes_of(release, {"DATE"})
+    predicate = Predicate(Expression("dp_c0 < CAST('2025-02-30' AS DATE)", frozenset({0})))
+    assert atoms_that_hold(release, axis, ((0, name),), (predicate,), False) is None
