@@ -38,7 +38,7 @@ TWO = [
     Case(*c, "1")
     for c in (("normal", 0.3), ("normal", 0.8), ("mixture", 0.8), ("laplace", 0.8), ("power", 0.3))
 ]
-TWO += [Case("clusters", 0.0, "1"), Case("Adult", 0.0, "1")]
+TWO += [Case("clusters", 0.0, "1"), Case("clusters", 0.0, "4"), Case("Adult", 0.0, "1")]
 FIVE = [Case(*c, "1") for c in (("normal", 0.3), ("normal", 0.8), ("mixture", 0.8), ("laplace", 0.8))]
 FIVE += [Case("clusters", 0.0, "1")]
 Blocks = dict[str, str]
