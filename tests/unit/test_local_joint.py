@@ -115,6 +115,23 @@ def fitted(plan: Plan, rows: np.ndarray, seed: int) -> tuple[Table, KroneckerVar
     return held, KroneckerVariance(models, dict(held.strengths))
 
 
+Box = tuple[slice, ...]
+EIGHTHS: list[Box] = list(itertools.product((slice(0, 6), slice(6, 12)), repeat=3))
+
+
+def some_boxes(count: int, rng: np.random.Generator) -> list[Box]:
+    return [tuple(slice(*np.sort(rng.choice(13, 2, replace=False))) for _ in range(3)) for _ in range(count)]
+
+
+def missed(box: Box, held: Table, variance: KroneckerVariance, exact: np.ndarray) -> tuple[float, float]:
+    """How far an answer is off, and its stated standard error."""
+    masks = [np.zeros((1, 12)) for _ in box]
+    for mask, cut in zip(masks, box, strict=True):
+        mask[0, cut] = 1
+    off = abs(float(held.values[box].sum() - exact[box].sum()))
+    return off, float(variance.quadratic(masks)[0]) ** 0.5
+
+
 PLANTED = 0.8 * (2 / np.pi) ** 3 / 8
 """What the wave adds to an eighth of the cube, or takes away."""
 
@@ -126,20 +143,13 @@ def test_a_fit_of_ordered_axes_finds_the_wave_where_a_grid_sees_the_axes_togethe
     rows = waves(200_000, 12, np.random.default_rng(1))
     exact = np.histogramdd(rows, bins=[np.arange(13)] * 3)[0] / len(rows)
     plan, rng = read_plan(build_plan(ordered(share))), np.random.default_rng(2)
-    eighths = list(itertools.product((slice(0, 6), slice(6, 12)), repeat=3))
     hits, errors = [], []
     for seed in range(2):
         held, variance = fitted(plan, rows, seed)
-        drawn = [
-            tuple(slice(*np.sort(rng.choice(13, 2, replace=False))) for _ in range(3)) for _ in range(16)
-        ]
-        for box in [*eighths, *drawn]:
-            masks = [np.zeros((1, 12)) for _ in box]
-            for mask, cut in zip(masks, box, strict=True):
-                mask[0, cut] = 1
-            off = abs(float(held.values[box].sum() - exact[box].sum()))
-            hits.append(off < 1.96 * float(variance.quadratic(masks)[0]) ** 0.5)
-            errors += [off] if box in eighths else []
+        for box in [*EIGHTHS, *some_boxes(16, rng)]:
+            off, error = missed(box, held, variance, exact)
+            hits.append(off < 1.96 * error)
+            errors += [off] if box in EIGHTHS else []
     assert (np.mean(hits) > 0.85) == (share is not None), np.mean(hits)
     assert (np.mean(errors) < 0.4 * PLANTED) == (share is not None), np.mean(errors)
 
@@ -221,3 +231,24 @@ def test_shares_of_views_decide_who_is_asked_what(tmp_path: Path) -> None:
     assert share[(0, 1)] == pytest.approx(0.75 / 3 + 0.25 / 6, abs=1e-4)
     assert share[(2,)] == pytest.approx(0.25 / 6, abs=1e-4)
     assert plan_body(plan)["catalog"]["collection"]["shares"] == {"two": "3/4"}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("epsilon", "least"), [(1, 0.93), (3, 0.8), (5, 0.93)])
+def test_intervals_of_a_declared_grid_cover_where_the_wave_lives_and_elsewhere(
+    epsilon: int, least: float
+) -> None:
+    plan = read_plan(build_plan(ordered(Fraction(3, 10), epsilon=epsilon)))
+    eighths: list[bool] = []
+    anywhere: list[bool] = []
+    for seed in range(16):
+        rng = np.random.default_rng(seed)
+        rows = waves(200_000, 12, rng)
+        exact = np.histogramdd(rows, bins=[np.arange(13)] * 3)[0] / len(rows)
+        held, variance = fitted(plan, rows, seed + 100)
+        for boxes, hits in ((EIGHTHS, eighths), (some_boxes(40, rng), anywhere)):
+            for box in boxes:
+                off, error = missed(box, held, variance, exact)
+                hits.append(off < 1.96 * error)
+    assert np.mean(eighths) > least, np.mean(eighths)
+    assert np.mean(anywhere) > 0.95, np.mean(anywhere)
