@@ -1,6 +1,6 @@
 """Measure every mechanism and write what was measured: build/accuracy/*.parquet, then docs/accuracy/central.md.
 
-    DPSQL_DATA=... python -m benchmarks.accuracy [section ..]     sections: exact grid planar trees groups report
+    DPSQL_DATA=... python -m benchmarks.accuracy [section ..]     sections: exact logs grid planar trees groups report
 
 `report` reads the parquet files, prints one `figure` line per promise and exits 1 if any is short. Noise is
 the shipped law from a seeded generator, so a section repeats to the last digit.
@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from benchmarks import datasets, report_accuracy
+from benchmarks import datasets, query_logs, report_accuracy
 from benchmarks.baselines import linear, planar, registry, shipped
 from benchmarks.baselines.common import FloatArray, IntArray, SimulationNoise
 from benchmarks.exact_errors import exact_errors
@@ -120,7 +120,14 @@ def exact() -> Iterator[Row]:
         yield Row("exact", "all ranges", n, 1.0, "auto (unbiased)", 0, 0, error, 0.0)
 
 
-SECTIONS = {"exact": exact, "grid": grid, "planar": planar_grid, "trees": trees, "groups": groups}
+SECTIONS = {
+    "exact": exact,
+    "logs": query_logs.rows,
+    "grid": grid,
+    "planar": planar_grid,
+    "trees": trees,
+    "groups": groups,
+}
 
 
 def _write(section: str, rows: Iterable[Row]) -> None:

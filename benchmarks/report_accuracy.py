@@ -43,6 +43,7 @@ def write(build: Path, docs: Path) -> int:
         ),
         "point": point_table(rows["grid"]),
         "planar": planar_table(rows["planar"]),
+        "logs": log_table(rows["logs"]),
         "uniform": uniform_table(rows["trees"]),
         "groups": group_table(rows["groups"]),
     }
@@ -201,11 +202,32 @@ def point_table(rows: pd.DataFrame) -> str:
 
 
 def planar_table(rows: pd.DataFrame) -> str:
-    """Two axes at epsilon 0.1."""
-    here = rows[rows.epsilon == 0.1].set_index(["data", "mechanism"]).error
-    names = rows.mechanism.unique()
-    body = [[str(name), *(number(float(here[(data, name)])) for data in DPBENCH_2D)] for name in names]
-    return markdown(["mechanism", *DPBENCH_2D], body)
+    """Two axes, a table for each epsilon; the least of each column in bold."""
+    names, tables = rows.mechanism.unique(), []
+    for epsilon in EPSILONS:
+        here = rows[rows.epsilon == epsilon].set_index(["data", "mechanism"]).error
+        least = {data: min(float(here[(data, name)]) for name in names) for data in DPBENCH_2D}
+        body = []
+        for name in names:
+            values = {data: float(here[(data, name)]) for data in DPBENCH_2D}
+            shown = [f"**{number(v)}**" if v == least[data] else number(v) for data, v in values.items()]
+            body.append([str(name), *shown])
+        tables.append(f"Epsilon {epsilon:g}:\n\n{markdown(['mechanism', *DPBENCH_2D], body)}")
+    return "\n\n".join(tables)
+
+
+def log_table(rows: pd.DataFrame) -> str:
+    """Declared logs by size; the least error of each row in bold."""
+    values = rows.set_index(["cells", "data", "mechanism"]).error
+    kinds, body = rows.mechanism.unique(), []
+    for data, n in product(rows.data.unique(), rows.cells.unique()):
+        errors = [float(values[(n, data, kind)]) for kind in kinds]
+        shown = [
+            "-" if e == float("inf") else f"**{e:.1f}**" if e == min(errors) else f"{e:.1f}" for e in errors
+        ]
+        gain = 1 - min(errors) / min(errors[:2])
+        body.append([f"{data}, n = {n:,}", *shown, f"{100 * gain:.0f}%"])
+    return markdown(["log", *kinds, "gain over rules"], body)
 
 
 def uniform_table(rows: pd.DataFrame) -> str:

@@ -24,11 +24,12 @@ from dpsql.variance import mean_variance
 ARITIES = (2, 3, 4, 6, 8, 10, 12, 16, 20, 24, 32)
 _LONG_ARITIES = (2, 3, 8, 12, 16)  # past 2^14 leaves: where the best arity has been found
 _LONG = 1 << 14
-_LONG_LOG_ARITIES = (2, 8, 16)
+_LONG_LOG = 1 << 12  # with a log, whose ranges are evaluated one by one
+_LONG_LOG_ARITIES = (2, 4, 8, 16)
 _SEARCH_ARITIES = (4, 8, 16)  # trees that get per-node budgets; the best arity is near one of them
 _SEARCH_LEAVES = 1024  # per-node budgets take 0.2 s a tree here
 _LOG_ARITIES = (2, 4, 8)  # narrow trees suit logs, which leave many of their nodes without budget
-_LOG_SEARCH = ((1024, 80, 2), (4096, 60, 1))
+_LOG_SEARCH = ((1024, 80, 2), (_LONG_LOG, 60, 1))
 """Leaves (a quarter of the ranges, if more) up to which a log is searched for, steps and starts: half a second."""
 _ROOT_SHARES = (0.1, 0.15, 0.2, 0.25, 0.3, 0.35)
 _TREE_LEAVES = 1 << 17  # beyond this trees have lost by a quarter, and take as long as all the rest
@@ -152,6 +153,7 @@ def _tents(n: int, asked: _Asked) -> dict[str, _Tried]:
     tried: dict[_Tents, _Tried] = {}
     work = asked.workload
     reach = n if work is None else int(np.max(np.asarray(work.hi) - np.asarray(work.lo)))
+    long = _LONG if work is None else _LONG_LOG
 
     def attempt(widths: tuple[int, ...], graded: bool, root: float) -> float:
         key = _Tents(widths, graded, root)
@@ -165,8 +167,9 @@ def _tents(n: int, asked: _Asked) -> dict[str, _Tried]:
         count: _tent_widths(reach, count, WIDTHS[0], False) for count in range(max(1, likely - 1), likely + 2)
     }
     levels = min(middle, key=lambda count: attempt(middle[count], False, root))
-    for graded in (False,) if work is not None else (False, True) if n <= _LONG else (True,):
-        sets = [_tent_widths(reach, levels, width, graded) for width in WIDTHS]
+    for graded in (False, True) if n <= long else (work is None,):
+        some = WIDTHS if work is None or n <= long else WIDTHS[:1]
+        sets = [_tent_widths(reach, levels, width, graded) for width in some]
         widths = min(sets, key=lambda each: attempt(each, graded, root))
         for share in () if asked.whole == 0 else _ROOT_SHARES if n <= _LONG else _ROOT_SHARES[:3]:
             attempt(widths, graded, share)
@@ -192,7 +195,10 @@ def _prefix_half_widths(reach: int) -> list[int]:
 
 def _trees(n: int, asked: _Asked, norm: int) -> dict[str, _Tried]:
     """LUE-DPTree and HB (no root, equal levels) at their best arity, and per-node budgets on short axes."""
-    arities = ARITIES if n <= _LONG else _LONG_ARITIES if asked.workload is None else _LONG_LOG_ARITIES
+    short = n <= (_LONG if asked.workload is None else _LONG_LOG)
+    arities: tuple[int, ...] = ARITIES
+    if not short:
+        arities = _LONG_ARITIES if asked.workload is None else _LONG_LOG_ARITIES
     shapes = {k: kary_tree(n, k) for k in arities if k <= n}
     lue = {
         k: _try(lue_dptree(shapes[k], asked.workload, norm=norm, whole=asked.whole), asked) for k in shapes
@@ -216,7 +222,7 @@ def _log_trees(shapes: dict[int, Tree], asked: _Asked, norm: int) -> dict[str, _
     if work is None:
         return {}
     cuts = log_borders(n, work)
-    arities = _LOG_ARITIES if n <= _LONG else _LOG_ARITIES[-1:]
+    arities = _LOG_ARITIES if n <= _LONG_LOG else _LOG_ARITIES[-1:]
     cut = {k: cut_tree(n, k, cuts) for k in arities if len(cuts)}
     lue = {k: _try(lue_dptree(tree, work, norm=norm, whole=whole), asked) for k, tree in cut.items()}
     tried = {}
