@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dpsql.answer.answerer import Answerer
+from dpsql.answer.plan import is_declared
 from dpsql.answer.predict import PredictedColumn, predict
 from dpsql.catalog import Catalog
 from dpsql.catalog.model import Privacy
@@ -24,7 +25,9 @@ from dpsql.publishing.userlevel_predict import ClassForecast, Hopeless, hopeless
 from dpsql.release import open_release
 from dpsql.sources import RawSide
 
-ALTERNATIVES = {"flat": "identity", "tree": "lue_dptree", "tents": "tents", "Gaussian": "gaussian"}
+ALTERNATIVES = {
+    "flat": "identity", "tree": "lue_dptree", "tents": "tents", "Gaussian": "gaussian", "residual": "residual"
+}  # fmt: skip
 """What `--compare` shows, and the catalog's word for it."""
 
 MEAN_ABSOLUTE = math.sqrt(2 / math.pi)
@@ -180,14 +183,16 @@ def _overall(
         c.median / taus[c.view] for q in queries for c in q.columns if c.counts and c.median is not None
     ]
     if not queries:
-        errors = [s.typical / max(s.tau, 1) for s in planned.statistics if s.measure == "count"]
+        counts = [s for s in planned.statistics if s.measure == "count" and is_declared(s.view)]
+        errors = [s.typical / max(s.tau, 1) for s in counts]
     return break_even(sum(errors) / len(errors), catalog.privacy) if errors else None
 
 
 def _rows(dry: _Dry, workload: Sequence[str]) -> dict[str, float | None]:
     """What is compared: name -> standard error."""
     if not workload:
-        return {f"{s.view}: {s.measure}, a random range of each axis": s.typical for s in dry.statistics}
+        named = [s for s in dry.statistics if is_declared(s.view)]
+        return {f"{s.view}: {s.measure}, a random range of each axis": s.typical for s in named}
     return {
         f"{number}. {column.name}": column.median
         for number, found in enumerate(dry.predictions, 1)

@@ -11,6 +11,7 @@ from dpsql.catalog.graph import max_ids, view_axes
 from dpsql.catalog.model import Catalog
 from dpsql.errors import CatalogError
 from dpsql.mechanisms.central.choose import COARSEST
+from dpsql.mechanisms.central.gaussian import DENSE_LEAVES
 from dpsql.publishing.planned import PlannedStatistic
 from dpsql.publishing.planned_axes import AxisPlanner
 from dpsql.publishing.residual import Buy, asked_sets, families, mean_error, spread_out
@@ -39,7 +40,7 @@ def joined_views(catalog: Catalog, axes: AxisPlanner, plan_view: PlanView, buy: 
     """
     named = {name for name, view in catalog.views.items() if view.mechanism == "residual"}
     for name in sorted(named):
-        _check(catalog, name)
+        _check(catalog, name, axes)
     for of in dict.fromkeys(view.of for view in catalog.views.values()):
         names = [name for name, view in catalog.views.items() if view.of == of]
         if all(_may(catalog, name, axes) for name in names) and _gains(names, axes, plan_view, buy):
@@ -47,7 +48,7 @@ def joined_views(catalog: Catalog, axes: AxisPlanner, plan_view: PlanView, buy: 
     return frozenset(named)
 
 
-def _check(catalog: Catalog, name: str) -> None:
+def _check(catalog: Catalog, name: str, axes: AxisPlanner) -> None:
     """Refuse the design where it has no meaning."""
     where, of = f"views.{name}.mechanism: residual", catalog.views[name].of
     if catalog.privacy.delta == 0:
@@ -56,6 +57,13 @@ def _check(catalog: Catalog, name: str) -> None:
         raise CatalogError(f"{where} needs a declared number in max_ids of {of}", hint="write it, or `auto` here")
     if catalog.stream is not None:
         raise CatalogError(f"{where} is not made batch by batch", hint="write `mechanism: auto` in a stream")
+    for entry in view_axes(catalog, catalog.views[name]):
+        n = axes.axis(entry).leaves
+        if not 2 <= n <= DENSE_LEAVES:
+            raise CatalogError(
+                f"{where} takes axes of 2 to {DENSE_LEAVES} leaves and {axes.axis(entry).name} has {n}",
+                hint="cut it wider (`cuts`, `coarsen`), leave it out, or write `mechanism: auto`",
+            )
 
 
 def _may(catalog: Catalog, name: str, axes: AxisPlanner) -> bool:

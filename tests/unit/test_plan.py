@@ -99,7 +99,7 @@ def test_a_dry_release_cannot_be_taken_for_a_release(tmp_path: Path):
 
 def test_comparison_and_runners_up(tmp_path: Path):
     report = curator.plan(shop(tmp_path), WORKLOAD[:3], compare=True)
-    assert list(report.comparison) == ["auto", "flat", "tree", "tents", "Gaussian"]
+    assert list(report.comparison) == ["auto", "flat", "tree", "tents", "Gaussian", "residual"]
     assert all(error is None for error in report.comparison["Gaussian"])  # delta is 0
     flat, auto = (np.array(report.comparison[name], float) for name in ("flat", "auto"))
     assert auto.mean() <= flat.mean()

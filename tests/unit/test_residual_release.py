@@ -12,7 +12,7 @@ import pytest
 from dpsql.answer.answerer import Answerer
 from dpsql.budget import rho_of
 from dpsql.catalog import load_catalog, parse_catalog
-from dpsql.errors import CatalogError, InterfaceError, NoViewError
+from dpsql.errors import CatalogError, NoViewError
 from dpsql.inspection import audit_release
 from dpsql.mechanisms.central.residual import closed_downwards, residual_axis
 from dpsql.mechanisms.central.strategy import dense
@@ -239,14 +239,11 @@ def test_sixteen_million_rows_at_their_bound_fit_in_64_bits(measures, axes, uppe
     [
         (", delta: 1e-6", "", "needs delta above 0"),
         ("visit.day, visit.ward]", "visit.age, visit.ward]", "measures count on visit.age and visit.ward already"),
+        ("upper: 39, cuts: {width: 5}", "upper: 3999", "2 to 1024 leaves and visit.age has 4000"),
+        ("upper: 39, cuts: {width: 5}", "upper: 0", "2 to 1024 leaves and visit.age has 1"),
     ],
 )
 def test_refusals_say_what_to_change(old, new, said):
     text = CATALOG.replace("visit.cost]}", "visit.cost], mechanism: residual}")
     with pytest.raises(CatalogError, match=said):
         planned(text.replace(old, new))
-
-
-def test_an_axis_of_one_leaf_is_refused():
-    with pytest.raises(InterfaceError, match="leaves"):
-        zero_sum_strategy(1)
