@@ -1,0 +1,73 @@
+"""Many views at once: the residual design against views that are measured one by one and then reconciled.
+
+`python -m benchmarks.views` prints a table: mean predicted variance of a count over ranges on every set of axes that
+a view covers (each axis of a view is asked half the time), at rho 1/2. Both columns are plans of `plan_release`, with
+the integers that a release would draw; nothing is simulated.
+"""
+
+from __future__ import annotations
+
+from itertools import combinations
+
+from dpsql.catalog import parse_catalog
+from dpsql.publishing.axes import axis_maker
+from dpsql.publishing.plan import plan_release
+from dpsql.publishing.planned import ReleasePlan
+from dpsql.publishing.residual import asked_sets, families, mean_error
+from dpsql.sources import RawSide
+
+HEAD = """
+dpsql: 1
+name: views
+privacy: {lineage: views, cap: 10, unit: row, epsilon: 1, delta: 1e-6}
+tables:
+  facts: {role: fact, columns: {"""
+CASES = (
+    ("one view of 2 axes", 2, (2,), 64),
+    ("all pairs of 3 axes", 3, (2,), 64),
+    ("all pairs of 6 axes", 6, (2,), 64),
+    ("all single axes and pairs of 6", 6, (1, 2), 64),
+    ("one view of 3 axes", 3, (3,), 32),
+    ("all triples of 4 axes", 4, (3,), 32),
+    ("all triples of 6 axes", 6, (3,), 32),
+    ("all pairs of 6 axes", 6, (2,), 256),
+)
+
+
+def plan(axes: int, sizes: tuple[int, ...], leaves: int, mechanism: str) -> ReleasePlan:
+    """The plan of all views over some of the axes."""
+    names = [f"a{i}" for i in range(axes)]
+    columns = ", ".join(f"{name}: {{type: int, lower: 1, upper: {leaves}, out_of_domain: drop}}" for name in names)
+    chosen = [each for size in sizes for each in combinations(names, size)]
+    views = "\n".join(
+        f"  {''.join(each)}: {{of: facts, axes: [{', '.join('facts.' + name for name in each)}], measures: [count], "
+        f"mechanism: {mechanism}}}"
+        for each in chosen
+    )
+    catalog = parse_catalog(f"{HEAD}{columns}}}}}\nviews:\n{views}\n", "views.yaml")
+    return plan_release(catalog, axis_maker(catalog, RawSide(None, {})))  # type: ignore[arg-type]
+
+
+def error(made: ReleasePlan, asked: ReleasePlan) -> float:
+    """Mean variance at rho 1/2 over what the views ask; `asked` is the plan whose statistics are the views."""
+    (family,) = families(made.statistics)
+    whole = sum(float(s.spend) for s in family)
+    position = {axis.axis.name: i for i, axis in enumerate(made.axes)}
+    sets: dict[tuple[int, ...], float] = {}
+    for part, weight in asked_sets(list(asked.statistics)).items():
+        there = part if made is asked else tuple(sorted(position[asked.axes[i].axis.name] for i in part))
+        sets[there] = sets.get(there, 0.0) + weight
+    return mean_error(made.axes, family, sets) / sum(sets.values()) * whole / 0.5
+
+
+def main() -> None:
+    """Print the table."""
+    print("| views | leaves an axis | one by one | residual | ratio |\n|---|--:|--:|--:|--:|")
+    for label, axes, sizes, leaves in CASES:
+        alone, joined = (plan(axes, sizes, leaves, mechanism) for mechanism in ("gaussian", "residual"))
+        before, after = error(alone, alone), error(joined, alone)
+        print(f"| {label} | {leaves} | {before:,.1f} | {after:,.1f} | {after / before:.2f} |", flush=True)
+
+
+if __name__ == "__main__":
+    main()
