@@ -28,6 +28,7 @@ from dpsql.mechanisms.central.optimised_tree import (
 )
 from dpsql.mechanisms.central.sine_rows import column_norm, table, transform
 from dpsql.mechanisms.central.strategy import variance_model
+from dpsql.publishing.workload import with_unforeseen
 from dpsql.tree import Workload, kary_tree
 from dpsql.variance import mean_variance
 from dpsql.variance.tree import TreeVariance
@@ -110,6 +111,14 @@ def test_budgets_follow_a_log(length, gain):
     tree = cut_tree(n, 4, log_borders(n, log))
     budget, loss = optimise_nodes(tree, workload=log, steps=40, tries=1)
     assert expected_error(tree_strategy(tree, budget), log) == pytest.approx(2 * loss, rel=1e-3)
+
+
+def test_budgets_follow_a_log_under_zcdp():
+    lo = np.arange(0, 2000, 100)
+    log = with_unforeseen(Workload(lo, lo + 30, np.ones(20)), 2048)
+    choice = auto_strategy(2048, log, norm=2)
+    assert "budgets per node" in choice.name and choice.strategy.norm == 2
+    assert choice.expected_error <= 0.6 * min(e for name, e in choice.runners_up if "cut" not in name)
 
 
 @pytest.mark.parametrize("k", [2, 5])

@@ -230,15 +230,17 @@ def _log_trees(shapes: dict[int, Tree], asked: _Asked, norm: int) -> dict[str, _
         k = min(lue, key=lambda arity: lue[arity].error)
         tried[f"LUE-DPTree k={k}, cut at the log's borders"] = lue[k]
     size = max(n, len(work.lo) // 4)
-    if norm != 1 or size > _LOG_SEARCH[-1][0]:
+    if size > _LOG_SEARCH[-1][0] or (norm == 2 and n <= DENSE_LEAVES):
         return tried
     _, steps, starts = next(limit for limit in _LOG_SEARCH if size <= limit[0])
     plain = {k: shapes[k] for k in _LOG_ARITIES[-2 if cut else 0 :] if k in shapes}
     named = {f"k={k}": tree for k, tree in plain.items()}
     named |= {f"k={k}, cut at the log's borders": tree for k, tree in cut.items()}
-    found = {name: optimise_nodes(tree, 1, whole, work, steps, starts) for name, tree in named.items()}
+    found = {name: optimise_nodes(tree, norm, whole, work, steps, starts) for name, tree in named.items()}
     name = min(found, key=lambda key: found[key][1])
-    tried[f"tree {name}, budgets per node"] = _try(tree_strategy(named[name], found[name][0]), asked)
+    tried[f"tree {name}, budgets per node"] = _try(
+        tree_strategy(named[name], found[name][0], norm=norm), asked
+    )
     return tried
 
 

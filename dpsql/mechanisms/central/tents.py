@@ -1,7 +1,7 @@
 """Tents: overlapping triangular rows at a few widths, plus an identity with what is left of each column.
 
 Inside the axis the hats of one level add up to 1, so a level is a smooth partition of the leaves. Hats
-catch long ranges with fewer border effects than tree nodes: 473 against 586 (best tree) at 65,536 leaves.
+catch long ranges with fewer border effects than tree nodes: 467 against 586 (best tree) at 65,536 leaves.
 
     share rule   half-width h_l = c n^(l / (L + 1)) for levels l = 1 (fine) .. L (coarse); going from coarse
                  to fine, a hat takes the share 1 / (l + 1) of what is left at its peak.
