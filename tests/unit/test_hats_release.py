@@ -10,6 +10,7 @@ import duckdb
 import numpy as np
 import pytest
 
+from benchmarks.plane_errors import compared, published_plane
 from dpsql import curator
 from dpsql.answer import Answerer
 from dpsql.catalog import load_catalog
@@ -17,12 +18,15 @@ from dpsql.cli.plan import plan_text
 from dpsql.errors import CatalogError, PrivacyError
 from dpsql.inspection import audit_release
 from dpsql.mechanisms.central.gaussian import workload_gram
+from dpsql.mechanisms.central.product_hats import best_product_hats, measure_plane, plane_variance
+from dpsql.mechanisms.central.strategy import variance_model
 from dpsql.noise import ExactNoise, Noise, ZeroNoise, insecure_test_entropy, os_entropy
 from dpsql.publishing.axes import axis_maker
 from dpsql.publishing.central import publish_release
 from dpsql.publishing.plan import plan_release
 from dpsql.publishing.predict import open_public
 from dpsql.release import open_release
+from dpsql.variance import mean_variance
 from dpsql.variance.view import JointVariance
 
 CATALOG = """
@@ -120,8 +124,6 @@ def test_stored_variance_is_that_of_least_squares_on_the_stored_rows(release: Pa
     (hats,) = planned(release.with_name("grid.yaml")).planes.values()
     places = [(a, b) for a in range(16) for b in range(12)]
     rows = []
-    from dpsql.mechanisms.central.product_hats import measure_plane
-
     for a, b in places:
         one = np.zeros((16, 12), np.int64)
         one[a, b] = 1
@@ -198,10 +200,6 @@ def test_auto_judges_by_the_same_questions(tmp_path: Path):
     plan = planned(write(tmp_path / "small", MECHANISM="auto", XTOP="5", YTOP="6"))
     both = plan.statistics[0].together
     grams = [workload_gram(n, whole=0.5) for n in (6, 7)]
-    from dpsql.mechanisms.central.product_hats import plane_variance
-    from dpsql.mechanisms.central.strategy import variance_model
-    from dpsql.variance import mean_variance
-
     assert both.expected_error == pytest.approx(2 * plane_variance(both.hats).mean_variance(*grams))
     apart = planned(write(tmp_path / "apart", "lines: {of: hits, axes: [hits.z], measures: [count], share: 0.1}",
                           MECHANISM="auto", XTOP="5", YTOP="6"))  # fmt: skip
@@ -318,6 +316,24 @@ def test_the_audit_measures_the_noise_on_rows_beyond_the_cells(tmp_path: Path, n
     (check,) = [check for check in report.checks if "promised size" in check.what]
     assert "over 98 degrees of freedom" in check.detail  # 49 hats, two measures
     assert float(check.detail.split()[0]) == pytest.approx(size, rel=0.25)
+
+
+@pytest.mark.parametrize(("n", "bound"), [(16, 64.5), (32, 176)])
+def test_the_published_error_keeps_its_figure(n: int, bound: float):
+    """At 64 x 64 the figure of `benchmarks.central_errors` is 445 (<= 450)."""
+    error = published_plane(n, "product_hats")
+    assert error <= bound
+    assert error == pytest.approx(best_product_hats(n, n)[1], rel=1e-4)
+
+
+def test_the_accuracy_page_says_what_auto_takes():
+    page = (Path(__file__).parents[2] / "docs" / "accuracy" / "central.md").read_text(encoding="utf-8")
+    for n in (6, 8, 16):
+        auto = compared(n, "auto")
+        (line,) = [line for line in page.splitlines() if line.startswith(f"| {n} x {n} |")]
+        assert line.endswith("| product hats |" if auto.hats is not None else "| axis by axis |")
+        assert f"| {published_plane(n, 'product_hats'):.1f} |" in line
+        assert f"| {auto.expected_error:.1f} |" in line
 
 
 def test_one_table_of_the_model_serves_all_measures(release: Path):

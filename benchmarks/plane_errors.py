@@ -1,0 +1,71 @@
+"""Two axes, pure: what a release measured by product hats says of itself, and what `auto` takes, by size of the plane.
+
+Everything is asked of `dpsql`'s own planning, for a catalog with one view of two axes: no function here computes an
+error. Run `python -m benchmarks.plane_errors` for the table.
+"""
+
+from __future__ import annotations
+
+from dpsql.catalog import parse_catalog
+from dpsql.publishing.axes import axis_maker
+from dpsql.publishing.hats import Together
+from dpsql.publishing.predict import Priced, forecast, open_public, priced_plan
+
+SIZES = (5, 6, 7, 8, 16, 32, 48, 64, 96)
+
+PLANE = """
+dpsql: 1
+name: plane
+privacy: {{lineage: plane, cap: 1, unit: row, epsilon: 1.0, delta: 0}}
+tables:
+  hits: {{role: fact, columns: {{
+    x: {{type: int, lower: 1, upper: {n}, out_of_domain: drop}},
+    y: {{type: int, lower: 1, upper: {n}, out_of_domain: drop}}}}}}
+views:
+  plane: {{of: hits, axes: [hits.x, hits.y], measures: [count], mechanism: {mechanism}}}
+"""
+
+
+def published_plane(n: int, mechanism: str) -> float:
+    """Mean squared error of a random rectangle on the release of an n x n plane at epsilon 1.
+
+    It is what `dpsql plan` says and what the published file states: integer budgets and discrete noise included.
+    """
+    (planned,) = forecast(_priced(n, mechanism))
+    return planned.typical**2
+
+
+def compared(n: int, mechanism: str) -> Together:
+    """What was compared for the plane: `product_hats` asks for rectangles, `auto` also for whole axes."""
+    together = _priced(n, mechanism).plan.statistics[0].together
+    assert together is not None, "a plane of this size has no choice"
+    return together
+
+
+def _priced(n: int, mechanism: str) -> Priced:
+    catalog = parse_catalog(PLANE.format(n=n, mechanism=mechanism))
+    public = open_public(catalog)
+    try:
+        return priced_plan(catalog, axis_maker(catalog, public))
+    finally:
+        public.close()
+
+
+def plane_table() -> str:
+    """One line for each size: errors over rectangles, then with whole axes half of the time, then the choice."""
+    head = (
+        "plane", "product hats", "axis by axis", "product hats, whole axes too", "axis by axis, whole axes too", "auto",
+    )  # fmt: skip
+    lines = ["| " + " | ".join(head) + " |", "|---" + "|--:" * 4 + "|---|"]
+    for n in SIZES:
+        asked, auto = compared(n, "product_hats"), compared(n, "auto")
+        errors = [auto.expected_error, auto.runners_up[0][1]]
+        hats, apart = errors if auto.hats is not None else reversed(errors)
+        values = (published_plane(n, "product_hats"), asked.runners_up[0][1], hats, apart)
+        taken = "product hats" if auto.hats is not None else "axis by axis"
+        lines.append(f"| {n} x {n} | " + " | ".join(f"{value:.1f}" for value in values) + f" | {taken} |")
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    print(plane_table())
