@@ -73,7 +73,7 @@ class Blend:
             return self._each(lambda row, column, share: 0.0, nothing)
         if what == "model":
             bounds = [source.result.model_bound for source in self.sources]
-            return self._each(lambda r, c, s: _weighted(self.cells(bounds, r, c), s), nothing)
+            return self._each(lambda r, c, s: _bounded(self.cells(bounds, r, c), s), nothing)
         errors = [total_error(source.result) for source in self.sources]
         spread = self._each(lambda r, c, s: _spread(self.cells(errors, r, c), s), nothing)
         if what == "stderr":
@@ -255,6 +255,12 @@ def _shares(errors: Sequence[float]) -> tuple[float, ...]:
 
 def _weighted(values: Sequence[Any], shares: Sequence[float]) -> float:
     return sum(share * float(value) for value, share in zip(values, shares, strict=True) if share)
+
+
+def _bounded(bounds: Sequence[float | None], shares: Sequence[float]) -> float | None:
+    """The weighted mean of bounds; None where one that counts is not known."""
+    known = [(bound, share) for bound, share in zip(bounds, shares, strict=True) if share]
+    return None if any(bound is None for bound, _ in known) else _weighted(*zip(*known, strict=True))
 
 
 def _spread(errors: Sequence[float], shares: Sequence[float]) -> float:

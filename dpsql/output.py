@@ -24,7 +24,7 @@ STYLES = (*FORMATS, "vertical")
 NUMERIC = ("INT", "DOUBLE", "FLOAT", "DECIMAL", "REAL")
 
 WEAK, CUT = "?", "~"
-LEGEND = {WEAK: "? below twice its standard error", CUT: "~ a bin was cut, the error of that not included"}
+LEGEND = {WEAK: "? below twice its standard error", CUT: "~ a bin was cut: interpolating it may add so much error"}
 
 
 def render(result: Result, style: str, level: float, *, errors: bool = True) -> str:
@@ -93,10 +93,17 @@ def _cell(value: Any, stderr: float | None, low: float | None, high: float | Non
     numeric = isinstance(value, int | float | decimal.Decimal)
     if stderr is None or low is None or high is None or not numeric:
         return number(value)
-    marks = (WEAK if abs(float(value)) < 2 * stderr else "") + (CUT if cut else "")
+    marks = (WEAK if abs(float(value)) < 2 * stderr else "") + _cut_mark(cut)
     if not math.isfinite(low) or not math.isfinite(high):
         return f"{number(value)} ± ∞{' ' if marks else ''}{marks}"
     return f"{margin_text(value, (high - low) / 2)}{' ' if marks else ''}{marks}"
+
+
+def _cut_mark(cut: float | None) -> str:
+    """What cutting bins may add, to two digits; unbounded where nothing bounds it."""
+    if cut == 0:
+        return ""
+    return f"{CUT}∞" if cut is None else f"{CUT}{cut:.{_places(cut, cut)}f}"
 
 
 def _legend(cells: list[list[str]]) -> list[str]:

@@ -11,6 +11,7 @@ import numpy as np
 
 from dpsql.answer.bias import bias_hint
 from dpsql.answer.block import ErrorOf, Linear, Noisy, Ratio, Term
+from dpsql.answer.cuts import average_of, most_moved, ratio_moved, value_bounds
 from dpsql.answer.errorbars import LAPLACE_KURTOSIS, Errors, quantile
 from dpsql.answer.leafsets import FloatArray
 from dpsql.answer.plan import Plan, presence
@@ -95,7 +96,7 @@ def answer_terms(plan: Plan, terms: Sequence[Term], index: tuple[np.ndarray, ...
             asked, found[statistic], cut[statistic] = recombine(plan, statistic, list(boxes), release)
             lookups.append(asked)
     totals = {term: _total(plan, term, found, index) for term in terms}
-    cuts = {term: _cut(plan, term, cut, index) for term in terms}
+    cuts = {term: _cut(plan, term, cut, index, release) for term in terms}
     return Answered(plan, totals, tuple(lookups), Errors(plan, release, index), cuts)
 
 
@@ -121,16 +122,18 @@ def _total(plan: Plan, term: Term, found: dict[int, dict[Any, Any]], index: tupl
     return np.asarray(units / UNIT / 10.0**statistic.scale, np.float64)
 
 
-def _cut(plan: Plan, term: Term, cut: dict[int, dict[Any, Any]], index: tuple[np.ndarray, ...]) -> FloatArray:
-    """Rows that may lie on the wrong side of a cut, times the largest value that one row may have."""
-    statistic = plan.view.statistics[term.measure]
-    count = _statistics(plan, term)[-1]
-    rows = np.zeros(len(index[0]) if index else 1)
-    for box in plan.boxes_of(term.condition):
-        part = cut[count][box]
-        rows = rows + (part[index] if index else part.reshape(1)) / UNIT
-    counted = statistic.measure == "count" or statistic.measure.startswith("count(")
-    return rows if counted else rows * (abs(statistic.mid) + statistic.sensitivity) / 10.0**statistic.scale
+def _cut(plan: Plan, term: Term, cut: dict[int, dict[Any, Any]], index: tuple[np.ndarray, ...],
+         release: Release) -> FloatArray:
+    """The most that cutting bins may add to a term, for each group; NaN where the view holds nothing to tell."""
+    used = _statistics(plan, term)
+    misplaced = {}
+    for which in used:
+        rows = np.zeros(len(index[0]) if index else 1)
+        for box in plan.boxes_of(term.condition):
+            part = cut[which][box]
+            rows = rows + (part[index] if index else part.reshape(1)) / UNIT
+        misplaced[release.statistics[which].measure] = rows
+    return most_moved(plan.view.statistics[term.measure], misplaced, release)
 
 
 def central(form: Noisy, answered: Answered) -> FloatArray:
@@ -173,15 +176,17 @@ def scale_values(form: Noisy, answered: Answered) -> FloatArray:
 
 
 def cut_values(form: Noisy, answered: Answered) -> FloatArray:
-    """The most that cutting bins may add to a form: |a'/b' - a/b| <= (da + |a/b| db) / (|b| - db)."""
+    """The most that cutting bins may add to a form, for each group shown; NaN where nothing bounds it."""
     if isinstance(form, Linear):
         return answered.cut(form)
-    above, below = answered.parts(form)
-    da, db = answered.cut(form.above), answered.cut(form.below)
-    ratio = np.divide(above, below, out=np.zeros(len(above)), where=below != 0)
-    room = np.abs(below) - db
-    found: FloatArray = np.divide(da + np.abs(ratio) * db, room, out=np.full(len(above), np.nan), where=room > 0)
-    return found
+    release, average = answered.errors.release, average_of(form)
+    bounds = None
+    if average is not None:
+        term, factor = average
+        low, high = value_bounds(answered.plan.view.statistics[term.measure], release)
+        bounds = (min(factor * low, factor * high), max(factor * low, factor * high))
+    moved = answered.cut(form.above), answered.cut(form.below)
+    return ratio_moved(*answered.parts(form), moved, bounds)
 
 
 def nullable(values: FloatArray) -> list[float | None]:

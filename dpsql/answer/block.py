@@ -171,10 +171,10 @@ Form: TypeAlias = Noisy | Known
 
 @dataclass(frozen=True)
 class ErrorOf:
-    """DP_STDERR, DP_INTERVAL_LOW, DP_INTERVAL_HIGH or DP_BIAS_HINT of another value.
+    """DP_STDERR, DP_INTERVAL_LOW, DP_INTERVAL_HIGH, DP_BIAS_HINT or DP_MODEL_BOUND of another value.
 
     Args:
-        what: `stderr`, `low`, `high` or `bias`.
+        what: `stderr`, `low`, `high`, `bias` or `model`.
         form: the value's form; None gives NULL.
         level: of the interval.
     """

@@ -8,6 +8,7 @@ from fractions import Fraction
 
 from dpsql.answer.answered import Answered, terms_of
 from dpsql.answer.block import Block, Condition, Every, Expression, Linear, Predicate, Ratio, Some
+from dpsql.answer.cuts import Interpolated, interpolated
 from dpsql.answer.leafsets import AxisCells, masks
 from dpsql.answer.nodes import runs
 from dpsql.answer.relation import Relation
@@ -64,8 +65,10 @@ def _plan_words(answered: Answered, block: Block, release: Release) -> list[str]
         return []
     axes = ", ".join(release.axes[i].name for i in view.axes) or "no axis"
     lines = [f"view {view.name}: {view.cells} cells over {axes}"]
+    cut = {each.axis: each for each in interpolated(plan, list(answered.totals))}
     for position, axis in enumerate(view.axes):
-        lines.append(f"axis {release.axes[axis].name}: {cells_words(plan.cells[position])}")
+        words = cells_words(plan.cells[position]) + _cut_words(cut.get(position))
+        lines.append(f"axis {release.axes[axis].name}: {words}")
     for lookup in answered.lookups:
         statistic = release.statistics[lookup.statistic]
         nodes = " x ".join(str(n) for n in lookup.nodes)
@@ -88,9 +91,15 @@ def cells_words(cells: AxisCells, most: int = 6) -> str:
     row, start, stop = runs(mask > 0)
     names = [f"{key}: " if cells.types else "" for key in cells.keys]
     spans = [f"{names[r]}[{a}, {b})" for r, a, b in zip(row, start, stop, strict=True)]
-    cut = " (some bins are cut)" if cells.cut else ""
     more = f" and {len(spans) - most} more" if len(spans) > most else ""
-    return (", ".join(spans[:most]) or "no leaf") + more + f" of {cells.leaves} leaves{cut}"
+    return (", ".join(spans[:most]) or "no leaf") + more + f" of {cells.leaves} leaves"
+
+
+def _cut_words(cut: Interpolated | None) -> str:
+    """How many bins are cut, and how much of what is taken lies in them."""
+    if cut is None:
+        return ""
+    return f" ({cut.bins} bin{'s' * (cut.bins > 1)} cut: {cut.share:.0%} of what is taken is interpolated)"
 
 
 def numbered(lines: Sequence[str]) -> tuple[str, ...]:

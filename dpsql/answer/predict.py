@@ -13,6 +13,7 @@ import numpy as np
 from dpsql.answer.answered import terms_of
 from dpsql.answer.answerer import Answerer
 from dpsql.answer.block import Form, Known, Linear
+from dpsql.answer.cuts import interpolated, overall
 from dpsql.answer.relation import Relation, relate
 from dpsql.answer.sql.parse import parse
 from dpsql.answer.sql.refuse import pointed
@@ -32,6 +33,8 @@ class PredictedColumn:
         counts: whether the column is one plain COUNT, the unit that engines are compared in.
         cells: cells of the view.
         cut: whether a predicate cuts a bin: then interpolation errs too, by at most `Result.model_bound`.
+        cut_bins: how many bins are cut, over all axes and groups.
+        interpolated: part of all that is taken which lies in them, counted in bins.
     """
 
     name: str
@@ -43,6 +46,8 @@ class PredictedColumn:
     counts: bool
     cells: int
     cut: bool = False
+    cut_bins: int = 0
+    interpolated: float = 0.0
 
 
 def predict(answerer: Answerer, text: str, *, dialect: str = "duckdb") -> tuple[PredictedColumn, ...]:
@@ -74,16 +79,18 @@ def predict(answerer: Answerer, text: str, *, dialect: str = "duckdb") -> tuple[
 def _column(name: str, form: Form, relation: Relation) -> PredictedColumn:
     answered = None if isinstance(form, Known) else relation.answered_for(form)
     groups = len(relation.columns[0])
-    if answered is None or not isinstance(form, Linear):
-        by = "" if answered is None else answered.plan.view.name
-        return PredictedColumn(name, by, groups, None, None, None, False, 0)
+    if answered is None or isinstance(form, Known):
+        return PredictedColumn(name, "", groups, None, None, None, False, 0)
     view = answered.plan.view
+    cut = interpolated(answered.plan, terms_of(form))
+    facts = (bool(cut), sum(each.bins for each in cut), overall(cut))
+    if not isinstance(form, Linear):
+        return PredictedColumn(name, view.name, groups, None, None, None, False, 0, *facts)
     errors = _errors(relation, form)
-    cut = any(cells.cut for cells in answered.plan.cells)
     plain = [term.measure for term in terms_of(form)] == ["count"] and abs(form.weights[0][1]) == 1
     spread = (None,) * 3 if not len(errors) else (errors.min(), np.median(errors), errors.max())
     least, median, most = (None if value is None else float(value) for value in spread)
-    return PredictedColumn(name, view.name, groups, least, median, most, plain, view.cells, cut)
+    return PredictedColumn(name, view.name, groups, least, median, most, plain, view.cells, *facts)
 
 
 def _errors(relation: Relation, form: Linear) -> np.ndarray:

@@ -104,8 +104,8 @@ def lookup(plan: Plan, statistic: int, boxes: Sequence[Box], release: Release) -
         joins += [f"a{i + 1}.b = a{listed[0] + 1}.b"] if many and i != listed[0] else []
     value = f"c.{release.estimate(statistic)}"
     weight = " * ".join(f"a{i + 1}.w" for i in listed)
-    sums = [f"SUM({value}) AS total"] if whole else _weighted(value, weight)
     keys = ([f"a{listed[0] + 1}.b"] if many and listed else []) + [f"a{i + 1}.g" for i in listed]
+    sums = [f"SUM({value}) AS total"] if whole else _weighted(value, weight)
     sql = f"SELECT {', '.join([*keys, *sums])} FROM {', '.join(sources)}"
     sql += f" WHERE {' AND '.join(joins)}" if joins else ""
     sql += f" GROUP BY {', '.join(keys)}" if keys else ""
@@ -114,9 +114,9 @@ def lookup(plan: Plan, statistic: int, boxes: Sequence[Box], release: Release) -
 
 
 def _weighted(value: str, weight: str) -> list[str]:
-    """The interpolated sum, and the most that interpolation may be wrong by: a cut cell's mass may lie all
-    on one side of the cut."""
-    cut = f"CASE WHEN {weight} < 1 THEN greatest({value}, 0) * greatest({weight}, 1 - {weight}) ELSE 0 END"
+    """The interpolated sum, and the mass that interpolation may have put on the wrong side: all of a cut cell's may lie
+    on one side of the cut. Masses keep their sign, so that noise cancels over cells."""
+    cut = f"CASE WHEN {weight} < 1 THEN {value} * greatest({weight}, 1 - {weight}) ELSE 0 END"
     return [f"SUM({value} * {weight}) AS total", f"SUM({cut}) AS cut"]
 
 
@@ -141,7 +141,7 @@ def recombine(plan: Plan, statistic: int, boxes: Sequence[Box],
 
     Returns:
         The statement that ran; for each box an array of the plan's shape in units of 2^-20, int64 where every
-        leaf is whole, float64 where one is cut; and for each box the mass that lies in cut cells.
+        leaf is whole, float64 where one is cut; and for each box the mass that cutting cells may have misplaced.
 
     Raises:
         DataError: the sum leaves the range of int64.

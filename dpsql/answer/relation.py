@@ -11,6 +11,7 @@ import numpy as np
 from dpsql.answer.answered import Answered, answer_terms, central, error_values, nullable, terms_of
 from dpsql.answer.bias import scale_notes
 from dpsql.answer.block import TRUE, Block, ErrorOf, Form, Known, Noisy, Term, Value
+from dpsql.answer.cuts import cut_notes
 from dpsql.answer.errorbars import quantile
 from dpsql.answer.known import catalog_plan, known_values, not_an_axis
 from dpsql.answer.plan import Plan, choose
@@ -174,6 +175,7 @@ def _assemble(block: Block, plans: list[tuple[Plan, list[Term]]], release: Relea
     plan = plans[0][0]
     index = _group_index(block, plan)
     answered = tuple(answer_terms(p, t, _group_index(block, p), release) for p, t in plans)
+    notes += [note for a, (p, t) in zip(answered, plans, strict=True) for note in cut_notes(p, t, a.cuts, release)]
     names, types = ["dp_at"], ["BIGINT"]
     columns: list[list[Any]] = [list(range(len(index[0]) if index else 1))]
     for j, group in enumerate(block.groups):

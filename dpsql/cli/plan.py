@@ -16,6 +16,7 @@ from dpsql.cli.plan_classes import class_lines
 from dpsql.errors import InterfaceError
 
 if TYPE_CHECKING:
+    from dpsql.answer.predict import PredictedColumn
     from dpsql.forecast import PlanReport, QueryForecast
     from dpsql.publishing.predict import StatisticForecast
     from dpsql.publishing.userlevel_expect import Guess
@@ -124,18 +125,28 @@ def _query_lines(number: int, query: QueryForecast) -> list[str]:
         return [*lines, f"   no answer: {query.refusal}"]
     for column in query.columns:
         if column.median is None or column.least is None or column.most is None:
-            lines.append(f"   {column.name}: depends on the answer")
+            lines.append(f"   {column.name}: depends on the answer{_cut_words(column)}")
             continue
         spread = f" ({column.least:.4g} to {column.most:.4g})" if column.most > column.least else ""
         lines.append(
             f"   {column.name}: +- {column.median:.4g}{spread}, {column.groups} groups, view {column.view}, "
-            f"{column.cells} cells" + (", cuts a bin: interpolation errs too" if column.cut else "")
+            f"{column.cells} cells{_cut_words(column)}"
         )
     even = query.break_even
     return (
         [*lines, f"   better than paying per query from {even} such queries on"]
         if even is not None
         else lines
+    )
+
+
+def _cut_words(column: PredictedColumn) -> str:
+    """How many bins are cut, and how much of what is asked lies in them."""
+    if not column.cut:
+        return ""
+    bins = "a bin" if column.cut_bins == 1 else f"{column.cut_bins} bins"
+    return (
+        f", cuts {bins}: {column.interpolated:.0%} of what is asked is interpolated and errs beside the noise"
     )
 
 

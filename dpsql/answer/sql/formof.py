@@ -12,7 +12,10 @@ from dpsql.answer.sql.node import Node
 from dpsql.answer.sql.refuse import refusal
 from dpsql.errors import ProgrammingError
 
-CALLS = {"dp_stderr": "stderr", "dp_interval_low": "low", "dp_interval_high": "high", "dp_bias_hint": "bias"}
+CALLS = {
+    "dp_stderr": "stderr", "dp_interval_low": "low", "dp_interval_high": "high", "dp_bias_hint": "bias",
+    "dp_model_bound": "model",
+}  # fmt: skip
 DEFAULT_LEVEL = 0.95
 NUMERIC = ("INT", "DOUBLE", "FLOAT", "DECIMAL", "REAL")
 
@@ -71,7 +74,7 @@ def error_call(node: exp.Anonymous) -> tuple[str, Node, float]:
         raise refusal(ProgrammingError, f"there is no function {name.upper()}", at=node, clause="SELECT",
                       hint=f"there are {', '.join(call.upper() for call in CALLS)}")
     arguments = node.expressions
-    most = 1 if name == "dp_stderr" else 2
+    most = 2 if name.startswith("dp_interval") else 1
     if not 1 <= len(arguments) <= most:
         takes = "an aggregate" if most == 1 else "an aggregate and a level"
         raise refusal(ProgrammingError, f"{name.upper()} takes {takes}", at=node,

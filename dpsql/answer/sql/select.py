@@ -239,7 +239,7 @@ def _window_function(node: Node) -> Node | None:
 
 
 def _error_column(builder: Builder, node: exp.Anonymous, rewrite_subquery: RewriteSubquery) -> Node:
-    """DP_STDERR(x), DP_INTERVAL_LOW(x[, level]), DP_INTERVAL_HIGH(x[, level]), DP_BIAS_HINT(x)."""
+    """DP_STDERR(x), DP_INTERVAL_LOW(x[, level]), DP_INTERVAL_HIGH(x[, level]), DP_BIAS_HINT(x), DP_MODEL_BOUND(x)."""
     what, inner, level = error_call(node)
     form = form_of(rewritten(builder, inner.copy(), rewrite_subquery), builder.forms())
     return exp.column(builder.draft.value(ErrorOf(what, form, level)))

@@ -52,7 +52,7 @@ FUNCTIONS = _words("""
 """)
 
 NAMED = _words("""
-    dp_stderr dp_interval_low dp_interval_high dp_bias_hint
+    dp_stderr dp_interval_low dp_interval_high dp_bias_hint dp_model_bound
     isodow isoyear weekday dayname monthname epoch date_part datepart date_trunc make_date strftime
     position instr locate starts_with ends_with nullif ifnull isnull
     row_number rank dense_rank ntile lag lead percent_rank cume_dist first_value last_value nth_value

@@ -1,0 +1,214 @@
+"""What cutting a bin may add to an answer: the bound holds for the worst data, is reached by it, and is shown."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import duckdb
+import numpy as np
+import pytest
+
+import dpsql
+from dpsql import curator
+from dpsql.answer import Answerer
+from dpsql.answer.block import Linear, Ratio, Term
+from dpsql.answer.cuts import average_of, ratio_moved
+from dpsql.catalog import load_catalog
+from dpsql.cli.plan import plan_text
+from dpsql.errors import NoViewError
+from dpsql.noise import ExactNoise, Noise, ZeroNoise, insecure_test_entropy
+from dpsql.output import render
+from dpsql.publishing.central import publish_release
+from dpsql.release import open_release
+from tests.userlevel_star import uneven_rows, write_star
+
+CATALOG = """
+dpsql: 1
+name: shop
+ledger: LEDGER
+source: {kind: parquet, root: ROOT, tables: {sales: sales.parquet}}
+privacy: {lineage: people, cap: 9, unit: row, epsilon: 1, delta: 0}
+tables:
+  sales: {role: fact, columns: {
+    day: {type: int, lower: 0, upper: 99},
+    shop: {type: int, lower: 0, upper: 9},
+    paid: {type: decimal, scale: 2, lower: 0, upper: 40, measure: true},
+    change: {type: int, lower: -20, upper: 40, measure: true}}}
+views:
+  days: {of: sales, axes: [{axis: sales.day, cuts: {width: 10}}, {axis: sales.shop, cuts: {width: 5}}],
+    measures: [count, sales.paid, sales.change]}
+"""
+EARLY = "i // 30 * 10"  # all rows of a bin on its first day
+LATE = "i // 30 * 10 + 9"
+EVEN = "i % 100"
+FORMS = {
+    "COUNT(*)": "count",
+    "SUM(paid)": "paid",
+    "SUM(change)": "change",
+    "AVG(paid)": "avg",
+    "AVG(change)": "avgc",
+}
+
+
+def publish(folder: Path, day: str, noise: Noise, count: int = 300) -> Path:
+    """300 rows; those late in a bin have large values."""
+    folder.mkdir(exist_ok=True)
+    rows = f"""SELECT {day} AS day, i % 10 AS shop, (i % 7) * 3.5 + CASE WHEN {day} % 10 > 4 THEN 15 ELSE 0 END AS paid,
+        (i % 11) * 5 - 20 AS change FROM range({count}) t(i)"""
+    duckdb.connect().execute(f"COPY ({rows}) TO '{folder}/sales.parquet'")
+    (folder / "shop.yaml").write_text(
+        CATALOG.replace("ROOT", str(folder)).replace("LEDGER", f"{folder}/ledger")
+    )
+    return publish_release(
+        load_catalog(folder / "shop.yaml"), folder / "r.dpsql", noise=noise, key=bytes(32)
+    ).path
+
+
+@pytest.fixture(scope="module")
+def exact(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Answerer]:
+    """Releases without noise, by where a bin's rows lie."""
+    folder = tmp_path_factory.mktemp("cuts")
+    days = {"early": EARLY, "late": LATE, "even": EVEN}
+    return {
+        name: Answerer(open_release(publish(folder / name, day, ZeroNoise()), insecure=True))
+        for name, day in days.items()
+    }
+
+
+@pytest.mark.parametrize("where", [
+    "day < 14", "day BETWEEN 3 AND 47", "day = 20", "day % 7 = 0", "NOT day BETWEEN 3 AND 47",
+    "day < 14 AND shop > 2", "day < 14 OR shop < 2",
+])  # fmt: skip
+@pytest.mark.parametrize("name", ["early", "late", "even"])
+def test_answers_are_within_their_bound(exact: dict[str, Answerer], name: str, where: str) -> None:
+    answerer = exact[name]
+    text = f"SELECT {', '.join(FORMS)} FROM sales WHERE {where}"
+    found = answerer.query(text)
+    with duckdb.connect() as raw:
+        raw.execute(f"CREATE VIEW sales AS FROM '{answerer.release.path.parent}/sales.parquet'")
+        (truth,) = raw.execute(text).fetchall()
+    for what, value, bound, true in zip(FORMS, found.rows[0], found.model_bound[0], truth, strict=True):
+        assert bound is not None
+        assert bound > 0
+        if value is not None and true is not None:
+            assert abs(value - float(true)) <= bound + 1e-5, what
+
+
+def test_the_worst_data_reach_the_bound(exact: dict[str, Answerer]) -> None:
+    """All rows of the bin lie on its first day, of which a tenth is taken: 27 of 30 are missed."""
+    found = exact["early"].query("SELECT COUNT(*) FROM sales WHERE day = 20")
+    assert found.rows == ((3.0,),)
+    assert found.model_bound == ((27.0,),)
+
+
+def test_sums_of_one_sign_are_bounded_by_themselves(exact: dict[str, Answerer]) -> None:
+    """A sum of values of 0 to 40 can be off by part of itself, far less than its rows times 40."""
+    answerer = exact["even"]
+    whole = answerer.query("SELECT COUNT(*), SUM(paid) FROM sales WHERE day BETWEEN 20 AND 29").rows[0]
+    half = answerer.query("SELECT COUNT(*), SUM(paid), SUM(change) FROM sales WHERE day BETWEEN 20 AND 24")
+    assert half.model_bound[0][0] == pytest.approx(whole[0] / 2)
+    assert half.model_bound[0][1] == pytest.approx(whole[1] / 2)
+    assert half.model_bound[0][2] == pytest.approx(whole[0] / 2 * 40)  # both signs: rows times the reach
+
+
+def test_averages_have_a_bound_wherever_they_are_defined(exact: dict[str, Answerer]) -> None:
+    """Where all rows may be on the wrong side the bounds of the measure still hold the average."""
+    average = exact["early"].query(
+        "SELECT AVG(paid) AS a, DP_MODEL_BOUND(AVG(paid)) AS b FROM sales WHERE day = 20"
+    )
+    value, told = average.rows[0]
+    assert average.model_bound[0][0] == told == pytest.approx(max(40 - value, value))
+    ratio = exact["early"].query("SELECT SUM(paid) / SUM(change) FROM sales WHERE day = 20")
+    assert ratio.model_bound == ((None,),)  # nothing bounds it
+
+
+def test_ratios() -> None:
+    above, below = np.array([10.0, 10.0, 10.0]), np.array([5.0, 5.0, 5.0])
+    moved = np.array([4.0, 4.0, 0.0]), np.array([1.0, 5.0, 0.0])
+    assert ratio_moved(above, below, moved, None).tolist()[::2] == [(4 + 2) / 4, 0.0]
+    assert np.isnan(ratio_moved(above, below, moved, None)[1])
+    assert ratio_moved(above, below, moved, (0.0, 3.0)).tolist() == [2 * 1 / 4, 2.0, 0.0]
+    count, paid = Term("count"), Term("sales.paid")
+    assert average_of(Ratio(Linear(((paid, 2.0),)), Linear(((count, 1.0),)), mean=True)) == (paid, 2.0)
+    assert average_of(Ratio(Linear(((paid, 1.0),)), Linear(((count, 1.0),)))) is None
+    assert average_of(Ratio(Linear(((paid, 1.0),), 3.0), Linear(((count, 1.0),)), mean=True)) is None
+
+
+def test_noise_of_cells_cancels(tmp_path: Path) -> None:
+    """An empty shop: summing cells that were cut at 0 one by one would leave a bound of several standard errors."""
+    bounds = []
+    for seed in range(20):
+        noise = ExactNoise(insecure_test_entropy(seed))
+        answerer = Answerer(open_release(publish(tmp_path / str(seed), EVEN, noise, 0), insecure=True))
+        text = "SELECT COUNT(*) FROM sales WHERE day % 10 < 5 AND shop < 5"
+        found = answerer.query(text)
+        wide = answerer.query("SELECT COUNT(*) FROM sales WHERE day BETWEEN 0 AND 99 AND shop < 5").rows[0][0]
+        assert found.model_bound[0][0] == pytest.approx(max(0.0, wide / 2), abs=1e-4)
+        bounds.append(found.model_bound[0][0])
+    assert min(bounds) == 0.0 < max(bounds)
+
+
+def test_user_level_bounds_are_as_large_as_what_is_cut(tmp_path: Path) -> None:
+    """Tables with `max_ids: auto`: the reach of a weighted shape, which is far larger, has no part in it."""
+    catalog = write_star(tmp_path, *uneven_rows(500, 3), delta="1e-6")
+    noise = ExactNoise(insecure_test_entropy(3))
+    path = publish_release(load_catalog(catalog), tmp_path / "r.dpsql", noise=noise, key=bytes(32)).path
+    answerer = Answerer(open_release(path, insecure=True))
+    text = (
+        "SELECT COUNT(*), SUM(amount), AVG(amount) FROM sales JOIN customer USING (id) "
+        "WHERE region IN ('n', 's') AND day BETWEEN {} AND {}"
+    )
+    cut, first, last = (answerer.query(text.format(*days)) for days in ((2, 7), (1, 3), (7, 9)))
+    for column in (0, 1):  # two thirds of the first bin, a third of the last
+        misplaced = 2 / 3 * (first.rows[0][column] + last.rows[0][column])
+        assert cut.model_bound[0][column] == pytest.approx(misplaced, rel=1e-6)
+    assert cut.model_bound[0][2] <= 100.0
+    assert cut.rows[0][0] * 0.2 < cut.model_bound[0][0] < cut.rows[0][0]
+
+
+def test_it_is_told(exact: dict[str, Answerer]) -> None:
+    found = exact["even"].query("SELECT COUNT(*) AS n FROM sales WHERE day BETWEEN 5 AND 24")
+    note = "2 bins of sales.day cut: interpolating them may put off count by up to 30, beside the noise"
+    assert found.notes == (note,)
+    assert found.provenance["notes"] == [note]
+    assert any(note in line for line in found.plan)
+    assert any("(2 bins cut: 50% of what is taken is interpolated)" in line for line in found.plan)
+    shown = render(found, "table", 0.95).splitlines()
+    assert shown[2].endswith("~30")
+    assert shown[3] == "~ a bin was cut: interpolating it may add so much error"
+    whole = exact["even"].query("SELECT COUNT(*) AS n FROM sales WHERE day < 20")
+    assert whole.notes == ()
+    assert "~" not in render(whole, "table", 0.95)
+
+
+def test_it_is_planned(tmp_path: Path) -> None:
+    publish(tmp_path, EVEN, ZeroNoise())
+    asked = [
+        "SELECT COUNT(*) FROM sales WHERE day < 20",
+        "SELECT COUNT(*) FROM sales WHERE day BETWEEN 5 AND 24",
+        "SELECT COUNT(*) FROM sales WHERE day BETWEEN 5 AND 24 AND shop < 3",
+        "SELECT AVG(paid) FROM sales WHERE day = 20",
+    ]
+    report = curator.plan(tmp_path / "shop.yaml", asked)
+    columns = [query.columns[0] for query in report.queries]
+    assert [(c.cut, c.cut_bins) for c in columns] == [(False, 0), (True, 2), (True, 3), (True, 1)]
+    assert [c.interpolated for c in columns] == pytest.approx([0.0, 0.5, 1.0, 1.0])
+    text = plan_text(report)
+    assert "cuts 2 bins: 50% of what is asked is interpolated and errs beside the noise" in text
+    assert "avg(paid): depends on the answer, cuts a bin: 100%" in text
+
+
+def test_bounds_of_several_releases(tmp_path: Path) -> None:
+    """Independent answers that are averaged: so is the bound, and None stays None."""
+    from dpsql.combine import _bounded
+
+    assert _bounded([10.0, None], [1.0, 0.0]) == 10.0
+    assert _bounded([10.0, 20.0], [0.5, 0.5]) == 15.0
+    assert _bounded([10.0, None], [0.5, 0.5]) is None
+
+
+def test_refusing_instead(tmp_path: Path) -> None:
+    path = publish(tmp_path, EVEN, ZeroNoise())
+    connection = dpsql.connect(path, insecure=True, on_partial_bin="refuse")
+    with connection, pytest.raises(NoViewError, match="cut a bin"):
+        connection.execute("SELECT COUNT(*) FROM sales WHERE day < 14")
