@@ -25,6 +25,7 @@ from dpsql.publishing.axes import axis_maker
 from dpsql.publishing.central import publish_release
 from dpsql.publishing.plan import plan_release
 from dpsql.publishing.predict import open_public
+from dpsql.publishing.workload import declared_workload
 from dpsql.release import open_release
 from dpsql.variance import mean_variance
 from dpsql.variance.view import JointVariance
@@ -206,6 +207,20 @@ def test_auto_judges_by_the_same_questions(tmp_path: Path):
     models = [variance_model(apart.axes[i].strategy) for i in apart.statistics[0].axes]
     error = 2 * np.prod([mean_variance(model, whole=0.5) for model in models])
     assert both.runners_up[0][1] == pytest.approx(error, rel=1e-2)
+
+
+@pytest.mark.parametrize(("mechanism", "whole"), [("product_hats", 0.0), ("auto", 0.5)])
+def test_declared_ranges_decide(tmp_path: Path, mechanism: str, whole: float):
+    asked = "{axis: hits.x, asked: [[0, 3], [4, 7], [8, 11, 2]]}, {axis: hits.y, asked: [[0, 1], [6, 7]]}"
+    plan = planned(write(tmp_path / "asked", MECHANISM=mechanism, AXES=asked))
+    both = plan.statistics[0].together
+    x, y = (declared_workload(spec, plan.axes[i].resolved, plan.axes[i].axis)
+            for i, spec in zip(plan.statistics[0].axes, plan.catalog.views["plane"].axes, strict=True))  # fmt: skip
+    grams = workload_gram(16, x, 0.0, whole), workload_gram(12, y, 0.0, whole)
+    error = dict([(both.name, both.expected_error), *both.runners_up])
+    (hats,) = (value for name, value in error.items() if name.startswith("product hats"))
+    assert hats == pytest.approx(2 * plane_variance(best_product_hats(16, 12, x, y, whole)[0]).mean_variance(*grams))
+    assert hats < 2 * plane_variance(best_product_hats(16, 12)[0]).mean_variance(*grams) * (1 + 1e-9)
 
 
 def test_auto_leaves_views_alone_that_share_a_measure(tmp_path: Path):
