@@ -22,7 +22,7 @@ from dpsql.collecting.estimate import AxisTable, axis_table, table
 from dpsql.collecting.parts import interactions
 from dpsql.collecting.plan import build_plan
 from dpsql.collecting.simulate import People, simulate_tallies
-from dpsql.collecting.smooth import joint_table
+from dpsql.collecting.smooth import LARGEST, joint_table
 from dpsql.collecting.tallies import Tallies
 from dpsql.mechanisms.local.truncation import theory_tau
 
@@ -51,11 +51,26 @@ class Star(NamedTuple):
     rows: np.ndarray
     sums: np.ndarray
 
+    @property
+    def leaves(self) -> int:
+        """Leaves of every axis."""
+        return self.rows.shape[0]
 
-def make_star(people: People) -> Star:
+    @property
+    def depth(self) -> int:
+        """Levels of every axis's tree below the root."""
+        return round(math.log(self.leaves, local_peers.BRANCHING))
+
+    def queries(self, setting: Setting, count: int, seed: int) -> list[Box]:
+        """Random boxes over the asked axes."""
+        return local_star.queries(len(ASKED), setting.dimensions, setting.volume, count, seed, self.leaves)
+
+
+def make_star(people: People, leaves: int = local_star.LEAVES) -> Star:
     """Work out the exact answers of a population."""
     measure = people.measures[:, 0].astype(float)
-    return Star(people, local_star.truth(people, ASKED), local_star.truth(people, ASKED, measure))
+    rows, sums = (local_star.truth(people, ASKED, weights, leaves) for weights in (None, measure))
+    return Star(people, rows, sums)
 
 
 def count_errors(star: Star, setting: Setting, count: int, seed: int) -> dict[str, float]:
@@ -67,7 +82,7 @@ def count_errors(star: Star, setting: Setting, count: int, seed: int) -> dict[st
         count: number of queries.
         seed: of queries and of noise.
     """
-    boxes = local_star.queries(len(ASKED), setting.dimensions, setting.volume, count, seed)
+    boxes = star.queries(setting, count, seed)
     true = np.array([star.rows[box].sum() for box in boxes])
     found = answers(star, setting, boxes, False, seed)
     return {name: nmse(rows.sum(axis=1), true, star.rows.sum()) for name, rows in found.items()}
@@ -75,7 +90,7 @@ def count_errors(star: Star, setting: Setting, count: int, seed: int) -> dict[st
 
 def measure_errors(star: Star, setting: Setting, count: int, seed: int) -> dict[str, tuple[float, float]]:
     """SUM NMSE and AVG MRE of every method at one setting, and of the middle of the measure for AVG."""
-    boxes = local_star.queries(len(ASKED), setting.dimensions, setting.volume, count, seed)
+    boxes = star.queries(setting, count, seed)
     rows = np.array([star.rows[box].sum() for box in boxes])
     sums = np.array([star.sums[box].sum() for box in boxes])
     asked = rows >= FEWEST * star.rows.sum()
@@ -106,8 +121,8 @@ def answers(
 ) -> dict[str, np.ndarray]:
     """Estimated rows of every method, shape (boxes, 1) or (boxes, 2)."""
     rng, people, epsilon = np.random.default_rng(seed), star.people, setting.epsilon
-    total, full = float(star.rows.sum()), [_five(box) for box in boxes]
-    one = local_peers.slots(people, 1, rng)
+    total, full = float(star.rows.sum()), [_five(box, star.leaves) for box in boxes]
+    one = local_peers.slots(people, 1, rng, depth=star.depth)
     found: dict[str, np.ndarray] = {}
     for name, complement in (("HIO-JOIN", False), ("HIO-JOIN-RDC", True)):
         shares = [
@@ -115,28 +130,28 @@ def answers(
             for box in full
         ]
         found[name] = np.array(shares) * total
-    even = local_peers.even_shares(local_star.AXES)
+    even = local_peers.even_shares(local_star.AXES, star.depth)
     found["HIO, client join"] = local_peers.client_join(one, full, even, epsilon, rng, measured) * total
     answer = setting.volume**setting.dimensions
     for name in ("LPRR-JOIN-T", "LPRR-JOIN-E"):
-        tau, spoken = chosen_tau(people, epsilon, answer, name, rng)
-        found[name] = lprr(people, full, epsilon, tau, rng, measured, spoken)
-    return found | ours(people, boxes, epsilon, measured, seed)
+        tau, spoken = chosen_tau(star, epsilon, answer, name, rng)
+        found[name] = lprr(star, full, epsilon, tau, rng, measured, spoken)
+    return found | ours(star, boxes, epsilon, measured, seed)
 
 
-def _five(box: Box) -> list[tuple[int, int]]:
+def _five(box: Box, leaves: int) -> list[tuple[int, int]]:
     """A box over the asked axes as ranges of all five."""
-    ranges = [(0, local_star.LEAVES)] * local_star.AXES
+    ranges = [(0, leaves)] * local_star.AXES
     for axis, cut in zip(ASKED, box, strict=True):
         ranges[axis] = (cut.start, cut.stop)
     return ranges
 
 
 def chosen_tau(
-    people: People, epsilon: float, answer: float, name: str, rng: np.random.Generator
+    star: Star, epsilon: float, answer: float, name: str, rng: np.random.Generator
 ) -> tuple[int, int]:
     """tau, and how many people spoke for it: T knows the true shares of row counts, which flatters it."""
-    grown, groups = math.exp(epsilon), (local_peers.DEPTH + 1) ** local_star.AXES
+    people, grown, groups = star.people, math.exp(epsilon), (star.depth + 1) ** local_star.AXES
     noise = 10 * groups * 4 * grown / (grown - 1) ** 2 / people.count
     rows = people.first[1:] - people.first[:-1]
     if name == "LPRR-JOIN-T":
@@ -146,7 +161,7 @@ def chosen_tau(
 
 
 def lprr(
-    people: People,
+    star: Star,
     full: list[list[tuple[int, int]]],
     epsilon: float,
     tau: int,
@@ -155,41 +170,51 @@ def lprr(
     spoken: int = 0,
 ) -> np.ndarray:
     """Corrected LPRR-JOIN: COUNT = people x tau x share."""
-    held = local_peers.slots(people, tau, rng, spoken)
-    shares = local_peers.shares_by_depth(local_star.AXES)
-    return local_peers.client_join(held, full, shares, epsilon, rng, measured) * people.count * tau
+    held = local_peers.slots(star.people, tau, rng, spoken, star.depth)
+    shares = local_peers.shares_by_depth(local_star.AXES, star.depth)
+    found = local_peers.client_join(held, full, shares, epsilon, rng, measured)
+    return found * star.people.count * tau
 
 
 def ours(
-    people: People, boxes: Sequence[Box], epsilon: float, measured: bool, seed: int
+    star: Star, boxes: Sequence[Box], epsilon: float, measured: bool, seed: int
 ) -> dict[str, np.ndarray]:
-    """Rows by the default answer (the parts that a release stores) and by one joint fit of the asked axes."""
-    plan, tallies = local_star.collect(epsilon, measured, people, seed)
+    """Rows by the default answer (the parts that a release stores) and by a joint fit.
+
+    The joint fit is one of all asked axes, or of each box's own axes where the former has too many cells.
+    """
+    plan, tallies = local_star.collect(epsilon, measured, star.people, seed, star.leaves)
     known = {a: axis_table(plan, tallies, a) for a in range(local_star.AXES)}
     factor = row_scale(plan, tallies, known).factor
-    fitted = joint_table(plan, tallies, ASKED, 0 if measured else None, 1.0).shares
-    shape = (*fitted.shape[: len(ASKED)], -1)
-    tables = {
-        "ours, default answer": _stored(plan, tallies, known, boxes, measured),
-        "ours, joint fit": fitted,
-    }
+    own = [
+        tuple(a for a, cut in zip(ASKED, box, strict=True) if cut.stop - cut.start < star.leaves)
+        for box in boxes
+    ]
+    stored = _stored(plan, tallies, known, set(own), measured)
+    sets = [ASKED] * len(boxes) if star.rows.size <= LARGEST else own
+    bit = 0 if measured else None
+    fits = {axes: joint_table(plan, tallies, axes, bit, 1.0).shares for axes in set(sets)}
     return {
-        name: np.array(
-            [held.reshape(shape)[box].reshape(-1, 2 if measured else 1).sum(axis=0) for box in boxes]
-        )
-        * factor
-        for name, held in tables.items()
+        "ours, default answer": np.array([_box_rows(stored, ASKED, box) for box in boxes]) * factor,
+        "ours, joint fit": factor
+        * np.array([_box_rows(fits[axes], axes, box) for axes, box in zip(sets, boxes, strict=True)]),
     }
+
+
+def _box_rows(held: np.ndarray, axes: Sequence[int], box: Box) -> np.ndarray:
+    """Rows of a box, one entry per value of the bit, from a table over some of the asked axes."""
+    cut = held[tuple(box[ASKED.index(axis)] for axis in axes)]
+    return np.atleast_1d(cut.sum(axis=tuple(range(len(axes)))))
 
 
 def _stored(
-    plan: Plan, tallies: Tallies, known: dict[int, AxisTable], boxes: Sequence[Box], measured: bool
+    plan: Plan,
+    tallies: Tallies,
+    known: dict[int, AxisTable],
+    sets: set[tuple[int, ...]],
+    measured: bool,
 ) -> np.ndarray:
-    """The unbiased table over the asked axes, with the interactions that the boxes need."""
-    sets = {
-        tuple(a for a, cut in zip(ASKED, box, strict=True) if cut.stop - cut.start < local_star.LEAVES)
-        for box in boxes
-    }
+    """The unbiased table over the asked axes, with the interactions that sets of axes need."""
     rows = table(ASKED, known, interactions(plan, tallies, sets, known)).values
     if not measured:
         return rows
@@ -200,11 +225,11 @@ def _stored(
 def tau_errors(star: Star, setting: Setting, count: int, seed: int) -> dict[str, list[float]]:
     """COUNT NMSE at tau = 1, 2, 3, 4: LPRR-JOIN, and our joint fit with and without `row_weighting: mar`."""
     rng = np.random.default_rng(seed)
-    boxes = local_star.queries(len(ASKED), setting.dimensions, setting.volume, count, seed)
+    boxes = star.queries(setting, count, seed)
     total, true = float(star.rows.sum()), np.array([star.rows[box].sum() for box in boxes])
-    full = [_five(box) for box in boxes]
+    full = [_five(box, star.leaves) for box in boxes]
     found = {
-        "LPRR-JOIN": [lprr(star.people, full, setting.epsilon, tau, rng).sum(axis=1) for tau in TAUS],
+        "LPRR-JOIN": [lprr(star, full, setting.epsilon, tau, rng).sum(axis=1) for tau in TAUS],
     }
     for weighting in ("none", "mar"):
         found[f"ours, {weighting}"] = [

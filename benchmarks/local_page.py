@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks import local_adult, local_star
+from benchmarks import local_adult, local_peers, local_star
 from benchmarks.local_axis import shapes
 from benchmarks.local_grid import axis_errors
 from benchmarks.local_joins import (
@@ -34,13 +34,16 @@ TEXT = Path(__file__).with_name("local_text.md")
 EPSILONS = (1.0, 2.0, 3.0, 4.0, 5.0)
 VOLUMES = (0.07, 0.15, 0.22, 0.3)
 BOX_EPSILONS = ("0.5", "1", "2", "4")
-TWO = [
-    Case(*c, "1")
-    for c in (("normal", 0.3), ("normal", 0.8), ("mixture", 0.8), ("laplace", 0.8), ("power", 0.3))
+SHAPES = [
+    ("normal", 0.3),
+    ("normal", 0.8),
+    ("mixture", 0.8),
+    ("laplace", 0.8),
+    ("power", 0.3),
+    ("clusters", 0.0),
 ]
-TWO += [Case("clusters", 0.0, "1"), Case("clusters", 0.0, "4"), Case("Adult", 0.0, "1")]
-FIVE = [Case(*c, "1") for c in (("normal", 0.3), ("normal", 0.8), ("mixture", 0.8), ("laplace", 0.8))]
-FIVE += [Case("clusters", 0.0, "1")]
+TWO = [Case(*shape, epsilon) for epsilon in ("1", "4") for shape in [*SHAPES, ("Adult", 0.0)]]
+FIVE = [Case(*shape, "1") for shape in SHAPES]
 Blocks = dict[str, str]
 
 
@@ -136,6 +139,16 @@ def larger(given: argparse.Namespace) -> Blocks:
     return star_blocks("SYN2", stars, words, given.queries)
 
 
+def fine(given: argparse.Namespace) -> Blocks:
+    """SYN-1 with 125 leaves an axis."""
+    rng, leaves = np.random.default_rng(0), local_star.LEAVES * local_peers.BRANCHING
+    star = make_star(local_star.star(given.people, rng, leaves), leaves)
+    settings = [Setting(e, 0.3, d) for e in (1.0, 3.0) for d in (1, 2)]
+    rows, _ = columns([star], settings, given.queries)
+    words = _words(given.people, 1, given.queries) + "\n\n"
+    return {"FINE": words + table([f"{s.dimensions}, epsilon {s.epsilon:g}" for s in settings], rows)}
+
+
 def adult(given: argparse.Namespace) -> Blocks:
     """The Adult star."""
     stars = [make_star(local_adult.people(np.random.default_rng(run))) for run in range(given.runs)]
@@ -164,10 +177,13 @@ def several_axes(given: argparse.Namespace) -> Blocks:
         found = {c: errors(c, axes, size, given.people, given.runs, count, axes) for c in [*cases, *swept]}
         for case, values in found.items():
             print(axes, case.title, {k: f"{v:.2e}" for k, v in values.items()}, flush=True)
-        rows = mean_rows([found[c] for c in cases])
         by_epsilon = mean_rows([found[c] for c in swept])
-        words = f"{given.people:,} people, {given.runs} runs, {count} boxes each.\n\n"
-        blocks[name] = words + table([c.title for c in cases], rows)
+        words = f"{given.people:,} people, {given.runs} runs, {count} boxes each."
+        parts = [[c for c in cases if c.epsilon == epsilon] for epsilon in ("1", "4")]
+        tables = [
+            table([c.title for c in part], mean_rows([found[c] for c in part])) for part in parts if part
+        ]
+        blocks[name] = "\n\n".join([words, *tables])
         blocks[f"{name}_EPSILONS"] = table([f"epsilon {e}" for e in BOX_EPSILONS], by_epsilon)
         panels[f"{axes} axes of {size}, normal, correlation 0.8"] = by_epsilon
     at = [float(e) for e in BOX_EPSILONS]
@@ -195,6 +211,7 @@ SECTIONS: dict[str, Callable[[argparse.Namespace], Blocks]] = {
     "counts": counts,
     "measures": measures,
     "syn2": larger,
+    "fine": fine,
     "adult": adult,
     "axis": one_axis,
     "boxes": several_axes,

@@ -29,18 +29,22 @@ from dpsql.mechanisms.local.oracles import Oracle, choose_oracle, estimate
 from dpsql.mechanisms.local.simulate import histogram_tally
 from dpsql.mechanisms.local.truncation import estimated_rows, theory_tau
 
-DEPTH, BRANCHING, LEAVES = 2, 5, 25
+DEPTH, BRANCHING = 2, 5
 LOWEST, HIGHEST = 1, 25
 """Bounds of the measure."""
 Levels = tuple[int, ...]
 
 
 class Slots(NamedTuple):
-    """What people would report: leaves and bit of those whose slot holds a row, and how many slots are empty."""
+    """What people would report: leaves and bit of those whose slot holds a row, and how many slots are empty.
+
+    Axes have 5^depth leaves.
+    """
 
     leaves: np.ndarray
     bits: np.ndarray
     empty: int
+    depth: int = DEPTH
 
     @property
     def people(self) -> int:
@@ -56,38 +60,45 @@ class Piece(NamedTuple):
     nodes: tuple[int, ...]
 
 
-def pieces(low: int, high: int, complement: bool) -> list[Piece]:
+def pieces(low: int, high: int, complement: bool, depth: int = DEPTH) -> list[Piece]:
     """A range as nodes of the fewest levels; as 1 minus its complement where that takes fewer nodes."""
-    if (low, high) == (0, LEAVES):
+    leaves = BRANCHING**depth
+    if (low, high) == (0, leaves):
         return [Piece(1.0, 0, (0,))]
-    own = _cover(set(range(low, high)))
-    other = _cover(set(range(LEAVES)) - set(range(low, high)))
+    own = _cover(set(range(low, high)), depth)
+    other = _cover(set(range(leaves)) - set(range(low, high)), depth)
     if complement and sum(len(n) for _, n in other) < sum(len(n) for _, n in own):
         return [Piece(1.0, 0, (0,)), *(Piece(-1.0, level, nodes) for level, nodes in other)]
     return [Piece(1.0, level, nodes) for level, nodes in own]
 
 
-def _cover(leaves: set[int]) -> list[tuple[int, tuple[int, ...]]]:
-    whole = [n for n in range(BRANCHING) if set(range(n * BRANCHING, (n + 1) * BRANCHING)) <= leaves]
-    rest = sorted(leaves - {n * BRANCHING + i for n in whole for i in range(BRANCHING)})
-    return [(level, tuple(nodes)) for level, nodes in ((1, whole), (2, rest)) if nodes]
+def _cover(leaves: set[int], depth: int) -> list[tuple[int, tuple[int, ...]]]:
+    """The minimal cover of a set of leaves, coarse nodes first."""
+    found = []
+    for level in range(1, depth + 1):
+        width = BRANCHING ** (depth - level)
+        nodes = [n for n in range(BRANCHING**level) if leaves.issuperset(range(n * width, (n + 1) * width))]
+        leaves = leaves - {n * width + i for n in nodes for i in range(width)}
+        if nodes:
+            found.append((level, tuple(nodes)))
+    return found
 
 
-def node_of(leaves: np.ndarray, level: int) -> np.ndarray:
+def node_of(leaves: np.ndarray, level: int, depth: int) -> np.ndarray:
     """The node at a level that holds each leaf."""
-    return leaves // BRANCHING ** (DEPTH - level)
+    return leaves // BRANCHING ** (depth - level)
 
 
-def shares_by_depth(axes: int) -> dict[Levels, float]:
+def shares_by_depth(axes: int, depth: int = DEPTH) -> dict[Levels, float]:
     """Share of people per level combination but the root, in proportion to its depth."""
-    found = {levels: float(sum(levels)) for levels in itertools.product(range(DEPTH + 1), repeat=axes)}
+    found = {levels: float(sum(levels)) for levels in itertools.product(range(depth + 1), repeat=axes)}
     total = sum(found.values())
     return {levels: weight / total for levels, weight in found.items() if weight}
 
 
-def even_shares(axes: int) -> dict[Levels, float]:
+def even_shares(axes: int, depth: int = DEPTH) -> dict[Levels, float]:
     """The same share for every level combination, the root included."""
-    return dict.fromkeys(itertools.product(range(DEPTH + 1), repeat=axes), float((DEPTH + 1) ** -axes))
+    return dict.fromkeys(itertools.product(range(depth + 1), repeat=axes), float((depth + 1) ** -axes))
 
 
 def client_join(
@@ -115,7 +126,7 @@ def client_join(
     tables: dict[Levels, np.ndarray] = {}
     found = np.zeros((len(boxes), kinds))
     for number, box in enumerate(boxes):
-        for choice in itertools.product(*(pieces(low, high, False) for low, high in box)):
+        for choice in itertools.product(*(pieces(low, high, False, slots.depth) for low, high in box)):
             levels = tuple(piece.level for piece in choice)
             if not any(levels) and not measured:
                 found[number] += 1.0
@@ -133,7 +144,7 @@ def _level_shares(
     shape = (*(BRANCHING**level for level in levels), kinds)
     cells = math.prod(shape)
     drawn = rng.random(len(slots.leaves)) < share
-    nodes = [node_of(slots.leaves[drawn, i], level) for i, level in enumerate(levels)]
+    nodes = [node_of(slots.leaves[drawn, i], level, slots.depth) for i, level in enumerate(levels)]
     flat = np.ravel_multi_index((*nodes, slots.bits[drawn] % kinds), shape)
     histogram = np.append(np.bincount(flat, minlength=cells), rng.binomial(slots.empty, share))
     oracle = choose_oracle(cells + 1, own)
@@ -160,7 +171,7 @@ def services_join(
     """
     oracle = Oracle("OUE", 2, largest_weight(Fraction(str(epsilon)) / 2))
     total = np.zeros(2 if measured else 1)
-    for choice in itertools.product(*(pieces(low, high, complement) for low, high in box)):
+    for choice in itertools.product(*(pieces(low, high, complement, slots.depth) for low, high in box)):
         sign = math.prod(piece.sign for piece in choice)
         sides = [choice[:split], choice[split:]]
         asked = [
@@ -171,7 +182,7 @@ def services_join(
         if not asked:
             total += sign
             continue
-        groups = math.prod((DEPTH + 1) ** len(side) for _, side in asked)
+        groups = math.prod((slots.depth + 1) ** len(side) for _, side in asked)
         drawn = rng.random(len(slots.leaves)) < 1 / groups
         chosen, bits = slots.leaves[drawn], slots.bits[drawn]
         if len(chosen) == 0:
@@ -180,7 +191,7 @@ def services_join(
         for i, side in asked:
             held = np.ones(len(chosen), dtype=bool)
             for j, piece in enumerate(side):
-                held &= np.isin(node_of(chosen[:, i * split + j], piece.level), piece.nodes)
+                held &= np.isin(node_of(chosen[:, i * split + j], piece.level, slots.depth), piece.nodes)
             volume = math.prod(len(piece.nodes) for piece in side)
             if i == 0 or not measured:
                 product *= _scores(oracle, held, volume, rng)
@@ -197,7 +208,7 @@ def _scores(oracle: Oracle, held: np.ndarray, volume: int, rng: np.random.Genera
     return np.asarray((ones - volume * oracle.q) / (oracle.p - oracle.q))
 
 
-def slots(people: People, tau: int, rng: np.random.Generator, spoken: int = 0) -> Slots:
+def slots(people: People, tau: int, rng: np.random.Generator, spoken: int = 0, depth: int = DEPTH) -> Slots:
     """A random own row of everybody whose slot is filled; the bit of its first measure, rounded at random.
 
     Args:
@@ -205,12 +216,13 @@ def slots(people: People, tau: int, rng: np.random.Generator, spoken: int = 0) -
         tau: slots a person.
         rng: source of pseudo-random numbers.
         spoken: how many, from the first on, have reported something else and stay silent.
+        depth: levels of an axis's tree.
     """
     rows = (people.first[1:] - people.first[:-1])[spoken:]
     filled = rng.integers(0, tau, size=rows.size) < rows
     at = people.first[spoken:-1][filled] + rng.integers(0, rows[filled])
     up = rng.integers(0, HIGHEST - LOWEST, size=at.size) < people.measures[at, 0] - LOWEST
-    return Slots(people.leaves[at], up.astype(np.int64), int((~filled).sum()))
+    return Slots(people.leaves[at], up.astype(np.int64), int((~filled).sum()), depth)
 
 
 def estimated_tau(

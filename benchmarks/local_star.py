@@ -30,18 +30,18 @@ LEAVES, AXES, OWN_AXES, RHO = 25, 5, 2, 0.3
 PEOPLE = 1_000_000
 
 
-def design(epsilon: float, measure: bool, people: int = PEOPLE) -> Design:
+def design(epsilon: float, measure: bool, people: int = PEOPLE, leaves: int = LEAVES) -> Design:
     """The collection: trees, all pairs, and a share for row counts."""
     return Design(
         "star", Fraction(str(epsilon)), people,
-        tuple(PlannedAxis(f"a{i}", LEAVES, LEAVES) for i in range(AXES)),
+        tuple(PlannedAxis(f"a{i}", leaves, leaves) for i in range(AXES)),
         measures=(PlannedMeasure("amount", 1, LEAVES),) if measure else (),
         together=(tuple(range(AXES)),), tau=1, rows_floor=1, rows_cap=10, row_weighting="mar",
         row_share=Fraction(15, 100), wave_share=Fraction(0),
     )  # fmt: skip
 
 
-def star(people: int, rng: np.random.Generator) -> People:
+def star(people: int, rng: np.random.Generator, leaves: int = LEAVES) -> People:
     """Everybody's rows; the measure is a sixth normal attribute of the row, 1 to 25."""
     rows = row_counts(people, rng)
     first = np.concatenate([[0], np.cumsum(rows)])
@@ -51,8 +51,8 @@ def star(people: int, rng: np.random.Generator) -> People:
     fresh = rng.standard_normal((first[-1], AXES - OWN_AXES + 1))
     row = math.sqrt(RHO) * common[person] + math.sqrt(1 - RHO) * fresh
     values = np.hstack([own[person], row])
-    leaves = np.searchsorted(_cuts(), values)
-    return People(first, leaves[:, :AXES], leaves[:, AXES:] + 1)
+    axes = np.searchsorted(_cuts(leaves), values[:, :AXES])
+    return People(first, axes, np.searchsorted(_cuts(LEAVES), values[:, AXES:]) + 1)
 
 
 def row_counts(people: int, rng: np.random.Generator) -> np.ndarray:
@@ -61,37 +61,43 @@ def row_counts(people: int, rng: np.random.Generator) -> np.ndarray:
     return rng.choice(np.arange(1, 11), size=people, p=chances / chances.sum())
 
 
-def _cuts() -> np.ndarray:
+def _cuts(leaves: int) -> np.ndarray:
     """Cuts of a standard normal that give every axis its cut-off normal histogram."""
-    at = np.arange(LEAVES + 1)
-    held = np.array([NormalDist(LEAVES / 2, LEAVES / 4).cdf(float(x)) for x in at])
+    at = np.arange(leaves + 1)
+    held = np.array([NormalDist(leaves / 2, leaves / 4).cdf(float(x)) for x in at])
     share = (held - held[0]) / (held[-1] - held[0])
     return np.array([NormalDist().inv_cdf(float(s)) for s in share[1:-1]])
 
 
-def queries(axes: int, dimensions: int, volume: float, count: int, seed: int) -> list[tuple[slice, ...]]:
+def queries(
+    axes: int, dimensions: int, volume: float, count: int, seed: int, leaves: int = LEAVES
+) -> list[tuple[slice, ...]]:
     """Random boxes over a set of axes with `dimensions` predicates."""
     rng = np.random.default_rng(seed)
-    width = round(volume * LEAVES)
+    width = round(volume * leaves)
     found = []
     for _ in range(count):
-        box = [slice(0, LEAVES)] * axes
+        box = [slice(0, leaves)] * axes
         for axis in rng.permutation(axes)[:dimensions]:
-            low = int(rng.integers(0, LEAVES - width + 1))
+            low = int(rng.integers(0, leaves - width + 1))
             box[axis] = slice(low, low + width)
         found.append(tuple(box))
     return found
 
 
-def collect(epsilon: float, measure: bool, people: People, seed: int) -> tuple[Plan, Tallies]:
+def collect(
+    epsilon: float, measure: bool, people: People, seed: int, leaves: int = LEAVES
+) -> tuple[Plan, Tallies]:
     """A plan and everybody's tallies."""
-    plan = read_plan(build_plan(design(epsilon, measure, people.count)))
+    plan = read_plan(build_plan(design(epsilon, measure, people.count, leaves)))
     return plan, simulate_tallies(plan, people, np.random.default_rng(seed))
 
 
-def truth(people: People, axes: tuple[int, ...], weights: np.ndarray | None = None) -> np.ndarray:
+def truth(
+    people: People, axes: tuple[int, ...], weights: np.ndarray | None = None, leaves: int = LEAVES
+) -> np.ndarray:
     """Exact rows (or summed weights) per leaf combination."""
-    bins = [np.arange(LEAVES + 1)] * len(axes)
+    bins = [np.arange(leaves + 1)] * len(axes)
     return np.histogramdd(people.leaves[:, list(axes)], bins=bins, weights=weights)[0]
 
 

@@ -219,3 +219,22 @@ def test_the_adult_star_keeps_every_record_as_its_persons_first_row() -> None:
     hours = 1 + 4 * (people.measures[first, 0] - 1)  # lower ends of four hours; the mean is 40.437
     assert hours.mean() == pytest.approx(40.437 - 1.5, abs=1)
     assert (people.leaves[first, 3] == 0).mean() > 0.9
+
+
+@pytest.mark.parametrize("complement", [False, True])
+@pytest.mark.parametrize("low, high, depth", [(3, 12, 2), (0, 24, 2), (7, 101, 3), (0, 125, 3), (24, 26, 3)])
+def test_signed_pieces_add_up_to_the_range(low: int, high: int, depth: int, complement: bool) -> None:
+    at, held = np.arange(5**depth), np.zeros(5**depth)
+    for piece in local_peers.pieces(low, high, complement, depth):
+        held += piece.sign * np.isin(local_peers.node_of(at, piece.level, depth), piece.nodes)
+    np.testing.assert_array_equal(held, (at >= low) & (at < high))
+
+
+def test_joins_answer_with_finer_axes() -> None:
+    rng, first = np.random.default_rng(14), np.arange(4_001)
+    people = People(first, rng.integers(0, 125, (4_000, 5)), rng.integers(1, 26, (4_000, 1)))
+    slots = local_peers.slots(people, 1, rng, depth=3)
+    box, shares = [(24, 26), *[(0, 125)] * 4], {(3, 0, 0, 0, 0): 0.5}
+    draws = [local_peers.client_join(slots, [box], shares, 3.0, rng)[0, 0] for _ in range(300)]
+    exact = ((slots.leaves[:, 0] >= 24) & (slots.leaves[:, 0] < 26)).mean()
+    assert np.mean(draws) == pytest.approx(exact, abs=4 * np.std(draws) / np.sqrt(300))
