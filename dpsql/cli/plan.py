@@ -155,7 +155,8 @@ def _comparison_lines(report: PlanReport) -> list[str]:
     if not report.comparison:
         return []
     names = list(report.comparison)
-    lines = ["standard errors side by side", " ".join(f"{name:>12}" for name in names)]
+    title = "standard errors side by side (auto also weighs questions that leave an axis out)"
+    lines = [title, " ".join(f"{name:>12}" for name in names)]
     for row, what in enumerate(report.compared):
         cells = [report.comparison[name][row] for name in names]
         shown = [f"{'-' if cell is None else f'{cell:.4g}':>12}" for cell in cells]
