@@ -5,11 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from benchmarks import query_logs
 from dpsql.catalog import parse_catalog
 from dpsql.errors import CatalogError
+from dpsql.mechanisms.central.auto import auto_strategy, expected_error
 from dpsql.mechanisms.central.strategy import variance_model
 from dpsql.publishing.axes import axis_maker
 from dpsql.publishing.plan import plan_release
+from dpsql.publishing.workload import with_unforeseen
 from dpsql.sources import RawSide
 from dpsql.variance import from_columns
 
@@ -38,6 +41,23 @@ def test_weeks_are_better_where_weeks_are_asked():
     again = from_columns(asked.kind, 365, asked.columns())
     assert again.ranges(lo, lo + 30) == pytest.approx(asked.ranges(lo, lo + 30))
     assert np.all(np.isfinite(asked.ranges(np.arange(365), np.arange(365) + 1)))
+
+
+@pytest.mark.parametrize(
+    ("log", "bound"),
+    [
+        ("8 hot ranges", 29.3),
+        ("weeks of 7 leaves", 11.9),
+        ("prefixes, n / 4 of them", 57.1),
+        ("mixed, 130 ranges", 54.8),
+    ],
+)
+def test_errors_over_the_logs_of_the_accuracy_page(log, bound):
+    asked = with_unforeseen(query_logs.logs(256)[log], 256)
+    assert asked.weight.sum() == pytest.approx(1)
+    choice = auto_strategy(256, asked)
+    assert choice.expected_error <= bound
+    assert choice.expected_error <= expected_error(auto_strategy(256).strategy, asked)
 
 
 def test_a_range_outside_or_upside_down_is_refused():
