@@ -1,6 +1,7 @@
-"""Run one statement on a release's connection, and stop it when it takes too long.
+"""Run one statement on a release's connection, and stop it when it takes too long or when somebody asks for it.
 
-Interrupting a connection does not stop its cursors, so the watchdog holds the very cursor that runs.
+Interrupting a connection does not stop its cursors, so the watchdog holds the very cursor that runs. It looks again
+and again, since an interrupt that comes before DuckDB has begun is lost.
 """
 
 from __future__ import annotations
@@ -8,7 +9,9 @@ from __future__ import annotations
 import atexit
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any, NamedTuple
 
 import duckdb
@@ -19,10 +22,41 @@ from dpsql.release import Release
 LIMIT = 30.0
 """Seconds that a single DuckDB statement may take."""
 TICK = 0.1
+STOPPED = "the statement was stopped"
 DAMAGE = "Corrupt database file"
 """What DuckDB says of a block whose checksum does not match, under several of its error classes."""
 
-_running: dict[int, tuple[float, duckdb.DuckDBPyConnection]] = {}
+
+class Stopper:
+    """Stops what one user has asked, from another thread.
+
+    A question takes several DuckDB statements; all that run inside `statement` are one.
+    """
+
+    def __init__(self) -> None:
+        self._busy, self.stopped, self._lock = False, False, threading.Lock()
+
+    @contextmanager
+    def statement(self) -> Iterator[None]:
+        """What is run in this block, and in threads that get a copy of its context, is one question."""
+        with self._lock:
+            self._busy, self.stopped = True, False
+        before = _asking.set(self)
+        try:
+            yield
+        finally:
+            _asking.reset(before)
+            with self._lock:
+                self._busy, self.stopped = False, False
+
+    def stop(self) -> None:
+        """Stop the question that is being answered; nothing if there is none."""
+        with self._lock:
+            self.stopped = self._busy
+
+
+_asking: ContextVar[Stopper | None] = ContextVar("dpsql_asking", default=None)
+_running: dict[int, tuple[float, duckdb.DuckDBPyConnection, Stopper | None]] = {}
 _guard = threading.Condition()
 _stop = threading.Event()
 _threads: list[threading.Thread] = []
@@ -53,10 +87,13 @@ def run(release: Release, sql: str, values: Sequence[Any] = (), *, limit: float 
         ReleaseError: a block of the file fails its checksum, or is not there.
         duckdb.Error: anything else; callers know what it means to them.
     """
+    stopper = _asking.get()
+    if stopper is not None and stopper.stopped:
+        raise QueryTimeout(STOPPED)
     cursor = release.connection.cursor()
     key, deadline = id(cursor), time.monotonic() + limit
     with _guard:
-        _running[key] = (deadline, cursor)
+        _running[key] = (deadline, cursor, stopper)
         if not _threads:
             _threads.append(threading.Thread(target=_watch, name="dpsql-watchdog", daemon=True))
             _threads[0].start()
@@ -67,8 +104,8 @@ def run(release: Release, sql: str, values: Sequence[Any] = (), *, limit: float 
         described = result.description or []
         rows = result.fetchall()
     except duckdb.InterruptException as error:
-        if time.monotonic() < deadline:  # by Ctrl-C, not by the watchdog
-            raise QueryTimeout("the statement was stopped") from error
+        if time.monotonic() < deadline:  # by Ctrl-C or by request
+            raise QueryTimeout(STOPPED) from error
         raise QueryTimeout(f"the statement was stopped after {limit:g} s", hint="ask for less") from error
     except duckdb.Error as error:
         if isinstance(error, duckdb.IOException) or DAMAGE in str(error):
@@ -81,7 +118,7 @@ def run(release: Release, sql: str, values: Sequence[Any] = (), *, limit: float 
 
 
 def _watch() -> None:
-    """Interrupt what has run past its time; sleep while nothing runs."""
+    """Interrupt what has run past its time or is not wanted any more; sleep while nothing runs."""
     while not _stop.is_set():
         with _guard:
             while not _running and not _stop.is_set():
@@ -91,8 +128,8 @@ def _watch() -> None:
 
 
 def _interrupt_late(now: float) -> None:
-    for deadline, cursor in _running.values():
-        if now > deadline:
+    for deadline, cursor, stopper in _running.values():
+        if now > deadline or (stopper is not None and stopper.stopped):
             cursor.interrupt()
 
 

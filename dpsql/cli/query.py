@@ -36,13 +36,14 @@ def query(
 @click.argument("release", type=RELEASE)
 @click.argument("sql")
 @click.option("--dialect", default="duckdb", show_default=True)
+@click.option("--as-of", help="of a stream: the newest batch wanted, by number or date")
 @click.option("--json", "as_json", is_flag=True, help="report as JSON, with the predicted errors as numbers")
-def explain(release: Path, sql: str, dialect: str, as_json: bool) -> None:
+def explain(release: Path, sql: str, dialect: str, as_of: str | None, as_json: bool) -> None:
     """Say how a statement would be answered: route, view, nodes, predicted error, the DuckDB SQL."""
     if not as_json:
-        click.echo(engine.explain(sql, release=release, dialect=dialect))
+        click.echo(engine.explain(sql, release=release, dialect=dialect, as_of=as_of))
         return
-    result = engine.query(sql, release=release, dialect=dialect)
+    result = engine.query(sql, release=release, dialect=dialect, as_of=as_of)
     report = {
         "columns": result.columns,
         "plan": result.plan,

@@ -25,13 +25,15 @@ FILE = click.Path(path_type=Path)
 @click.option(
     "--processes", type=click.IntRange(1, 64), default=1, show_default=True, help="one uses one core"
 )
-@click.option("--shared-port", is_flag=True, hidden=True)
+@click.option("--as-of", help="of a stream: the newest batch wanted, by number or date")
+@click.option("--together", type=FILE, hidden=True)
 @click.option("--json", "as_json", is_flag=True, help="say where it listens as JSON")
 def serve(
     releases: tuple[Path, ...], pg: bool, host: str, port: int, password_file: Path | None,
-    tls_certificate: Path | None, tls_key: Path | None, processes: int, shared_port: bool, as_json: bool,
+    tls_certificate: Path | None, tls_key: Path | None, processes: int, as_of: str | None, together: Path | None,
+    as_json: bool,
 ) -> None:  # fmt: skip
-    """Serve RELEASES read-only to psql, JDBC and every PostgreSQL driver, until interrupted.
+    """Serve RELEASES (files or streams) read-only to psql, JDBC and every PostgreSQL driver, until interrupted.
 
     Only this machine can connect, unless TLS and a password are given.
     """
@@ -49,15 +51,17 @@ def serve(
         )
         click.echo(line, err=not as_json)
 
-    options = Options(host, port, password_file, tls_certificate, tls_key, shared_port)
+    options = Options(host, port, password_file, tls_certificate, tls_key, together is not None, together)
     check(options)
-    opened = open_session(releases)
+    opened = open_session(releases, as_of=as_of)
     try:
         if processes == 1:
             serve_wire(opened, options, told)
     finally:
         opened.close()
     if processes > 1:
-        files = {"--password-file": password_file, "--tls-certificate": tls_certificate, "--tls-key": tls_key}
-        given = [str(word) for name, file in files.items() if file for word in (name, file)]
+        words: dict[str, Path | str | None]
+        words = {"--password-file": password_file, "--tls-certificate": tls_certificate, "--tls-key": tls_key,
+                 "--as-of": as_of}  # fmt: skip
+        given = [str(word) for name, value in words.items() if value is not None for word in (name, value)]
         serve_together([*map(str, releases), *given], processes, host, port, told)

@@ -20,12 +20,13 @@ from dpsql.output import STYLES
 @click.option(
     "--level", type=click.FloatRange(0.5, 0.9999), default=0.95, show_default=True, help="of margins"
 )
+@click.option("--as-of", help="of a stream: the newest batch wanted, by number or date")
 @click.pass_context
 def shell(
     context: click.Context, releases: tuple[Path, ...], commands: tuple[str, ...], script: Path | None,
-    style: str | None, level: float,
+    style: str | None, level: float, as_of: str | None,
 ) -> None:  # fmt: skip
-    """Ask RELEASES interactively; reads statements from standard input when it is not a terminal.
+    """Ask RELEASES (files or streams) interactively; reads statements from standard input when it is not a terminal.
 
     Several releases of one population are alternatives: the smallest predicted error answers.
     """
@@ -34,7 +35,7 @@ def shell(
     from dpsql.shell.commands import read_file
 
     terminal = sys.stdout.isatty()
-    opened = open_session(releases)
+    opened = open_session(releases, as_of=as_of)
     state = State(opened, style or ("table" if terminal else "csv"), level, terminal)
     try:
         texts = [*commands, *([read_file(str(script))] if script else [])]

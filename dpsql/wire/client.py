@@ -16,6 +16,7 @@ from dpsql import errors
 from dpsql.session import Settings
 from dpsql.split import split, unfinished
 from dpsql.wire import protocol
+from dpsql.wire.cancel import Sessions
 from dpsql.wire.encode import as_binary, as_text, parameter_value
 from dpsql.wire.protocol import Frame, FrameError, Reader
 from dpsql.wire.scram import MECHANISM, Exchange, Refused, Verifier
@@ -52,13 +53,14 @@ class Client:
 
     def __init__(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, backend: Backend,
-        verifier: Verifier | None, tls: ssl.SSLContext | None, tls_only: bool,
+        sessions: Sessions, verifier: Verifier | None, tls: ssl.SSLContext | None, tls_only: bool,
     ) -> None:  # fmt: skip
-        self.reader, self.writer, self.backend = reader, writer, backend
+        self.reader, self.writer, self.backend, self.sessions = reader, writer, backend, sessions
         self.verifier, self.tls, self.tls_only = verifier, tls, tls_only
         self.prepared: dict[str, Prepared] = {}
         self.portals: dict[str, Portal] = {}
         self.settings = Settings()
+        self.key, self.stopper = sessions.open()
         self.in_transaction = False
         self.skipping = False
 
@@ -77,6 +79,7 @@ class Client:
         except (asyncio.IncompleteReadError, ConnectionError, TimeoutError, ssl.SSLError):
             pass  # the client left; there is nobody to tell
         finally:
+            self.sessions.close(self.key)
             self.writer.close()
 
     def _send(self, *messages: bytes) -> None:
@@ -95,6 +98,7 @@ class Client:
                 encrypted = True
             code, body = await protocol.read_startup(self.reader)
         if code == protocol.CANCEL_REQUEST:
+            self.sessions.cancel(body)
             return False
         if code != protocol.PROTOCOL:
             raise FrameError("only protocol 3.0 is spoken here")
@@ -127,7 +131,7 @@ class Client:
             "DateStyle": "ISO, MDY", "TimeZone": "UTC", "integer_datetimes": "on", "standard_conforming_strings": "on",
         }  # fmt: skip
         self._send(*(protocol.parameter(name, value) for name, value in settings.items()))
-        self._send(protocol.message("K", struct.pack("!ii", 0, 0)), protocol.ready(False))
+        self._send(protocol.message("K", self.key.pack()), protocol.ready(False))
         await self.writer.drain()
 
     async def _password(self) -> Frame:
@@ -164,7 +168,8 @@ class Client:
         return True
 
     async def _run(self, sql: str) -> Answer:
-        answer = await asyncio.to_thread(self.backend.run, sql, self.settings)
+        with self.stopper.statement():
+            answer = await asyncio.to_thread(self.backend.run, sql, self.settings)
         if answer.tag in ("BEGIN", "COMMIT", "ROLLBACK"):
             self.in_transaction = answer.tag == "BEGIN"
         return answer

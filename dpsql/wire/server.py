@@ -15,6 +15,7 @@ import dpsql
 from dpsql.describe import describe
 from dpsql.errors import InterfaceError, OperationalError
 from dpsql.session import OpenReleases
+from dpsql.wire.cancel import Sessions
 from dpsql.wire.catalogue import make_catalogue
 from dpsql.wire.client import Client
 from dpsql.wire.scram import Verifier, read_password_file
@@ -32,6 +33,7 @@ class Options:
         password_file: one line `user:password`; without it everybody on loopback may ask.
         certificate, key: PEM files for TLS.
         shared: whether other processes listen on the same port.
+        together: the folder in which these processes pass cancel requests on.
     """
 
     host: str = "127.0.0.1"
@@ -40,6 +42,7 @@ class Options:
     certificate: Path | None = None
     key: Path | None = None
     shared: bool = False
+    together: Path | None = None
 
 
 def serve(releases: OpenReleases, options: Options, told: Callable[[str, int], None]) -> None:
@@ -111,6 +114,8 @@ async def _listen(
     tables = [(release.name, table) for release in releases.releases for table in describe(release)]
     backend = Backend(releases, make_catalogue(tables, releases.releases[0].name, dpsql.__version__))
     clients: set[asyncio.Task[None]] = set()
+    sessions = Sessions(options.together)
+    await sessions.hear()
 
     async def welcome(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
@@ -119,7 +124,9 @@ async def _listen(
             return
         clients.add(task)
         try:
-            await Client(reader, writer, backend, verifier, tls, tls_only).serve()
+            # the server ends: asyncio would print a traceback for a task that ends by being cancelled
+            with contextlib.suppress(asyncio.CancelledError):
+                await Client(reader, writer, backend, sessions, verifier, tls, tls_only).serve()
         finally:
             clients.discard(task)
 

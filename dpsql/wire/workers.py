@@ -1,7 +1,7 @@
 """Several server processes on one port, because one Python process uses one core.
 
 The kernel hands each connection to one of them. The port is held by a socket of the parent's that never
-listens, so that a free port stays the same for all.
+listens, so that a free port stays the same for all. Requests to cancel are passed on through a folder of theirs.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Iterator, Sequence
 
 from dpsql.errors import OperationalError
@@ -32,8 +33,18 @@ def serve_together(
     Raises:
         OperationalError: the address cannot be used, or a process ended.
     """
-    with _held(host, port) as number:
-        command = [sys.executable, "-m", "dpsql.cli", "serve", "--pg", "--json", "--shared-port", *arguments]
+    with _held(host, port) as number, tempfile.TemporaryDirectory(prefix="dpsql") as together:
+        command = [
+            sys.executable,
+            "-m",
+            "dpsql.cli",
+            "serve",
+            "--pg",
+            "--json",
+            "--together",
+            together,
+            *arguments,
+        ]
         command += ["--host", host, "--port", str(number)]
         workers = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(processes)]
         previous = signal.signal(signal.SIGTERM, signal.default_int_handler)

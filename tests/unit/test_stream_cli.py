@@ -12,6 +12,7 @@ import duckdb
 
 import dpsql
 from tests.stream_shop import CATALOG, make_stream_shop
+from tests.unit.test_wire import Wire, kinds, serving
 
 VIEWS = "views:\n  days: {of: sales, axes: [sales.sold_on, customer.sex], measures: [count]}\n"
 
@@ -57,3 +58,29 @@ def test_append_query_as_of_and_exit_codes(tmp_path: Path) -> None:
     for report_on in (("explain", shop.directory, question), ("budget", shop.catalog)):
         told = run(*report_on)
         assert told.returncode == 0, told.stderr
+
+
+def test_every_door_takes_as_of(tmp_path: Path) -> None:
+    """Shell, explain and the PostgreSQL server open the same earlier state that `query --as-of` does."""
+    shop = make_stream_shop(tmp_path, customers=200, text=CATALOG[: CATALOG.index("views:")] + VIEWS)
+    for batch in ("2025-01-01", "2025-01-02"):
+        dpsql.append(shop.directory, None, batch, catalog=shop.catalog)
+    question = "SELECT sold_on, COUNT(*) AS n FROM sales GROUP BY sold_on ORDER BY sold_on"
+    for words, rows in (((), 2), (("--as-of", "2025-01-01"), 1)):
+        shown = run("query", shop.directory, question, "--format", "csv", *words).stdout
+        assert len(shown.splitlines()) == rows + 1
+        assert run("shell", shop.directory, "-c", question, "--format", "csv", *words).stdout == shown
+        explained = json.loads(run("explain", shop.directory, question, "--json", *words).stdout)
+        assert explained["provenance"]["as_of_batch"] == rows - 1
+        assert len(explained["stderr"]) == rows
+        assert run("explain", shop.directory, question, *words).stdout.splitlines() == explained["plan"]
+    for processes in ("1", "2"):
+        with serving(shop.directory, "--as-of", "0", "--processes", processes) as port:
+            client = Wire(port)
+            client.until_ready()
+            assert kinds(client.ask(question)) == "TDCZ"
+            client.socket.close()
+    for command in (("shell", shop.directory, "-c", question), ("explain", shop.directory, question),
+                    ("serve", "--pg", shop.directory)):  # fmt: skip
+        refused = run(*command, "--as-of", "7")
+        assert refused.returncode == 2 and len(refused.stderr.strip().splitlines()) == 1
