@@ -24,9 +24,15 @@ UNEVEN = 2.5
 UNSEEN = 0.005
 """Part of a grid's own variance below which its distance from a fit cannot show a bend. With it two-axis intervals hold
 the answer in 97, 94 and 96% of boxes at epsilon 1, 3 and 5 (30 collections), without it in 95, 92 and 94%."""
+INSIDE = 0.01
+"""Part of the squared shape inside a grid's cells by which a fit may be wrong about it: no report tells. With it
+two-axis intervals hold the answer in 97, 95 and 95% of boxes at epsilon 3, 4 and 5 of a million people (12 collections
+each), without it in 96, 94 and 90%; of a hundred thousand people it changes less than 1%."""
 CAUTION = 0.8
 """Which quantile, over random boxes, of exact variance by model is a grid's strength."""
 PartKey = tuple[int, ...]
+Seen = tuple[FloatArray, list[tuple[float, list[FloatArray]]]]
+"""What grids say of a set, as `interaction` gives it."""
 
 
 def interactions(
@@ -108,16 +114,35 @@ def smooth_part(
     strength = _box_strength(errors, models, _any_cuts(values.shape), rng)
     seen = interaction(plan, tallies, axes, measure)
     if seen is not None:
-        view = next(v for v in plan.views if v.kind == "grid" and set(axes) <= set(v.axes))
-        cuts = [np.asarray(view.edges[view.axes.index(a)]) for a in axes]
-        distance = values - centred(seen[0])
-        bent, own = _bent(distance, seen[1], models, cuts, rng)
-        if len(axes) > 2 and bent > 0:
-            trust = bent / (bent + own)
-            values = values - trust * (distance - _inside_cells(values, seen[1][0][1]))
-            bent *= 1 - trust
-        strength = max(strength + bent, UNSEEN * own)
+        values, strength = _against_grid(plan, Part(values, strength), axes, seen, models, rng)
     return Part(values, UNEVEN * strength)
+
+
+def _against_grid(
+    plan: Plan,
+    fitted: Part,
+    axes: PartKey,
+    seen: Seen,
+    models: Sequence[FloatArray],
+    rng: np.random.Generator,
+) -> Part:
+    """Hold a fit against the grid that sees its axes together.
+
+    Its strength grows by what it bends away and by a part of what it holds inside cells. Three axes or more also move
+    towards the grid, the more the surer the bend is.
+    """
+    values, own_cells = fitted.values, seen[1][0][1]
+    view = next(v for v in plan.views if v.kind == "grid" and set(axes) <= set(v.axes))
+    cuts = [np.asarray(view.edges[view.axes.index(a)]) for a in axes]
+    distance = values - centred(seen[0])
+    bent, own = _bent(distance, seen[1], models, cuts, rng)
+    inside = _inside_cells(values, own_cells)
+    hidden = _box_strength([inside], models, _any_cuts(values.shape), rng)
+    if len(axes) > 2 and bent > 0:
+        trust = bent / (bent + own)
+        values = values - trust * (distance - inside)
+        bent *= 1 - trust
+    return Part(values, max(fitted.strength + bent + INSIDE * hidden, UNSEEN * own))
 
 
 def _inside_cells(values: FloatArray, spreads: Sequence[FloatArray]) -> FloatArray:

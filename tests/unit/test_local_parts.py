@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import itertools
+import sys
 from fractions import Fraction
+from pathlib import Path
 
 import numpy as np
+import pytest
 
 from dpsql.client import read_plan
 from dpsql.collecting.estimate import axis_table, interaction, model_of, rest
 from dpsql.collecting.parts import grid_part
 from dpsql.collecting.plan import Design, PlannedAxis, build_plan
 from dpsql.collecting.predict import expected_tallies
+from dpsql.collecting.simulate import People
+
+sys.path.insert(0, str(Path(__file__).parents[2]))
+from benchmarks.local_star import _cover_boxes, collect, star
 
 
 def test_a_grid_s_strength_covers_boxes_and_not_only_leaves() -> None:
@@ -36,3 +43,15 @@ def test_a_grid_s_strength_covers_boxes_and_not_only_leaves() -> None:
             held.append(told / own)
     assert np.mean(np.array(held) > 0.9) > 0.6
     assert np.median(held) < 4
+
+
+@pytest.mark.slow
+def test_two_axis_intervals_hold_where_reports_leave_little_noise_but_cells_stay_coarse() -> None:
+    hits: dict[str, list[bool]] = {"COUNT of boxes": []}
+    for run in range(12):
+        people = star(1_000_000, np.random.default_rng(50 + run))
+        at = people.first[:-1]
+        one = People(np.arange(people.count + 1), people.leaves[at], people.measures[at])
+        plan, tallies = collect(5.0, False, one, 300 + run)
+        _cover_boxes(hits, one, plan, tallies, {a: axis_table(plan, tallies, a) for a in (0, 3)}, run)
+    assert 0.925 < np.mean(hits["COUNT of boxes"]) < 0.975, np.mean(hits["COUNT of boxes"])
