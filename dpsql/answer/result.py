@@ -131,7 +131,7 @@ class Result:
         return frame
 
     def _repr_html_(self) -> str:
-        """A table for notebooks: each number with plus or minus its 95% half-width."""
+        """A table for notebooks: each number with plus or minus its 95% half-width; what a reader should know below."""
         low, high = self.interval_rows(0.95)
         head = "".join(f"<th>{html.escape(name)}</th>" for name in self.columns)
         body = []
@@ -139,7 +139,8 @@ class Result:
             cells = [_cell(value, low[r][c], high[r][c]) for c, value in enumerate(row)]
             body.append(f"<tr>{''.join(cells)}</tr>")
         more = f"<p>{len(self.rows) - 100} more rows</p>" if len(self.rows) > 100 else ""
-        return f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(body)}</tbody></table>{more}"
+        notes = "".join(f"<p><small>{html.escape(note)}</small></p>" for note in self.notes)
+        return f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(body)}</tbody></table>{more}{notes}"
 
 
 def _cell(value: Any, low: float | None, high: float | None) -> str:

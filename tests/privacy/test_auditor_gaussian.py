@@ -26,6 +26,7 @@ from dpsql.mechanisms.central.selection import doubling_edges, draw_histogram
 from dpsql.mechanisms.central.shape import shape_strategy
 from dpsql.mechanisms.central.strategy import Strategy, measure
 from dpsql.mechanisms.central.view import draw_gaussian_rows
+from dpsql.mechanisms.central.zero_sum import zero_sum_strategy
 from dpsql.noise import ExactNoise, Noise, insecure_test_entropy
 from dpsql.tree import kary_tree
 
@@ -42,6 +43,8 @@ STRATEGIES: dict[str, list[Strategy]] = {
     "dense": [dense_strategy(CELLS)],
     "sine": [sine_strategy(CELLS)],
     "two axes": [tree_strategy(kary_tree(4, 2), np.full(7, 0.5), norm=2), identity_strategy(3, 2)],
+    "zero-sum rows": [zero_sum_strategy(CELLS)],
+    "residual set": [zero_sum_strategy(4), zero_sum_strategy(3)],
     "user-level shape": [shape_strategy(LONG.n, 2).strategy],
 }
 

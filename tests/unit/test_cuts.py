@@ -176,6 +176,7 @@ def test_it_is_told(exact: dict[str, Answerer]) -> None:
     shown = render(found, "table", 0.95).splitlines()
     assert shown[2].endswith("~30")
     assert shown[3] == "~ a bin was cut: interpolating it may add so much error"
+    assert f"<p><small>{note}</small></p>" in found._repr_html_()
     whole = exact["even"].query("SELECT COUNT(*) AS n FROM sales WHERE day < 20")
     assert whole.notes == ()
     assert "~" not in render(whole, "table", 0.95)
