@@ -26,6 +26,7 @@ from dpsql.collecting.positive import outside, positive_shares
 from dpsql.collecting.scale import Scale, row_scale
 from dpsql.collecting.survey import Survey
 from dpsql.collecting.tallies import IntArray, Tallies, oracle_of
+from dpsql.collecting.tau import carried_rows
 from dpsql.mechanisms.central.rounding import node_sums, round_family, to_units
 from dpsql.mechanisms.local.oracles import influence
 from dpsql.mechanisms.local.shuffle import shuffled_epsilon
@@ -205,6 +206,9 @@ def _collected(plan: Plan, manifest: Manifest, scale: Scale, shuffled: bool) -> 
         "clipped_fraction_error": None if scale.clipped is None else scale.clipped.error,
         "influence": {"reports_in_its_view": reach, "rows_at_most": reach / share * plan.tau * scale.weight},
     }
+    first = carried_rows(plan)
+    if first is not None:
+        found["first_round"] = {"plan_hash": first.plan, "reports_of_row_counts": first.reports}
     if shuffled:
         honest = manifest.accepted
         found["shuffled"] = {

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import itertools
 from typing import NamedTuple
 
 import numpy as np
 
-from dpsql.client.plan import Plan
+from dpsql.client.plan import Plan, View
 from dpsql.collecting.cells import axis_groups
 from dpsql.collecting.tallies import FOLDS, Tallies, ViewTally, oracle_of, tally_width
 from dpsql.mechanisms.local.blue import blue, range_workload
@@ -47,7 +46,7 @@ def predict(plan: Plan, people: int) -> list[Prediction]:
         people: how many will report.
 
     Returns:
-        One line per axis (a range) and per pair with a grid (one of its cells). A plan that asks for row counts
+        One line per axis (a range) and per grid of several axes (one of its cells). A plan that asks for row counts
         alone: their mean.
     """
     tallies = expected_tallies(plan, people)
@@ -59,18 +58,16 @@ def predict(plan: Plan, people: int) -> list[Prediction]:
     for axis, described in enumerate(plan.axes):
         error = plan.tau * float(np.sqrt(range_variance(plan, tallies, axis)))
         found.append(Prediction(f"a range of {described['name']}", error))
-    for pair in itertools.combinations(range(len(plan.axes)), 2):
-        views = [
-            (v, t) for v, t in zip(plan.views, tallies, strict=True) if v.axes == pair and v.kind == "grid"
-        ]
-        if views:
-            view, tally = views[0]
-            fan = 1.0 if view.measure is None else 2.0
-            noise = structure(oracle_of(plan, view), np.full(1, 1 / view.domain), fan).diagonal[0]
-            names = " and ".join(plan.axes[a]["name"] for a in pair)
-            found.append(
-                Prediction(f"a grid cell of {names}", plan.tau * float(np.sqrt(noise / tally.total)))
-            )
+    grids: dict[tuple[int, ...], tuple[View, ViewTally]] = {}
+    for view, tally in zip(plan.views, tallies, strict=True):
+        if view.kind == "grid" and len(view.axes) > 1:
+            grids.setdefault(view.axes, (view, tally))
+    for axes, (view, tally) in sorted(grids.items(), key=lambda held: (len(held[0]), held[0])):
+        fan = 1.0 if view.measure is None else 2.0
+        noise = structure(oracle_of(plan, view), np.full(1, 1 / view.domain), fan).diagonal[0]
+        names = " and ".join(plan.axes[a]["name"] for a in axes)
+        error = plan.tau * float(np.sqrt(noise / tally.total))
+        found.append(Prediction(f"a grid cell of {names}", error))
     return found
 
 

@@ -65,7 +65,7 @@ def row_scale(plan: Plan, tallies: Tallies, known: Mapping[int, AxisTable]) -> S
         # The mean counts kept rows too, so what is lost errs against them.
         lost = Measured(mean.value - kept.value, float(np.hypot(mean.error, kept.error)))
         clipped = clipped_share(lost, kept, together=-(kept.error**2))
-        if plan_body(plan)["row_weighting"] == "mar":
+        if plan_body(plan).get("row_weighting") == "mar":
             weight = max(mean.value / kept.value, 1.0)
             return Scale(float(people) * plan.tau, weight, mean.error / kept.value, clipped)
         return Scale(float(people) * plan.tau, 1.0, 0.0, clipped)

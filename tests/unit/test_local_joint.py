@@ -14,6 +14,7 @@ from dpsql.client import Plan, decode, read_plan, to_json
 from dpsql.collecting.estimate import Table, axis_table, model_of, table
 from dpsql.collecting.parts import interactions
 from dpsql.collecting.plan import Design, PlannedAxis, PlannedGrid, PlannedMeasure, build_plan, plan_body
+from dpsql.collecting.predict import predict
 from dpsql.collecting.run import collect, write_plan
 from dpsql.collecting.simulate import one_row_each, simulate_reports, simulate_tallies
 from dpsql.errors import CatalogError
@@ -195,6 +196,7 @@ def test_joint_grids_get_their_share_and_a_size_that_fits_the_noise() -> None:
     (grid,) = [v for v in plan.views if len(v.axes) == 3]
     assert grid.share == 300_000
     assert grid.cells == 125
+    assert predict(plan, 200_000)[-1].question == "a grid cell of a0 and a1 and a2"
     groups = 3 + 3
     assert joint_granularity(1e6 / groups, 1.0, 2) == pytest.approx(granularity(1e6, 1.0, 3).two)
     assert joint_granularity(1e5, 1.0, 2, 50) < joint_granularity(1e5, 1.0, 2, 2)

@@ -291,6 +291,7 @@ def test_two_rounds_through_the_doors(shop: Path) -> None:
     release = open_release(shop / "e.dpsql")
     told = release.meta["local"]
     release.close()
+    assert told["first_round"]["reports_of_row_counts"] == people - done.manifest.accepted
     assert 0 <= told["clipped_fraction"] < 1
     assert 0 < told["clipped_fraction_error"] < 0.5
     assert any("slots" in note and "left out about" in note for note in found.notes), found.notes
