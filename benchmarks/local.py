@@ -77,7 +77,7 @@ def main() -> int:
     if "axis" in wanted:
         local_axis.adaptive_alone(figures)
         local_axis.synthetic(figures, runs=1 if given.quick else 6)
-        local_axis.adult(figures, runs=1 if given.quick else 6)
+        local_axis.adult(figures, runs=1 if given.quick else 24)
     return figures.finish()
 
 

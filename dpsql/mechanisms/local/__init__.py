@@ -7,6 +7,8 @@
 | lprr        | level combinations and their shares  | seed 003, corrected |
 | blue        | unbiased estimate over all groups    | generalised least squares |
 | simplex     | NormSub, simplex-constrained fit     | seed 001, section 4.2.2 |
+| logs        | log shares: misfit, differences      | |
+| spikes      | smooth log shares plus a few spikes  | |
 | smooth      | the log-smooth stack of one axis     | |
 | joint       | one smooth fit of several axes       | |
 | truncation  | tau                                  | seed 003, section 3.1, corrected |

@@ -23,8 +23,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from dpsql.mechanisms.local.logs import difference, softmax
 from dpsql.mechanisms.local.oracles import FloatArray
-from dpsql.mechanisms.local.smooth import difference, softmax
 
 IntArray = NDArray[np.int64]
 LATTICE = {2: 6, 3: 4}

@@ -2,8 +2,8 @@
 
 Real histograms are smooth, spiky or stepped; no single prior wins on all. Each candidate fits all groups of
 reports; convex weights are chosen so that the mix of the candidates fitted without a fold of people
-comes nearest, in the workload's norm, to the unbiased estimate from that fold alone. All of it is
-post-processing.
+comes nearest to the unbiased estimate from that fold alone, in the workload's norm and the fold's own
+(`mix`). All of it is post-processing.
 
 | here       | there                   | unit |
 |------------|-------------------------|------|
@@ -29,11 +29,13 @@ from dpsql.mechanisms.local.blue import (
     solve,
     system,
 )
+from dpsql.mechanisms.local.logs import SOFT, difference, misfit, softmax
 from dpsql.mechanisms.local.oracles import FloatArray
 from dpsql.mechanisms.local.simplex import simplex_fit
+from dpsql.mechanisms.local.spikes import Spiky, spiky_smooth
 
-SOFT = 1e-2
-"""Differences of log shares below this count as flat for the L1 penalties."""
+TRUST = 10.0
+"""How much the held-out likelihood counts beside the workload when candidates are weighed, in units of noise."""
 
 
 class Penalty(NamedTuple):
@@ -53,26 +55,20 @@ class Stack(NamedTuple):
 
 
 def penalties(leaves: int) -> list[Penalty]:
-    """The candidates' priors, scaled so that a histogram seen at another grain is as rough as before."""
+    """The priors without spikes, scaled so that a histogram seen at another grain is as rough as before."""
     grain = leaves / 256
     return [
-        *(Penalty(3, 2, w * grain**5) for w in (1e4, 1e6)),
-        *(Penalty(2, 2, w * grain**3) for w in (1e2, 1e3)),
-        *(Penalty(2, 1, w * grain) for w in (1.0, 10.0, 100.0)),
+        Penalty(3, 2, 1e6 * grain**5),
+        Penalty(2, 2, 1e2 * grain**3),
+        *(Penalty(2, 1, w * grain) for w in (10.0, 100.0)),
         *(Penalty(1, 1, w) for w in (1.0, 3.0, 10.0)),
     ]
 
 
-def difference(size: int, order: int, smooth: int) -> FloatArray:
-    """Difference matrix along the first `smooth` of `size` leaves; special leaves at the end stay free."""
-    inner = np.asarray(np.diff(np.eye(smooth), order, axis=0))
-    return np.asarray(np.hstack([inner, np.zeros((inner.shape[0], size - smooth))]), dtype=np.float64)
-
-
-def softmax(logs: FloatArray) -> FloatArray:
-    """Shares proportional to exp(logs)."""
-    grown = np.exp(logs - logs.max())
-    return np.asarray(grown / grown.sum())
+def spiky_priors(leaves: int) -> list[Spiky]:
+    """The priors with spikes: a third difference that may bend, with few or fewer spikes, and one that hardly may."""
+    grain = (leaves / 256) ** 5
+    return [Spiky(3, w * grain, spike) for w, spike in ((1e6, 1.0), (1e6, 3.0), (1e8, 1.5))]
 
 
 def log_smooth(equations: System, penalty: Penalty, smooth: int, start: FloatArray) -> FloatArray:
@@ -118,14 +114,7 @@ def _objective(
     equations: System, penalty: Penalty, rough: FloatArray, logs: FloatArray
 ) -> tuple[float, FloatArray, FloatArray]:
     """Value, gradient and Gauss-Newton curvature of the penalised fit."""
-    shares = softmax(logs)
-    push = equations.precision @ shares
-    value = float(shares @ push / 2 - equations.pull @ shares)
-    residual = push - equations.pull
-    slope = shares * (residual - float(shares @ residual))
-    held = shares * push
-    curve = shares[:, None] * equations.precision * shares[None, :]
-    curve += float(shares @ push) * np.outer(shares, shares) - np.outer(held, shares) - np.outer(shares, held)
+    value, slope, curve = misfit(equations, logs)
     bends = rough @ logs
     size = np.ones_like(bends) if penalty.norm == 2 else np.sqrt(bends**2 + SOFT**2)
     energy = bends**2 / 2 if penalty.norm == 2 else size
@@ -136,13 +125,12 @@ def _objective(
 
 
 def candidates(equations: System, smooth: int) -> FloatArray:
-    """All candidates' shares, one a row: the simplex fit, then one per prior."""
+    """All candidates' shares, one a row: the simplex fit, then one per prior, smooth ones first."""
     plain = simplex_fit(equations.precision, equations.pull)
     start = np.log(0.9 * plain + 0.1 / plain.size)
-    rows = [plain]
-    for penalty in penalties(smooth):
-        rows.append(softmax(log_smooth(equations, penalty, smooth, start)))
-    return np.array(rows)
+    fits = [log_smooth(equations, penalty, smooth, start) for penalty in penalties(smooth)]
+    fits += [spiky_smooth(equations, prior, smooth, start) for prior in spiky_priors(smooth)]
+    return np.array([plain, *map(softmax, fits)])
 
 
 def stack(folds: Sequence[Sequence[Group]], smooth: int, workload: FloatArray | None = None) -> Stack:
@@ -164,15 +152,35 @@ def stack(folds: Sequence[Sequence[Group]], smooth: int, workload: FloatArray | 
     guess = simplex_fit(first.precision, first.pull)
     parts = [system(groups, guess, tilted=False) for groups in folds]
     total = _sum(parts)
-    rows = len(penalties(smooth)) + 1
+    weights = mix(parts, norm, smooth)
+    return Stack(weights @ candidates(total, smooth), weights, solve(first))
+
+
+def mix(parts: Sequence[System], workload: FloatArray, smooth: int) -> FloatArray:
+    """Convex weights of the candidates, by folds of people held out.
+
+    Args:
+        parts: each fold's normal equations.
+        workload: the norm that the answer will be judged in, (m, m).
+        smooth: leading leaves along which neighbours resemble each other.
+
+    Returns:
+        One weight a candidate.
+
+    The workload's norm alone looks at few coarse directions, in which the held-out people are noisy, and the weights
+    are drawn by that noise. What the fold itself tells best (its own precision) tells candidates apart far more
+    surely, so it is added: in units of noise, TRUST times the workload.
+    """
+    total, leaves = _sum(parts), workload.shape[0]
+    noise = float(np.sum(workload * constrained_inverse(total.precision)))
+    rows = 1 + len(penalties(smooth)) + len(spiky_priors(smooth))
     inner, cross = np.zeros((rows, rows)), np.zeros(rows)
     for part in parts:
         rest = candidates(System(total.precision - part.precision, total.pull - part.pull), smooth)
-        held = constrained_solution(part)
+        norm = workload / noise + TRUST / leaves * part.precision
         inner = inner + rest @ norm @ rest.T
-        cross = cross + rest @ norm @ held
-    weights = simplex_fit(inner, cross)
-    return Stack(weights @ candidates(total, smooth), weights, solve(first))
+        cross = cross + rest @ norm @ constrained_solution(part)
+    return simplex_fit(inner, cross)
 
 
 def constrained_solution(equations: System) -> FloatArray:
