@@ -8,10 +8,13 @@ import numpy as np
 
 from dpsql.client.plan import Plan, View
 from dpsql.collecting.cells import axis_groups
-from dpsql.collecting.tallies import FOLDS, Tallies, ViewTally, oracle_of, tally_width
+from dpsql.collecting.tallies import FOLDS, ViewTally, oracle_of, tally_width
 from dpsql.mechanisms.local.blue import blue, range_workload
 from dpsql.mechanisms.local.oracles import structure, wave_matrix
 from dpsql.mechanisms.local.truncation import lost_by_histogram
+
+MANY = 1_000_000
+"""Variances of evenly spread people go with 1 / people exactly: fewer than this are scaled, so that none round to 0."""
 
 
 class Prediction(NamedTuple):
@@ -49,30 +52,44 @@ def predict(plan: Plan, people: int) -> list[Prediction]:
         One line per axis (a range) and per grid of several axes (one of its cells). A plan that asks for row counts
         alone: their mean.
     """
-    tallies = expected_tallies(plan, people)
     if [view.kind for view in plan.views] == ["rows"]:
-        oracle, tally = oracle_of(plan, plan.views[0]), tallies[0]
-        mean = lost_by_histogram(oracle, tally.support.sum(axis=0).astype(float), float(tally.total), 0)
-        return [Prediction("the rows of a person", mean.error)]
+        return [Prediction("the rows of a person", _rows_error(plan, people))]
     found = []
-    for axis, described in enumerate(plan.axes):
-        error = plan.tau * float(np.sqrt(range_variance(plan, tallies, axis)))
-        found.append(Prediction(f"a range of {described['name']}", error))
-    grids: dict[tuple[int, ...], tuple[View, ViewTally]] = {}
-    for view, tally in zip(plan.views, tallies, strict=True):
+    for described, variance in zip(plan.axes, range_variances(plan, people), strict=True):
+        found.append(Prediction(f"a range of {described['name']}", plan.tau * float(np.sqrt(variance))))
+    grids: dict[tuple[int, ...], View] = {}
+    for view in plan.views:
         if view.kind == "grid" and len(view.axes) > 1:
-            grids.setdefault(view.axes, (view, tally))
-    for axes, (view, tally) in sorted(grids.items(), key=lambda held: (len(held[0]), held[0])):
+            grids.setdefault(view.axes, view)
+    total = sum(v.share for v in plan.views)
+    for axes, view in sorted(grids.items(), key=lambda held: (len(held[0]), held[0])):
         fan = 1.0 if view.measure is None else 2.0
         noise = structure(oracle_of(plan, view), np.full(1, 1 / view.domain), fan).diagonal[0]
         names = " and ".join(plan.axes[a]["name"] for a in axes)
-        error = plan.tau * float(np.sqrt(noise / tally.total))
+        error = plan.tau * float(np.sqrt(noise * total / (people * view.share)))
         found.append(Prediction(f"a grid cell of {names}", error))
     return found
 
 
-def range_variance(plan: Plan, tallies: Tallies, axis: int) -> float:
-    """Mean variance of the unbiased share of an axis's ranges."""
-    leaves = plan.axes[axis]["leaves"]
-    covariance = blue(axis_groups(plan, tallies, axis)).covariance[:leaves, :leaves]
-    return max(float((covariance * range_workload(leaves)).sum()), 0.0)
+def range_variances(plan: Plan, people: int) -> list[float]:
+    """Mean variance of the unbiased share of each axis's ranges.
+
+    Args:
+        plan: the plan.
+        people: how many will report.
+    """
+    many = max(people, MANY)
+    tallies = expected_tallies(plan, many)
+    found = []
+    for axis, described in enumerate(plan.axes):
+        leaves = described["leaves"]
+        covariance = blue(axis_groups(plan, tallies, axis)).covariance[:leaves, :leaves]
+        found.append(max(float((covariance * range_workload(leaves)).sum()), 0.0) * many / people)
+    return found
+
+
+def _rows_error(plan: Plan, people: int) -> float:
+    """Standard error of the mean number of rows of a person."""
+    oracle = oracle_of(plan, plan.views[0])
+    even = (oracle.q + (oracle.p - oracle.q) / oracle.domain) * people
+    return lost_by_histogram(oracle, np.full(oracle.domain, even), float(people), 0).error

@@ -73,7 +73,7 @@ def write_plan(
     raw = first_plan(design) if after is None else _second_plan(design, after)
     target.write_bytes(raw)
     plan = read_plan(raw)
-    return predict(plan, round(people * _part(plan)))
+    return predict(plan, max(round(people * _part(plan)), 1))
 
 
 def _part(plan: Plan) -> float:

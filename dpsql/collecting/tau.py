@@ -24,7 +24,7 @@ import numpy as np
 
 from dpsql.client.plan import Plan, largest_weight, read_plan
 from dpsql.collecting.plan import Design, build_plan, checked, plan_body
-from dpsql.collecting.predict import expected_tallies, range_variance
+from dpsql.collecting.predict import range_variances
 from dpsql.collecting.tallies import Tallies, oracle_of
 from dpsql.collecting.views import SHARES, rows_view, with_oracle
 from dpsql.errors import DataError
@@ -164,9 +164,7 @@ def best_tau(design: Design, row_shares: FloatArray) -> int:
 
 def typical_question(design: Design) -> Question:
     """Predicted variance of a range's share and its size, over all ranges of all axes, for evenly spread people."""
-    plan = read_plan(build_plan(design))
-    tallies = expected_tallies(plan, design.people)
-    noise = np.mean([range_variance(plan, tallies, axis) for axis in range(len(plan.axes))])
+    noise = np.mean(range_variances(read_plan(build_plan(design)), design.people))
     return Question(float(noise), float(np.sqrt(np.mean([_mean_square(a.leaves) for a in design.axes]))))
 
 

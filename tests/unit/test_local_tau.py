@@ -243,6 +243,14 @@ def test_predictions_of_a_round_of_row_counts() -> None:
     assert 9 < few[0].error / many[0].error < 11
 
 
+@pytest.mark.parametrize("kind", ["declared", "theory", "estimate"])
+def test_a_handful_of_people_can_be_planned_too(kind: str) -> None:
+    plan = read_plan(first_plan(design(people=3, tau_from=kind, row_guess=tuple(map(float, ROWS)))))
+    few, many = predict(plan, 3), predict(plan, 3_000_000)
+    assert plan.tau == 1
+    assert all(a.error == pytest.approx(1000 * b.error, rel=0.01) for a, b in zip(few, many, strict=True))
+
+
 @pytest.fixture(scope="module")
 def shop(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("tau")
