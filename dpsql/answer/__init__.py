@@ -13,6 +13,7 @@
     relation    a block -> the relation of its groups
     known       what the catalog alone answers
     errorbars   variances, delta method, Fieller
+    cuts        what interpolating cut bins may add to an error
     explain     a plan in words
     result      what the caller gets
 """
