@@ -162,12 +162,14 @@ def _tents(n: int, asked: _Asked) -> dict[str, _Tried]:
         return tried[key].error
 
     root = _ROOT_SHARES[2] if asked.whole > 0 else 0.0
+    grades = (False, True) if n <= long else (work is None,)
     likely = 1 + sum(reach >= limit for limit in (560, 11_000, 200_000))
     middle = {
-        count: _tent_widths(reach, count, WIDTHS[0], False) for count in range(max(1, likely - 1), likely + 2)
+        count: _tent_widths(reach, count, WIDTHS[0], grades[0])
+        for count in range(max(1, likely - 1), likely + 2)
     }
-    levels = min(middle, key=lambda count: attempt(middle[count], False, root))
-    for graded in (False, True) if n <= long else (work is None,):
+    levels = min(middle, key=lambda count: attempt(middle[count], grades[0], root))
+    for graded in grades:
         some = WIDTHS if work is None or n <= long else WIDTHS[:1]
         sets = [_tent_widths(reach, levels, width, graded) for width in some]
         widths = min(sets, key=lambda each: attempt(each, graded, root))
@@ -210,7 +212,7 @@ def _trees(n: int, asked: _Asked, norm: int) -> dict[str, _Tried]:
         return tried | _log_trees(shapes, asked, norm)
     if norm == 1 and n <= _SEARCH_LEAVES:
         near = sorted({*_SEARCH_ARITIES, best} & set(shapes))
-        searched = {k: optimise_nodes(shapes[k], norm, asked.whole) for k in near}
+        searched = {k: optimise_nodes(shapes[k], norm, asked.whole, steps=120) for k in near}
         k = min(searched, key=lambda arity: searched[arity][1])
         tried[f"tree k={k}, budgets per node"] = _try(tree_strategy(shapes[k], searched[k][0]), asked)
     return tried
