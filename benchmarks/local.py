@@ -78,6 +78,7 @@ def main() -> int:
         local_axis.adaptive_alone(figures)
         local_axis.synthetic(figures, runs=1 if given.quick else 6)
         local_axis.adult(figures, runs=1 if given.quick else 24)
+        local_axis.spiky_coverage(figures, runs=4 if given.quick else 40)
     return figures.finish()
 
 
