@@ -25,7 +25,7 @@ from benchmarks.local_joins import (
     measure_errors,
     tau_errors,
 )
-from benchmarks.local_planes import Case, errors
+from benchmarks.local_planes import Case, covered, errors
 from benchmarks.local_render import Errors, page, plot, table
 
 PAGE = Path("docs/accuracy/local.md")
@@ -191,6 +191,17 @@ def several_axes(given: argparse.Namespace) -> Blocks:
     return blocks
 
 
+def intervals(given: argparse.Namespace) -> Blocks:
+    """How many 95% intervals of two-axis boxes hold, by histogram."""
+    rows: Errors = {}
+    for epsilon in ("1", "4"):
+        found = [covered(Case(*s, epsilon), 64, given.people, 3, 200, 9) for s in SHAPES]
+        rows[epsilon] = found
+    words = f"{given.people:,} people, 3 collections, 200 boxes each.\n\n"
+    heads = [Case(*shape, "").title.rstrip(", ") for shape in SHAPES]
+    return {"INTERVALS": words + table(heads, rows, "epsilon")}
+
+
 def mean_rows(found: Sequence[dict[str, float]]) -> Errors:
     """Columns of methods' errors as rows."""
     return {name: [column[name] for column in found] for name in found[0]}
@@ -215,6 +226,7 @@ SECTIONS: dict[str, Callable[[argparse.Namespace], Blocks]] = {
     "adult": adult,
     "axis": one_axis,
     "boxes": several_axes,
+    "intervals": intervals,
     "figures": figures,
 }
 

@@ -17,13 +17,16 @@ import numpy as np
 from benchmarks.baselines.local_boxes import Answer, Pairs, by_pairs, direct, hio, pair_answers
 from benchmarks.baselines.local_grids import grids, marginals
 from benchmarks.local_axis import shapes
-from dpsql.client import read_plan
-from dpsql.collecting.estimate import axis_table, table
+from dpsql.client import Plan, read_plan
+from dpsql.collecting.estimate import AxisTable, axis_table, model_of, table
 from dpsql.collecting.parts import interactions
 from dpsql.collecting.plan import Design, PlannedAxis, build_plan
 from dpsql.collecting.positive import positive_shares
 from dpsql.collecting.simulate import one_row_each, simulate_tallies
+from dpsql.collecting.tallies import Tallies
 from dpsql.mechanisms.local.maxent import pair_keys
+from dpsql.variance.kronecker import AxisSplit, KroneckerVariance
+from dpsql.variance.prefix import PrefixVariance
 
 CLUSTERS = 20
 TWO: dict[str, Answer] = {
@@ -100,6 +103,41 @@ def truth(leaves: np.ndarray, boxes: np.ndarray) -> np.ndarray:
     return np.array([((leaves >= b[:, 0]) & (leaves < b[:, 1])).all(axis=1).mean() for b in boxes])
 
 
+def collect(
+    leaves: np.ndarray, size: int, epsilon: str, rng: np.random.Generator
+) -> tuple[Plan, Tallies, dict[int, AxisTable]]:
+    """A plan with a tree an axis and a grid a pair, everybody's tallies, and the axes' tables."""
+    axes = leaves.shape[1]
+    design = Design(
+        "planes", Fraction(epsilon), len(leaves),
+        tuple(PlannedAxis(f"a{i}", size, size) for i in range(axes)),
+        together=(tuple(range(axes)),), branching=4, rows_floor=1,
+    )  # fmt: skip
+    plan = read_plan(build_plan(design))
+    tallies = simulate_tallies(plan, one_row_each(leaves), rng)
+    return plan, tallies, {a: axis_table(plan, tallies, a) for a in range(axes)}
+
+
+def covered(case: Case, size: int, people: int, runs: int, count: int, seed: int) -> float:
+    """Share of the default answers' 95% intervals that hold the exact share of a box of two axes."""
+    hits: list[bool] = []
+    for run in range(runs):
+        rng = np.random.default_rng([seed, run])
+        leaves = people_of(case, people, 2, size, rng)
+        boxes = boxes_of(2, size, count, rng)
+        plan, tallies, known = collect(leaves, size, case.epsilon, rng)
+        held = table((0, 1), known, interactions(plan, tallies, [(0, 1)], known))
+        models = tuple(AxisSplit(PrefixVariance(model_of(known[a].counts))) for a in (0, 1))
+        inside = [
+            (np.arange(size) >= b[:, :1]) & (np.arange(size) < b[:, 1:]) for b in boxes.transpose(1, 0, 2)
+        ]
+        masks = [axis.astype(float) for axis in inside]
+        variance = KroneckerVariance(models, dict(held.strengths)).quadratic(masks)
+        off = pair_answers({(0, 1): held.values}, boxes) - truth(leaves, boxes)
+        hits += (np.abs(off) < 1.96 * np.sqrt(variance)).tolist()
+    return float(np.mean(hits))
+
+
 def ours(
     leaves: np.ndarray, size: int, epsilon: str, boxes: np.ndarray, rng: np.random.Generator
 ) -> dict[str, np.ndarray]:
@@ -109,14 +147,7 @@ def ours(
     come from the pairs' non-negative tables by maximum entropy, which the library has and its SQL does not use yet.
     """
     axes = leaves.shape[1]
-    design = Design(
-        "planes", Fraction(epsilon), len(leaves),
-        tuple(PlannedAxis(f"a{i}", size, size) for i in range(axes)),
-        together=(tuple(range(axes)),), branching=4, rows_floor=1,
-    )  # fmt: skip
-    plan = read_plan(build_plan(design))
-    tallies = simulate_tallies(plan, one_row_each(leaves), rng)
-    known = {a: axis_table(plan, tallies, a) for a in range(axes)}
+    plan, tallies, known = collect(leaves, size, epsilon, rng)
     pairs: Pairs = {}
     for key in pair_keys(axes):
         held = positive_shares(plan, tallies, key, known)

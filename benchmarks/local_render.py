@@ -17,9 +17,9 @@ Errors = dict[str, list[float]]
 STYLES = ("x:", "+:", "v--", "s-", "^-", "D-.", "o-", "*-", "1:")
 
 
-def table(head: Sequence[str], rows: Mapping[str, Sequence[float]]) -> str:
+def table(head: Sequence[str], rows: Mapping[str, Sequence[float]], corner: str = "method") -> str:
     """A table of errors to two digits; what was not measured is a dash."""
-    lines = ["| method | " + " | ".join(head) + " |", "|---|" + "--:|" * len(head)]
+    lines = [f"| {corner} | " + " | ".join(head) + " |", "|---|" + "--:|" * len(head)]
     lines += [
         f"| {name} | " + " | ".join(_digits(value) for value in values) + " |"
         for name, values in rows.items()
