@@ -13,6 +13,7 @@ from benchmarks import plots
 from benchmarks.baselines import registry
 from benchmarks.datasets import DPBENCH, DPBENCH_2D
 from benchmarks.plane_errors import plane_table
+from benchmarks.views import view_table
 
 PROMISED = ("NETTRACE", "SEARCHLOGS", "HEPTH", "INCOME")
 EPSILONS = (0.01, 0.1, 1.0)
@@ -45,6 +46,7 @@ def write(build: Path, docs: Path) -> int:
         "point": point_table(rows["grid"]),
         "planar": planar_table(rows["planar"]),
         "planes": plane_table(),
+        "views": view_table(),
         "logs": log_table(rows["logs"]),
         "uniform": uniform_table(rows["trees"]),
         "groups": group_table(rows["groups"]),

@@ -60,14 +60,15 @@ def error(made: ReleasePlan, asked: ReleasePlan) -> float:
     return mean_error(made.axes, family, sets) / sum(sets.values()) * whole / 0.5
 
 
-def main() -> None:
-    """Print the table."""
-    print("| views | leaves an axis | one by one | residual | ratio |\n|---|--:|--:|--:|--:|")
+def view_table() -> str:
+    """One line for each case: errors of views measured one by one, and together."""
+    lines = ["| views | leaves an axis | one by one | residual | ratio |", "|---|--:|--:|--:|--:|"]
     for label, axes, sizes, leaves in CASES:
         alone, joined = (plan(axes, sizes, leaves, mechanism) for mechanism in ("gaussian", "residual"))
         before, after = error(alone, alone), error(joined, alone)
-        print(f"| {label} | {leaves} | {before:,.1f} | {after:,.1f} | {after / before:.2f} |", flush=True)
+        lines.append(f"| {label} | {leaves} | {before:,.1f} | {after:,.1f} | {after / before:.2f} |")
+    return "\n".join(lines)
 
 
 if __name__ == "__main__":
-    main()
+    print(view_table())

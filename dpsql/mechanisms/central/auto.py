@@ -22,7 +22,7 @@ from dpsql.tree import Tree, Workload, kary_tree
 from dpsql.variance import mean_variance
 
 ARITIES = (2, 3, 4, 6, 8, 10, 12, 16, 20, 24, 32)
-_LONG_ARITIES = (2, 3, 8, 12, 16)  # past 2^14 leaves: where the best arity has been found
+_LONG_ARITIES = {1: (12, 16), 2: (2, 3, 8, 12, 16)}  # past 2^14 leaves, by norm: where the best arity has been found
 _LONG = 1 << 14
 _LONG_LOG = 1 << 12  # with a log, whose ranges are evaluated one by one
 _LONG_LOG_ARITIES = (2, 4, 8, 16)
@@ -200,7 +200,7 @@ def _trees(n: int, asked: _Asked, norm: int) -> dict[str, _Tried]:
     short = n <= (_LONG if asked.workload is None else _LONG_LOG)
     arities: tuple[int, ...] = ARITIES
     if not short:
-        arities = _LONG_ARITIES if asked.workload is None else _LONG_LOG_ARITIES
+        arities = _LONG_ARITIES[norm] if asked.workload is None else _LONG_LOG_ARITIES
     shapes = {k: kary_tree(n, k) for k in arities if k <= n}
     lue = {
         k: _try(lue_dptree(shapes[k], asked.workload, norm=norm, whole=asked.whole), asked) for k in shapes

@@ -112,7 +112,8 @@ def _choose(
     if mechanism == "tents" and norm == 1:
         levels = 1 + sum(n >= limit for limit in (560, 11_000, 200_000))
         widths = half_widths(n, levels, 1.25)
-        return _named(tents(n, widths), f"tents of half-width {', '.join(map(str, widths))}", whole, workload)
+        name = f"graded tents of half-width {', '.join(map(str, widths))}"
+        return _named(tents(n, widths, graded=True), name, whole, workload)
     raise CatalogError(f"mechanism `{mechanism}` does not fit this release", hint="write `mechanism: auto`")
 
 
