@@ -75,6 +75,8 @@ def settle(store: Store) -> Recovery:
     """Recover with the ledger open: the head catches up, then the intent is finished or undone."""
     store.move_head()
     intent = beside(store.path, ".intent")
+    # A note that a kill cut short: the one before it still stands, or there was none and nothing was drawn.
+    beside(store.path, ".intent.new").unlink(missing_ok=True)
     if not intent.exists():
         return Recovery()
     draft = _read_intent(intent)

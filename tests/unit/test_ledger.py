@@ -290,6 +290,14 @@ def test_a_file_that_is_no_ledger(curator):
         curator.publish("b")
 
 
+def test_a_note_that_a_kill_cut_short_is_removed(curator):
+    curator.publish("a")
+    half = curator.ledger.with_name(curator.ledger.name + ".intent.new")
+    half.write_text('{"release_id": "')
+    assert recover(curator.ledger).removed is None
+    assert not half.exists() and (curator.folder / "a.dpsql").exists()
+
+
 def test_recover_without_a_crash_finds_nothing(curator):
     assert not curator.ledger.exists() and recover(curator.ledger).removed is None
     curator.publish("a")
