@@ -15,12 +15,14 @@ from dpsql.client.plan import Plan
 from dpsql.collecting.estimate import AxisTable, Part, centred, interaction, model_of, rest
 from dpsql.collecting.smooth import LARGEST, bootstrap, joint_table
 from dpsql.collecting.tallies import Tallies
+from dpsql.mechanisms.local.joint import knots_of
 from dpsql.mechanisms.local.oracles import FloatArray
 
 RUNS = 8
 BOXES = 200
 UNEVEN = 2.5
-"""Errors of smooth parts differ from box to box; the mean alone covered 86-92% of two-axis boxes at 95%."""
+"""Errors of smooth parts differ from box to box; the mean alone covered 86-92% of two-axis boxes at 95%. With two
+cells a knot it does not need it: of a million people at epsilon 5 the mean alone holds 96% (12 collections)."""
 UNSEEN = 0.005
 """Part of a grid's own variance below which its distance from a fit cannot show a bend. With it two-axis intervals hold
 the answer in 97, 94 and 96% of boxes at epsilon 1, 3 and 5 (30 collections), without it in 95, 92 and 94%."""
@@ -119,7 +121,13 @@ def smooth_part(
     seen = interaction(plan, tallies, axes, measure)
     if seen is not None:
         values, strength = _against_grid(plan, Part(values, strength), axes, seen, models, rng)
-    return Part(values, UNEVEN * strength)
+    return Part(values, strength * (1.0 if _is_fine(plan, axes) else UNEVEN))
+
+
+def _is_fine(plan: Plan, axes: PartKey) -> bool:
+    """Whether a pair's grid has two cells or more for each knot of the fit: errors are then alike from box to box."""
+    grids = [v for v in plan.views if v.kind == "grid" and tuple(sorted(v.axes)) == axes and len(axes) == 2]
+    return any(min(len(edges) - 1 for edges in view.edges) >= 2 * knots_of(2) for view in grids)
 
 
 def _against_grid(

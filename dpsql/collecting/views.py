@@ -23,12 +23,13 @@ import numpy as np
 
 from dpsql.collecting.smooth import LARGEST
 from dpsql.errors import CatalogError
-from dpsql.mechanisms.local.grids import even_edges, granularity, joint_granularity
+from dpsql.mechanisms.local.grids import even_edges, granularity, joint_granularity, snapped_edges
+from dpsql.mechanisms.local.joint import knots_of
 from dpsql.mechanisms.local.lprr import IntArray, level_edges
 from dpsql.mechanisms.local.oracles import choose_oracle, wave_reach
 
 if TYPE_CHECKING:
-    from dpsql.collecting.plan import Design, PlannedGrid
+    from dpsql.collecting.plan import Design, PlannedAxis, PlannedGrid
 
 SHARES = 1_000_000
 """Shares are integers out of about this many."""
@@ -159,16 +160,24 @@ def _joint_view(design: Design, grid: PlannedGrid) -> View:
 
 
 def _edges(design: Design, axes: Sequence[int], cells: float) -> list[IntArray]:
-    """About `cells` near-equal cells on ordered axes, other axes leaf by leaf.
+    """About `cells` cells on ordered axes, other axes leaf by leaf.
 
-    A tree's levels are far apart: the nearest one may have four times too few cells, or too many. One-axis reports
-    refine a grid wherever its borders lie.
+    A pair's cells are near equal: a tree's levels are far apart, and the nearest one may have four times too few cells
+    or too many. A grid of three axes or more is on a tree level, no finer than the fit that will smooth it.
     """
     chosen = [design.axes[a] for a in axes]
     leaves = math.prod(axis.leaves for axis in chosen) * (2 if design.measures else 1)
     fitted = leaves <= LARGEST and all(axis.smooth >= FITTED for axis in chosen)
-    some = max(cells, FEWEST) if fitted else cells
-    return [even_edges(axis.leaves, some) if axis.smooth else np.arange(axis.leaves + 1) for axis in chosen]
+    if len(axes) == 2:
+        some = max(cells, FEWEST) if fitted else cells
+        return [_cut(axis, even_edges(axis.leaves, some)) for axis in chosen]
+    most = min(cells, knots_of(len(axes))) if fitted else cells
+    return [_cut(axis, snapped_edges(axis.leaves, design.branching, most)) for axis in chosen]
+
+
+def _cut(axis: PlannedAxis, edges: IntArray) -> IntArray:
+    """The edges of an ordered axis; every leaf of another one."""
+    return edges if axis.smooth else np.arange(axis.leaves + 1)
 
 
 def _grid(axes: Sequence[int], edges: Sequence[IntArray]) -> View:

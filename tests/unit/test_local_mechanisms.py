@@ -27,7 +27,7 @@ from dpsql.mechanisms.local import (
     smooth,
     truncation,
 )
-from dpsql.mechanisms.local.grids import even_edges, granularity
+from dpsql.mechanisms.local.grids import even_edges, granularity, snapped_edges
 
 VECTORS = json.loads((Path(__file__).parent.parent / "vectors" / "local.json").read_text())
 W1 = largest_weight(Fraction(1))
@@ -265,6 +265,7 @@ def test_granularity_vectors() -> None:
         assert found.one == pytest.approx(wanted["g1"], rel=1e-4)
         assert found.two == pytest.approx(wanted["g2"], rel=1e-4)
     assert even_edges(7, 3.2).size == 4
+    assert snapped_edges(25, 5, 4.0).tolist() == [0, 5, 10, 15, 20, 25]
 
 
 def test_slots_and_rows_lost() -> None:

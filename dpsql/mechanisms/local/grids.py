@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dpsql.mechanisms.local.lprr import IntArray
+from dpsql.mechanisms.local.lprr import IntArray, level_edges
 
 UNEVEN_ONE = 0.7
 UNEVEN_TWO = 0.03
@@ -70,6 +70,15 @@ def joint_granularity(people: float, epsilon: float, ordered: int, others: int =
     noise = 4 * grown / (people * (grown - 1) ** 2) * max(others / 2, 1.0)
     power = 2.0 ** (ordered + 1) * ordered * UNEVEN_TWO**2 / noise
     return float(power ** (1 / (ordered + 2)))
+
+
+def snapped_edges(leaves: int, branching: int, cells: float) -> IntArray:
+    """Boundaries of the tree level whose number of cells is nearest to `cells` in ratio.
+
+    A grid on a tree level lets one-axis reports refine it without cutting its cells.
+    """
+    levels = level_edges(leaves, branching)
+    return min(levels, key=lambda e: abs(math.log((e.size - 1) / max(cells, 1.0))))
 
 
 def even_edges(leaves: int, cells: float) -> IntArray:
