@@ -15,14 +15,12 @@ from dpsql.client.plan import Plan
 from dpsql.collecting.estimate import AxisTable, Part, centred, interaction, model_of, rest
 from dpsql.collecting.smooth import LARGEST, bootstrap, joint_table
 from dpsql.collecting.tallies import Tallies
-from dpsql.mechanisms.local.joint import knots_of
 from dpsql.mechanisms.local.oracles import FloatArray
 
 RUNS = 8
 BOXES = 200
 UNEVEN = 2.5
-"""Errors of smooth parts differ from box to box; the mean alone covered 86-92% of two-axis boxes at 95%. With two
-cells a knot it does not need it: of a million people at epsilon 5 the mean alone holds 96% (12 collections)."""
+"""Errors of smooth parts differ from box to box; the mean alone covered 86-92% of two-axis boxes at 95%."""
 UNSEEN = 0.005
 """Part of a grid's own variance below which its distance from a fit cannot show a bend. With it two-axis intervals hold
 the answer in 97, 94 and 96% of boxes at epsilon 1, 3 and 5 (30 collections), without it in 95, 92 and 94%."""
@@ -30,10 +28,6 @@ INSIDE = 0.01
 """Part of the squared shape inside a grid's cells by which a fit may be wrong about it: no report tells. With it
 two-axis intervals hold the answer in 97, 95 and 95% of boxes at epsilon 3, 4 and 5 of a million people (12 collections
 each), without it in 96, 94 and 90%; of a hundred thousand people it changes less than 1%."""
-HELD = 0.3
-"""Part of a pair's bend that stays in its strength once the fit has moved to the grid. On 64 x 64 leaves, a million
-people and narrow clusters intervals hold 95% of boxes or more at epsilon 1 and 4 with it, 84-90% without (4
-collections)."""
 CAUTION = 0.8
 """Which quantile, over random boxes, of exact variance by model is a grid's strength."""
 PartKey = tuple[int, ...]
@@ -121,13 +115,7 @@ def smooth_part(
     seen = interaction(plan, tallies, axes, measure)
     if seen is not None:
         values, strength = _against_grid(plan, Part(values, strength), axes, seen, models, rng)
-    return Part(values, strength * (1.0 if _is_fine(plan, axes) else UNEVEN))
-
-
-def _is_fine(plan: Plan, axes: PartKey) -> bool:
-    """Whether a pair's grid has two cells or more for each knot of the fit: errors are then alike from box to box."""
-    grids = [v for v in plan.views if v.kind == "grid" and tuple(sorted(v.axes)) == axes and len(axes) == 2]
-    return any(min(len(edges) - 1 for edges in view.edges) >= 2 * knots_of(2) for view in grids)
+    return Part(values, UNEVEN * strength)
 
 
 def _against_grid(
@@ -140,9 +128,8 @@ def _against_grid(
 ) -> Part:
     """Hold a fit against the grid that sees its axes together.
 
-    It moves towards the grid, the more the surer it is that it bends something away, and its strength grows by the rest
-    of that bend and by a part of what it holds inside cells. What bends between the cells of a pair bends inside them
-    too, where no report tells: `HELD` of it stays.
+    Its strength grows by what it bends away and by a part of what it holds inside cells. Three axes or more also move
+    towards the grid, the more the surer the bend is.
     """
     values, own_cells = fitted.values, seen[1][0][1]
     view = next(v for v in plan.views if v.kind == "grid" and set(axes) <= set(v.axes))
@@ -151,10 +138,10 @@ def _against_grid(
     bent, own = _bent(distance, seen[1], models, cuts, rng)
     inside = _inside_cells(values, own_cells)
     hidden = _box_strength([inside], models, _any_cuts(values.shape), rng)
-    if bent > 0:
+    if len(axes) > 2 and bent > 0:
         trust = bent / (bent + own)
         values = values - trust * (distance - inside)
-        bent *= 1 - trust + (HELD if len(axes) == 2 else 0.0)
+        bent *= 1 - trust
     return Part(values, max(fitted.strength + bent + INSIDE * hidden, UNSEEN * own))
 
 
