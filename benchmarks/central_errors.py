@@ -8,6 +8,7 @@ nothing is simulated. Two axes: the error that the release states. `--quick` lea
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Iterator
 from itertools import combinations
 from typing import NamedTuple
@@ -67,6 +68,16 @@ def figures(longest: int) -> Iterator[Figure]:
     for n, bound in ONE_AXIS.items():
         if n <= longest:
             yield Figure(f"pure, all ranges of {n} leaves", auto_strategy(n).expected_error, bound)
+    yield from choosing(longest)
+
+
+def choosing(longest: int) -> Iterator[Figure]:
+    """Processor seconds until `auto` has chosen, from the number of leaves alone."""
+    for n, bound in ((65_536, 1.0), (1 << 20, 30.0)):
+        if n <= longest:
+            start = time.process_time()
+            auto_strategy(n)
+            yield Figure(f"choosing for {n} leaves, processor seconds", time.process_time() - start, bound)
 
 
 def six_axes(n: int = 256) -> float:

@@ -26,7 +26,7 @@ from math import prod
 
 import numpy as np
 
-from dpsql.errors import CatalogError
+from dpsql.errors import CatalogError, InternalError
 from dpsql.mechanisms.central.gaussian import workload_gram
 from dpsql.mechanisms.central.reconcile import component_variances
 from dpsql.mechanisms.central.residual import Subset, closed_downwards, residual_design
@@ -122,7 +122,10 @@ def _shares(axes: Sequence[PlannedAxis], family: Sequence[PlannedStatistic]) -> 
     )  # fmt: skip
     left = SHARES - len(asked)
     part_of = {part: 1 / design.variance[tuple(place[i] for i in part)] for part in closed_downwards(list(asked))}
-    return {part: 1 + int(left * each) for part, each in part_of.items()}
+    units = {part: 1 + int(left * each) for part, each in part_of.items()}
+    if sum(units.values()) > SHARES:
+        raise InternalError("the sets of a residual design were given more than their family's budget")
+    return units
 
 
 def mean_error(axes: Sequence[PlannedAxis], family: Sequence[PlannedStatistic], asked: Mapping[Subset, float]) -> float:
