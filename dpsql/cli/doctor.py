@@ -17,7 +17,18 @@ from dpsql.cli import cli
 from dpsql.cli.query import RELEASE
 from dpsql.errors import Error
 
-NEEDED = ("duckdb", "sqlglot", "numpy", "pandas", "pydantic", "PyYAML", "click", "rich", "prompt_toolkit")
+NEEDED = (
+    "duckdb",
+    "sqlglot",
+    "numpy",
+    "pandas",
+    "pydantic",
+    "PyYAML",
+    "click",
+    "rich",
+    "prompt_toolkit",
+    "threadpoolctl",
+)
 OPTIONAL = {
     "sqlalchemy": "SQLAlchemy", "arrow": "pyarrow", "spark": "pyspark", "postgres": "psycopg", "plot": "matplotlib",
     "fast": "scipy", "audit": "dp-accounting",

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from dpsql.blas import one_blas_thread
 from dpsql.catalog import Catalog, catalog_from_json, load_catalog
 from dpsql.client.plan import Plan, read_plan
 from dpsql.collecting.collector import Manifest, add_spool, close_collection, open_state
@@ -73,7 +74,8 @@ def write_plan(
     raw = first_plan(design) if after is None else _second_plan(design, after)
     target.write_bytes(raw)
     plan = read_plan(raw)
-    return predict(plan, max(round(people * _part(plan)), 1))
+    with one_blas_thread():
+        return predict(plan, max(round(people * _part(plan)), 1))
 
 
 def _part(plan: Plan) -> float:
@@ -152,7 +154,8 @@ def collect(
     if manifest.accepted == 0:
         raise DataError("no report was accepted", hint="check that the reports belong to this plan")
     progress("estimating and writing")
-    content = release_content(survey, loaded, tallies, manifest, release_id)
+    with one_blas_thread():
+        content = release_content(survey, loaded, tallies, manifest, release_id)
     fresh = target.with_name(target.name + ".new")
     fresh.unlink(missing_ok=True)  # what a killed run left
     write_release(fresh, content)
