@@ -134,6 +134,7 @@ def collection_plan(
         CatalogError: the catalog cannot be collected.
         InterfaceError: fewer than one person, or only one of `after` and `reports`.
         DataError: `after` is no first round of this catalog, or none of its reports was accepted.
+        OperationalError: a file cannot be read or written, or the output holds another plan.
 
     **Privacy**: public facts, and reports that were private before they left a device.
     """
@@ -170,7 +171,8 @@ def collect(
         Where the release is, and how many reports were accepted and rejected, by reason.
 
     Raises:
-        OperationalError: a file cannot be opened, or the output exists.
+        OperationalError: a file cannot be opened or written, or the output exists.
+        InterfaceError: the catalog is needed, or is not the one that the plan was made from.
         DataError: no report was accepted.
 
     **Privacy**: post-processing; each person spent the plan's epsilon on her own device. No cap is charged.
@@ -185,7 +187,7 @@ def collect(
         Path(plan),
         [Path(spool) for spool in reports],
         Path(output),
-        key=run.token_key(kept, os_entropy()(32)),
+        key=os_entropy()(32),
         release_id=new_release_id(),
         catalog=described,
         state=kept,

@@ -164,8 +164,9 @@ def _check_shares(catalog: Catalog) -> None:
 def _check_source(catalog: Catalog) -> None:
     if catalog.source is None:
         return
-    for name in catalog.tables:
-        if name not in catalog.source.tables:
+    for name, table in catalog.tables.items():
+        kept = catalog.collection is not None and not table.is_public  # people keep these rows themselves
+        if name not in catalog.source.tables and not kept:
             raise Problem(("source", "tables"), f"`{name}` has no file; write `{name}: <file>` or a SELECT")
 
 

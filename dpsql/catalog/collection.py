@@ -14,7 +14,7 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from dpsql.catalog.base import Model, Problem, nearest
 from dpsql.catalog.scalars import Exact
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from dpsql.catalog.model import Catalog
 
 MOST_TAU = 10**4
+MOST_EPSILON = 16
+"""What a device gives at most to one collection: beyond it a report as good as tells the answer."""
 ROW_SHARE = Fraction(1, 10)
 """Of a million people a tenth leaves an error of 1.2% on the rows a person has, a fiftieth 2.7%."""
 
@@ -38,8 +40,17 @@ def _tau(value: Any) -> Any:
 class JointGrid(Model):
     """One grid over several axes of a view, asked of its own part of the people."""
 
-    axes: tuple[str, ...] = Field(min_length=3, max_length=6, description="as written in one view's `axes`")
+    axes: tuple[str, ...] = Field(
+        description="as written in one view's `axes`", json_schema_extra={"minItems": 3, "maxItems": 6}
+    )
     share: Exact = Field(description="part of all people who are asked this grid and nothing else")
+
+    @field_validator("axes")
+    @classmethod
+    def _several(cls, axes: tuple[str, ...]) -> tuple[str, ...]:
+        if not 3 <= len(axes) <= 6:
+            raise ValueError("a joint grid has three to six; single axes and pairs have grids anyway")
+        return axes
 
     @model_validator(mode="after")
     def _sound(self) -> Self:
@@ -99,6 +110,12 @@ def check_collection(catalog: Catalog) -> None:
     collection = catalog.collection
     if collection is None:
         return
+    epsilon = catalog.privacy.epsilon if collection.epsilon is None else collection.epsilon
+    if not 0 < epsilon <= MOST_EPSILON:
+        raise Problem(
+            ("privacy" if collection.epsilon is None else "collection", "epsilon"),
+            f"devices refuse epsilon {epsilon}; a report's is above 0 and at most {MOST_EPSILON}",
+        )
     _check_rows(collection)
     for name in collection.shares:
         if name not in catalog.views:

@@ -125,6 +125,20 @@ class Catalog(Model):
             raise CatalogError("the catalog has no `source`", hint="write source: {kind, root, tables}")
         return self.source
 
+    def whole_source(self) -> Source:
+        """Where the raw rows of every table are; a collection's catalog may leave out those that people keep.
+
+        Raises:
+            CatalogError: the catalog names no source, or none for a table.
+        """
+        source = self.raw_source()
+        for name in self.tables:
+            if name not in source.tables:
+                raise CatalogError(
+                    f"source.tables: `{name}` has no file", hint=f"write `{name}: <file>` or a SELECT"
+                )
+        return source
+
     @property
     def file(self) -> Path | None:
         """The YAML file that this catalog was read from, if any."""

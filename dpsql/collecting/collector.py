@@ -4,8 +4,7 @@ The state is a private DuckDB file (or memory): a manifest of files by content h
 reason, and reports that carry a one-time token until the collection is closed. A file is one transaction, so a
 crash leaves it counted or not at all; adding it again changes nothing, and the order of files does not matter.
 
-Spool columns: `report` BLOB, optionally `token` VARCHAR and `epoch` INTEGER. JSON lines hold the report's JSON twin
-with the same two optional fields.
+Spool columns: `report` BLOB, optionally `token` VARCHAR and `epoch` INTEGER; JSON lines likewise, the report's twin.
 """
 
 from __future__ import annotations
@@ -75,8 +74,12 @@ def open_state(plan: Plan, path: Path | None = None) -> duckdb.DuckDBPyConnectio
 
     Raises:
         DataError: if the state belongs to another plan.
+        OperationalError: if it cannot be opened.
     """
-    state = duckdb.connect(":memory:" if path is None else str(path))
+    try:
+        state = duckdb.connect(":memory:" if path is None else str(path))
+    except duckdb.Error as error:
+        raise OperationalError(f"cannot open the state {path}", hint="name a new one, or the last") from error
     state.execute("SET threads = 1")
     state.execute(SCHEMA)
     known = state.execute("SELECT hash FROM plan").fetchall()

@@ -19,6 +19,7 @@ from dpsql.catalog import Catalog, load_catalog, reachable, unit_path
 from dpsql.catalog.graph import KeyPath
 from dpsql.client.plan import read_plan
 from dpsql.collecting.decode import decode_reports
+from dpsql.collecting.files import check_folder, write_plan_file
 from dpsql.collecting.simulate import People, Progress, chosen, simulate_reports
 from dpsql.collecting.survey import Survey, design_of, public_axis_maker, survey_of
 from dpsql.collecting.tau import asks_rows_alone, first_plan, row_reports, second_plan
@@ -54,8 +55,8 @@ def simulated_collection(
     **Privacy**: none; the reports come from one machine that sees all rows.
     """
     survey = survey_of(catalog, public_axis_maker(catalog))
-    source = catalog.raw_source()
-    raw = open_sources(source.kind, source.folder(catalog.file), source.tables)
+    source = catalog.whole_source()
+    raw = open_sources(source.kind, source.folder(catalog.file), source.expanded())
     try:
         progress("reading the star")
         people = people_of(survey, raw)
@@ -92,7 +93,13 @@ def simulate_to_files(
 
     Returns:
         How many people reported.
+
+    Raises:
+        OperationalError: a file is there already, or cannot be written.
     """
+    for file in (output, plan):
+        check_folder(file)
+    _check_fresh(output)
     # A stream of its own: drawn from the seed that made the rows, views would go by the people's own values.
     rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(SIMULATION,)))
     *before, last = simulated_collection(load_catalog(catalog), rng, progress, label)
@@ -100,9 +107,14 @@ def simulate_to_files(
         (last, output, plan)
     ]:
         progress(f"writing {spool.name}")
+        write_plan_file(file, held.plan)
         write_spool(spool, held.reports)
-        file.write_bytes(held.plan)
     return sum(len(held.reports) for held in (*before, last))
+
+
+def _check_fresh(spool: Path) -> None:
+    if spool.exists():
+        raise OperationalError(f"{spool.name} exists", hint="spools are never overwritten; name another file")
 
 
 def _rows_file(path: Path) -> Path:
@@ -121,8 +133,7 @@ def write_spool(path: Path, reports: Sequence[bytes]) -> None:
     """
     import pandas as pd
 
-    if path.exists():
-        raise OperationalError(f"{path.name} exists", hint="spools are never overwritten; name another file")
+    _check_fresh(path)
     connection = duckdb.connect()
     try:
         connection.register("incoming", pd.DataFrame({"report": list(reports)}))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -13,12 +12,19 @@ from dpsql.catalog import Catalog, catalog_from_json, load_catalog
 from dpsql.client.plan import Plan, read_plan
 from dpsql.collecting.collector import Manifest, add_spool, close_collection, open_state
 from dpsql.collecting.content import release_content
+from dpsql.collecting.files import (
+    check_database,
+    check_folder,
+    plan_file,
+    token_key,
+    write_plan_file,
+    write_release_file,
+)
 from dpsql.collecting.plan import Design, plan_body
 from dpsql.collecting.predict import Prediction, predict
-from dpsql.collecting.survey import design_of, public_axis_maker, survey_of
+from dpsql.collecting.survey import design_of, needs_rows, public_axis_maker, survey_of
 from dpsql.collecting.tau import asks_rows_alone, first_plan, row_reports, second_plan
 from dpsql.errors import DataError, InterfaceError, OperationalError
-from dpsql.release.write import write_release
 
 Progress = Callable[[str], None]
 
@@ -63,19 +69,22 @@ def write_plan(
         CatalogError: the catalog cannot be collected.
         InterfaceError: fewer than one person.
         DataError: `after` is no first round of this catalog, or none of its reports was accepted.
+        OperationalError: a file cannot be read or written, or the target holds another plan.
 
     **Privacy**: public facts, and reports that are private already.
     """
     if people < 1:
         raise InterfaceError("a collection needs at least one person", hint="say how many will report")
+    check_folder(target)
     loaded = load_catalog(catalog)
     survey = survey_of(loaded, public_axis_maker(loaded))
     design = design_of(survey, people, label)
     raw = first_plan(design) if after is None else _second_plan(design, after)
-    target.write_bytes(raw)
     plan = read_plan(raw)
     with one_blas_thread():
-        return predict(plan, max(round(people * _part(plan)), 1))
+        predictions = predict(plan, max(round(people * _part(plan)), 1))
+    write_plan_file(target, raw)
+    return predictions
 
 
 def _part(plan: Plan) -> float:
@@ -85,7 +94,7 @@ def _part(plan: Plan) -> float:
 
 def _second_plan(design: Design, after: FirstRound) -> bytes:
     """Count the first round's reports and plan the second."""
-    first = read_plan(_read(after.plan))
+    first = plan_file(after.plan)
     state = open_state(first)
     try:
         for spool in after.spools:
@@ -113,7 +122,7 @@ def collect(
         plan: the plan file.
         spools: Parquet and JSON-lines files of reports.
         target: the release file to make.
-        key: secret bytes under which one-time tokens are hashed.
+        key: secret bytes under which one-time tokens are hashed, unless the state has its own.
         release_id: the release's id.
         catalog: the YAML file; needed only where an axis is a public dimension's rows.
         state: where to keep what was counted, for later runs.
@@ -123,7 +132,8 @@ def collect(
         The release and the manifest.
 
     Raises:
-        OperationalError: a file cannot be opened, or the target exists.
+        OperationalError: a file cannot be opened or written, or the target exists.
+        InterfaceError: the catalog is needed, or is not the plan's.
         DataError: no accepted report, or a plan that asks for row counts alone.
 
     **Privacy**: reports are private already; this is post-processing.
@@ -132,7 +142,10 @@ def collect(
         raise OperationalError(
             f"{target.name} exists", hint="a release is never overwritten; name another file"
         )
-    loaded = read_plan(_read(plan))
+    check_folder(target)
+    if state is not None:
+        check_database(state)
+    loaded = plan_file(plan)
     if asks_rows_alone(loaded):
         raise DataError(
             "this plan asks for row counts alone; no release can be made of them",
@@ -142,8 +155,9 @@ def collect(
     survey = survey_of(described, public_axis_maker(described))
     connection = open_state(loaded, state)
     try:
+        secret = token_key(state, key)
         for spool in spools:
-            count = add_spool(connection, loaded, spool, key)
+            count = add_spool(connection, loaded, spool, secret)
             progress(
                 f"{spool.name}: {count.accepted} of {count.reports} reports"
                 + (" (known)" if count.known else "")
@@ -152,49 +166,39 @@ def collect(
     finally:
         connection.close()
     if manifest.accepted == 0:
-        raise DataError("no report was accepted", hint="check that the reports belong to this plan")
+        raise _nothing(manifest)
     progress("estimating and writing")
     with one_blas_thread():
         content = release_content(survey, loaded, tallies, manifest, release_id)
-    fresh = target.with_name(target.name + ".new")
-    fresh.unlink(missing_ok=True)  # what a killed run left
-    write_release(fresh, content)
-    fresh.chmod(0o444)
-    with fresh.open("rb") as file:
-        os.fsync(file.fileno())
-    fresh.replace(target)
+    write_release_file(target, content)
     return Collected(target, manifest)
 
 
-def token_key(state: Path | None, fresh: bytes) -> bytes:
-    """The secret under which a kept state hashes tokens: made once, beside it, readable by its owner alone.
-
-    Args:
-        state: the state file; without one nothing is kept.
-        fresh: secret bytes, used if there is no key yet.
-    """
-    if state is None:
-        return fresh
-    file = state.with_name(state.name + ".key")
-    try:
-        handle = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    except FileExistsError:
-        return file.read_bytes()
-    with os.fdopen(handle, "wb") as key:
-        key.write(fresh)
-        key.flush()
-        os.fsync(key.fileno())
-    return fresh
-
-
-def _read(plan: Path) -> bytes:
-    try:
-        return plan.read_bytes()
-    except OSError as error:
-        raise OperationalError(f"cannot read the plan {plan.name}", hint="check the path") from error
+def _nothing(manifest: Manifest) -> DataError:
+    """Why no release can be made, by reason."""
+    if not manifest.reports:
+        return DataError("no report was accepted: the files hold none", hint="check the paths")
+    why = ", ".join(f"{count} {reason}" for reason, count in manifest.rejected.items())
+    return DataError(f"no report was accepted: {why}", hint="check that the reports belong to this plan")
 
 
 def _catalog(plan: Plan, path: Path | None) -> Catalog:
-    if path is not None:
-        return load_catalog(path)
-    return catalog_from_json(json.dumps(plan_body(plan)["catalog"]))
+    """The plan's catalog; from the file where public rows are needed, which the plan does not hold."""
+    held = plan_body(plan).get("catalog")
+    if held is None:
+        raise DataError("this plan carries no catalog", hint="make it with `dpsql collection-plan`")
+    if path is None:
+        described = catalog_from_json(json.dumps(held))
+        if needs_rows(described):
+            raise InterfaceError(
+                "an axis of this plan is a public dimension's rows",
+                hint="say where they are: --catalog CATALOG",
+            )
+        return described
+    described = load_catalog(path)
+    if json.loads(described.to_json()) != held:
+        raise InterfaceError(
+            f"{path.name} is not the catalog that this plan was made from",
+            hint="bring that one back, or leave --catalog out",
+        )
+    return described

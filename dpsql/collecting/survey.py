@@ -96,8 +96,11 @@ def design_of(survey: Survey, people: int, label: str = "") -> Design:
         raise CatalogError("the catalog has no `collection:`")
     one_row = catalog.privacy.unit in ("row", f"{survey.of}.{catalog.tables[survey.of].key}")
     declared = collection.tau if isinstance(collection.tau, int) else 1
-    if one_row and declared != collection.tau:
-        raise CatalogError(f"everybody has one row of `{survey.of}`", hint="write tau: 1 in `collection:`")
+    if one_row and (collection.tau != 1 or collection.row_weighting != "none"):
+        raise CatalogError(
+            f"everybody has one row of `{survey.of}`",
+            hint="write tau: 1 in `collection:`, and no row_weighting",
+        )
     most = 1 if one_row else max_ids(catalog, survey.of)
     guess = tuple(
         float(collection.row_guess.get(r, 0)) for r in range(max(collection.row_guess, default=-1) + 1)
@@ -105,20 +108,20 @@ def design_of(survey: Survey, people: int, label: str = "") -> Design:
     cap = max(int(most) if isinstance(most, int) else 10, declared, 2, len(guess) - 1)
     return Design(
         collection=":".join(part for part in (catalog.name, catalog.privacy.lineage, label) if part),
-        epsilon=Fraction(collection.epsilon or catalog.privacy.epsilon),
+        epsilon=Fraction(catalog.privacy.epsilon if collection.epsilon is None else collection.epsilon),
         people=people,
         axes=tuple(_planned(axis) for axis in survey.axes),
         measures=tuple(PlannedMeasure(m.name, *m.bounds, m.scale) for m in survey.measures),
         together=tuple(axes for axes, _ in survey.views.values() if len(axes) > 1),
         joint=_joint_grids(survey, collection),
         asked=_asked(survey, collection),
-        tau=1 if one_row else declared,
+        tau=declared,
         tau_from="declared" if declared == collection.tau else str(collection.tau),
         row_guess=guess,
         rows_floor=1 if one_row else 0,
         rows_cap=cap,
         row_share=Fraction(0) if one_row else collection.counted_share,
-        row_weighting="none" if one_row else collection.row_weighting,
+        row_weighting=collection.row_weighting,
         shuffled=collection.shuffled,
         extra={"catalog": json.loads(catalog.to_json())},
     )
@@ -161,6 +164,13 @@ def _planned(axis: Axis) -> PlannedAxis:
     return PlannedAxis(axis.name, axis.leaves, 0, {**lookup, "keys": leaves, "key": rule.key})
 
 
+def needs_rows(catalog: Catalog) -> bool:
+    """Whether an axis of a catalog's views is a public table's rows, which neither catalog nor plan holds."""
+    return any(
+        needed_tables(catalog, axis) for view in catalog.views.values() for axis in view_axes(catalog, view)
+    )
+
+
 def public_axis_maker(catalog: Catalog) -> AxisMaker:
     """A function that builds axes, reading public tables from the catalog's source where an axis needs one."""
     known: dict[str, PublicTable] = {}
@@ -178,7 +188,7 @@ def _read_public(catalog: Catalog, table: str) -> PublicTable:
     source = catalog.raw_source()
     if table not in source.tables:
         raise SourceError(f"source.tables has no `{table}`", hint="name its file there")
-    raw = open_sources(source.kind, source.folder(catalog.file), {table: source.tables[table]})
+    raw = open_sources(source.kind, source.folder(catalog.file), {table: source.expanded()[table]})
     try:
         rows = raw.connection.execute(f'SELECT * FROM raw."{table}"').fetchall()
         types = raw.columns[table]

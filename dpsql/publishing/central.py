@@ -177,7 +177,7 @@ def confirmed_source(catalog: Catalog) -> Source:
         )
     if catalog.source is None:
         raise CatalogError("source: missing", hint="say where the raw tables are")
-    return catalog.source
+    return catalog.whole_source()
 
 
 def release_spend(catalog: Catalog, plan: ReleasePlan, unit: str | None = None) -> Spend:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from dpsql.catalog import Catalog, Collection, catalog_from_json, parse_catalog
+from dpsql.collecting.survey import design_of, public_axis_maker, survey_of
 from dpsql.errors import CatalogError
 
 TEXT = (Path(__file__).parents[2] / "catalog" / "survey.yaml").read_text()
@@ -60,6 +61,9 @@ GRID = "axes: [answer.age, answer.minutes, answer.district]"
 @pytest.mark.parametrize(
     ("text", "place", "says"),
     [
+        ("{epsilon: 0}", "collection.epsilon", "above 0"),
+        ("{epsilon: -1}", "collection.epsilon", "above 0"),
+        ("{epsilon: 40}", "collection.epsilon", "at most 16"),
         ("{tau: 0}", "tau", "from 1 to 10000, `theory` or `estimate`"),
         ("{tau: auto}", "tau", "from 1 to 10000, `theory` or `estimate`"),
         ("{tau: theory}", "row_guess", "go together"),
@@ -73,7 +77,7 @@ GRID = "axes: [answer.age, answer.minutes, answer.district]"
         ("{row_share: 1}", "row_share", "below 1"),
         ("{row_share: 0.5, joint: {hot: {" + GRID + ", share: 1/2}}}", "collection", "lower them"),
         ("{joint: {hot: {" + GRID + ", share: 0}}}", "share", "above 0"),
-        ("{joint: {hot: {axes: [answer.age, answer.minutes], share: 0.1}}}", "axes", "at least 3"),
+        ("{joint: {hot: {axes: [answer.age, answer.minutes], share: 0.1}}}", "axes", "three to six"),
         ("{joint: {hot: {axes: [answer.age, answer.age, answer.minutes], share: 0.1}}}", "joint", "twice"),
         ("{joint: {hot: {axes: [answer.age, answer.sex, answer.minutes], share: 0.1}}}", "axes", "no view"),
         ("{shares: {nothing: 0.1}}", "shares", "no such view"),
@@ -87,3 +91,11 @@ def test_refusals_name_the_place_and_what_to_write(text: str, place: str, says: 
         catalog_of(text)
     assert place in str(refused.value)
     assert says in str(refused.value)
+
+
+@pytest.mark.parametrize("text", ["{tau: 2}", "{tau: estimate}", "{row_weighting: mar}"])
+def test_one_row_a_person_leaves_nothing_to_choose(text: str) -> None:
+    catalog = catalog_of(text)
+    survey = survey_of(catalog, public_axis_maker(catalog))
+    with pytest.raises(CatalogError, match="everybody has one row"):
+        design_of(survey, 1000)

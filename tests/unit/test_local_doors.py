@@ -87,7 +87,7 @@ def test_predicted_errors_are_printed(tmp_path: Path) -> None:
     said, code = run("collection-plan", SURVEY, "-o", tmp_path / "plan.json", "--people", "50000")
     assert code == 0
     assert "a range of answer.age" in said
-    rows, _ = run("collection-plan", SURVEY, "-o", tmp_path / "plan.json", "--people", "200000", "--json")
+    rows, _ = run("collection-plan", SURVEY, "-o", tmp_path / "more.json", "--people", "200000", "--json")
     first = {each["question"]: each["error"] for each in json.loads(rows)}["a range of answer.age"]
     assert 0 < first < 0.05
     with pytest.raises(InterfaceError, match="one person"):
