@@ -7,7 +7,8 @@ Standard library only, so that it can be read in one sitting and carried anywher
 |---------|------|
 | entropy | bytes to exact uniform integers |
 | perturb | the four randomizers, by integer weights |
-| plan    | reading and refusing a collection plan |
+| plan    | reading a collection plan |
+| check   | refusing one |
 | report  | report bytes, version 1, and their JSON twin |
 | device  | view, slot, item, perturbation |
 | rows    | joining and looking values up |

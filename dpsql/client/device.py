@@ -1,7 +1,8 @@
 """From a person's own rows to report bytes: draw a view, slot, row and measure bit, then perturb.
 
-Every device that is asked reports, with or without rows; silence would tell. Draws are made in this order:
-view, slot, row, measure bit, randomizer.
+Every device that is asked reports, whatever its rows are; silence would tell. A row that the plan has no place for
+counts as no row, and where "no row" is no item an item is drawn evenly. Draws are made in this order: view, slot, row,
+measure bit (or the even item), randomizer.
 """
 
 from __future__ import annotations
@@ -35,9 +36,6 @@ def respond(plan: Plan, rows: Sequence[Row], entropy: Entropy) -> bytes:
     Returns:
         Report bytes, version 1.
 
-    Raises:
-        DataError: if a row does not fit the plan.
-
     **Privacy**: the view does not depend on the rows, and inside a view the output is one randomizer's, so
     the report is epsilon-LDP for everything the person owns. Call it once a collection (see `memory`).
     """
@@ -70,6 +68,8 @@ def draw_item(plan: Plan, view: View, rows: Sequence[Row], entropy: Entropy) -> 
 
     A slot is drawn from 1 .. tau; a person with r rows has min(r, tau) filled slots, and what fills a slot
     is a uniformly drawn own row.
+
+    **Privacy**: it has an item for every number of rows and every row, so no refusal depends on them.
     """
     if view.kind == "rows":
         return min(len(rows), plan.rows_cap)
@@ -77,16 +77,23 @@ def draw_item(plan: Plan, view: View, rows: Sequence[Row], entropy: Entropy) -> 
         count = min(max(len(rows), plan.rows_floor), plan.rows_cap) - plan.rows_floor
         return int(below(plan.rows_cap - plan.rows_floor, entropy) < count)
     if below(plan.tau, entropy) >= len(rows):
-        if not view.empty:
-            raise DataError("the plan expects a row", hint="ask for a plan with an empty item")
-        return None if view.kind == "wave" else view.domain - 1
+        return _nothing(view, entropy)
     row = rows[below(len(rows), entropy)]
     cell = _cell(plan, view, row)
+    if cell is None:
+        return _nothing(view, entropy)
     if view.measure is None:
         return cell
     lower, upper = plan.measures[view.measure]["lower"], plan.measures[view.measure]["upper"]
     value = min(max(row.measures[view.measure], lower), upper) - lower
     return cell + view.cells * int(below(upper - lower, entropy) < value)
+
+
+def _nothing(view: View, entropy: Entropy) -> int | None:
+    """The item of a slot without a row; any item alike where the plan has none for it."""
+    if view.kind == "wave":
+        return None
+    return view.domain - 1 if view.empty else below(view.domain, entropy)
 
 
 def randomize(plan: Plan, view: View, item: int | None, entropy: Entropy) -> bytes:
@@ -103,15 +110,16 @@ def randomize(plan: Plan, view: View, item: int | None, entropy: Entropy) -> byt
     return seed.to_bytes(2, "big") + varint(held)
 
 
-def _cell(plan: Plan, view: View, row: Row) -> int:
+def _cell(plan: Plan, view: View, row: Row) -> int | None:
+    """The cell of a row; None where the plan has no place for it."""
     leaves = [row.leaves[a] for a in view.axes]
     if any(not 0 <= leaf < plan.axes[a]["leaves"] for a, leaf in zip(view.axes, leaves, strict=True)):
-        raise DataError("a row's leaf is outside its axis")
+        return None
     if view.kind == "boxes":
         for number, box in enumerate(view.boxes):
             if all(box[2 * i] <= leaf < box[2 * i + 1] for i, leaf in enumerate(leaves)):
                 return number
-        raise DataError("the plan's boxes do not cover a row")
+        return None
     cell = 0
     for leaf, edges in zip(leaves, view.edges, strict=True):
         cell = cell * (len(edges) - 1) + bisect_right(edges, leaf) - 1

@@ -65,6 +65,7 @@ def below(bound: int, entropy: Entropy) -> int:
 
     Raises:
         ValueError: if the bound is outside 1 .. 2^48.
+        OSError: if the source gave fewer bytes than asked; zeros in their place would tell the truth.
     """
     if not 1 <= bound <= LARGEST_BOUND:
         raise ValueError(f"a draw needs a bound in 1 .. 2^48, not {bound}")
@@ -72,6 +73,9 @@ def below(bound: int, entropy: Entropy) -> int:
     span = 256**size
     accepted = span - span % bound
     while True:
-        value = int.from_bytes(entropy(size), "big")
+        drawn = entropy(size)
+        if len(drawn) != size:
+            raise OSError(f"the source of entropy gave {len(drawn)} bytes for {size}")
+        value = int.from_bytes(drawn, "big")
         if value < accepted:
             return value % bound

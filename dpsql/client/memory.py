@@ -86,14 +86,14 @@ class Memory:
             return {}
         try:
             kept = json.loads(self.path.read_text())
-        except ValueError as error:
+            for entry in kept.values():
+                _read_entry(entry)
+        except (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError) as error:
             raise DataError("the memory of past reports is damaged", hint="do not take part") from error
-        if not isinstance(kept, dict):
-            raise DataError("the memory of past reports is damaged", hint="do not take part")
-        return kept
+        return dict(kept)
 
     def _store(self, kept: dict[str, Any]) -> None:
-        fresh = self.path.with_suffix(".new")
+        fresh = self.path.with_name(self.path.name + ".new")
         with fresh.open("w") as file:
             json.dump(kept, file, sort_keys=True)
             file.flush()
@@ -108,6 +108,14 @@ class Memory:
     @contextmanager
     def _locked(self) -> Iterator[None]:
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        with self.path.with_suffix(".lock").open("w") as lock:
+        with self.path.with_name(self.path.name + ".lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             yield
+
+
+def _read_entry(entry: Any) -> None:
+    """Fail unless an entry holds what `answer` wrote: an epsilon above 0, a round, a report or none."""
+    if Fraction(entry["epsilon"]) <= 0 or type(entry["round"]) is not int:
+        raise ValueError("not an entry")
+    if entry["report"] is not None:
+        bytes.fromhex(entry["report"])

@@ -174,6 +174,19 @@ def test_slot_empty_item_and_measure_bit(small: Callable[..., Distribution], tau
 
 
 @pytest.mark.parametrize("oracle", ["GRR", "OUE"])
+@pytest.mark.parametrize("tau", [1, 2])
+def test_a_plan_without_a_place_for_no_row_or_for_every_row(
+    small: Callable[..., Distribution], oracle: str, tau: int
+) -> None:
+    boxes = [[0, 1], [2, 4], [3, 4]]  # leaf 1 lies in none of them
+    plan = plan_of([{"kind": "boxes", "axes": [0], "boxes": boxes, "domain": 3, "oracle": oracle}], [4], tau)
+    people = [[], *([Row((leaf,))] for leaf in range(-1, 6)), [Row((1,)), Row((3,))], [Row((0,))] * 3]
+    reports = [small(lambda rows=rows: device.respond(plan, rows, no_entropy)) for rows in people]
+    assert worst_ratio(reports) == OWN
+    assert reports[0] == reports[3]  # whoever has no row, or none the plan knows, says any item alike
+
+
+@pytest.mark.parametrize("oracle", ["GRR", "OUE"])
 def test_the_number_of_rows_a_person_has(small: Callable[..., Distribution], oracle: str) -> None:
     plan = plan_of([{"kind": "rows", "axes": [], "domain": 4, "oracle": oracle}], [2])
     people = [[Row((0,))] * count for count in range(6)]
