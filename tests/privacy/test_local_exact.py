@@ -180,7 +180,8 @@ def test_a_plan_without_a_place_for_no_row_or_for_every_row(
 ) -> None:
     boxes = [[0, 1], [2, 4], [3, 4]]  # leaf 1 lies in none of them
     plan = plan_of([{"kind": "boxes", "axes": [0], "boxes": boxes, "domain": 3, "oracle": oracle}], [4], tau)
-    people = [[], *([Row((leaf,))] for leaf in range(-1, 6)), [Row((1,)), Row((3,))], [Row((0,))] * 3]
+    people = [[], *([Row((leaf,))] for leaf in range(-1, 6)), [Row((1,)), Row((3,))]]
+    people += [[Row((0,))] * 3, [Row((3,))] * 2]
     reports = [small(lambda rows=rows: device.respond(plan, rows, no_entropy)) for rows in people]
     assert worst_ratio(reports) == OWN
     assert reports[0] == reports[3]  # whoever has no row, or none the plan knows, says any item alike
