@@ -39,7 +39,7 @@ def render(result: Result, style: str, level: float, *, errors: bool = True) -> 
     if style in ("table", "markdown", "vertical"):
         cells = list(_cells(result, level)) if errors else [[number(v) for v in row] for row in result.rows]
         layout = {"table": _table, "markdown": _markdown, "vertical": _vertical}[style]
-        return "\n".join([*layout(result, cells), *(_legend(cells) if errors else []), *result.flags])
+        return "\n".join([*layout(result, cells), *(_legend(cells) if errors else []), *result.notes])
     names, records = _records(result) if errors else (list(result.columns), [list(r) for r in result.rows])
     if style == "csv":
         out = io.StringIO()

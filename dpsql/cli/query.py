@@ -30,6 +30,9 @@ def query(
     """Answer one SQL statement on RELEASE (a file or a stream); every aggregate comes with its error."""
     result = engine.query(sql, release=release, dialect=dialect, as_of=as_of, nonnegative=nonnegative)
     click.echo(render(result, style, level))
+    if style in ("csv", "json", "jsonl"):  # formats for programs have no place for words
+        for note in result.notes:
+            click.echo(f"note: {note}", err=True)
 
 
 @cli.command()

@@ -45,12 +45,13 @@ class SpoolCount(NamedTuple):
 
 
 class Manifest(NamedTuple):
-    """What a collection holds: files, reports, accepted ones, and the rest by reason."""
+    """What a collection holds: files, reports, accepted ones, the rest by reason, and how many carried a token."""
 
     files: int
     reports: int
     accepted: int
     rejected: dict[str, int]
+    tokens: int = 0
 
 
 class Spool(NamedTuple):
@@ -145,7 +146,7 @@ def close_collection(state: duckdb.DuckDBPyConnection, plan: Plan) -> tuple[list
     stored = state.execute("SELECT reason, sum(reports) FROM rejected GROUP BY reason").fetchall()
     rejected = Counter({str(reason): int(n) for reason, n in stored}) + late.rejected
     return added(tallies, late.tallies), Manifest(
-        files, reports, accepted + late.accepted, dict(sorted(rejected.items()))
+        files, reports, accepted + late.accepted, dict(sorted(rejected.items())), len(held)
     )
 
 

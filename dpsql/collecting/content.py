@@ -209,7 +209,11 @@ def _collected(plan: Plan, manifest: Manifest, scale: Scale, shuffled: bool) -> 
     first = carried_rows(plan)
     if first is not None:
         found["first_round"] = {"plan_hash": first.plan, "reports_of_row_counts": first.reports}
-    if shuffled:
+    if shuffled and manifest.tokens:
+        found["shuffled"] = {
+            "void": f"{manifest.tokens} reports came with a token, which a shuffler cannot hide"
+        }
+    elif shuffled:
         honest = manifest.accepted
         found["shuffled"] = {
             "epsilon": shuffled_epsilon(honest, float(plan.epsilon), SHUFFLE_DELTA),

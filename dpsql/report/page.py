@@ -9,6 +9,8 @@ from importlib.resources import files
 from typing import Any
 
 from dpsql.release import Release
+from dpsql.report.collected import collected
+from dpsql.report.markup import table
 from dpsql.report.model import page_model
 
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:"
@@ -39,8 +41,9 @@ def report_page(release: Release) -> str:
         f'<p class="soft">release {escape(str(model["id"]))}</p>',
         "<h2>What is promised</h2>",
         *_promise(model["privacy"]),
+        *collected(release.meta.get("local", {})),
         "<h2>What was spent</h2>",
-        _table(("on", "amount"), [(str(what), str(amount)) for what, amount in model["spends"]]),
+        table(("on", "amount"), [(str(what), str(amount)) for what, amount in model["spends"]]),
         "<p>Questions cost nothing: the budget was spent once, when the release was made.</p>",
         *_scales(model["scales"]),
         *_bounding(release.meta.get("bounding", ())),
@@ -66,7 +69,7 @@ def _promise(privacy: dict[str, Any]) -> list[str]:
         (str(key), json.dumps(value) if isinstance(value, dict) else str(value))
         for key, value in privacy.items()
     ]
-    return [f"<p>{escape(words)}</p>", _table(("part", "value"), rows)]
+    return [f"<p>{escape(words)}</p>", table(("part", "value"), rows)]
 
 
 def _scales(scales: Sequence[dict[str, Any]]) -> list[str]:
@@ -88,7 +91,7 @@ def _scales(scales: Sequence[dict[str, Any]]) -> list[str]:
         "Counts and sums of these tables are shapes, measured with few rows of each unit, times the factor R. Its "
         "error is common to all of them and comes on top of the error bars; averages and shares do not see it."
     )
-    return ["<h2>How shapes got their scale</h2>", f"<p>{note}</p>", _table(head, rows)]
+    return ["<h2>How shapes got their scale</h2>", f"<p>{note}</p>", table(head, rows)]
 
 
 def _left_out(scale: dict[str, Any]) -> str:
@@ -118,14 +121,7 @@ def _bounding(told: Sequence[dict[str, Any]]) -> list[str]:
         known = "not known: nobody was asked" if share is None else f"about {share:.2%}"
         rows.append((str(each["of"]), str(each["tau"]), known + (f" (error {error:.1%})" if error else "")))
     head = ("table", "rows of a unit that count", "part of all rows left out")
-    return ["<h2>What bounding left out</h2>", _table(head, rows)]
-
-
-def _table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
-    def line(tag: str, cells: tuple[str, ...]) -> str:
-        return "<tr>" + "".join(f"<{tag}>{escape(cell)}</{tag}>" for cell in cells) + "</tr>"
-
-    return f"<table>{line('th', head)}{''.join(line('td', row) for row in rows)}</table>"
+    return ["<h2>What bounding left out</h2>", table(head, rows)]
 
 
 def _view(view: dict[str, Any], model: dict[str, Any]) -> str:
@@ -134,7 +130,7 @@ def _view(view: dict[str, Any], model: dict[str, Any]) -> str:
     return (
         f"<h2>View {escape(view['name'])}</h2>"
         f"<p>{escape(view['of'])} by {escape(axes)}: {view['cells']} cells</p>"
-        f"{_table(('measure', 'mechanism', 'budget'), rows)}"
+        f"{table(('measure', 'mechanism', 'budget'), rows)}"
         f'<div id="view-{escape(view["name"])}"></div>'
     )
 
