@@ -1,8 +1,8 @@
 """The whole way from SQL text to a Result, with its caches. Read this first.
 
-text -> guard, parse, whitelist -> blocks + outer statement     (sql/)
-block -> view and leaves -> node lists -> one DuckDB statement  (plan, recombine)
-relations of groups -> outer statement, run by DuckDB           (here)
+    text -> guard, parse, whitelist -> blocks + outer statement     (sql/)
+    block -> view and leaves -> node lists -> one DuckDB statement  (plan, recombine)
+    relations of groups -> outer statement, run by DuckDB           (here)
 """
 
 from __future__ import annotations
@@ -82,8 +82,7 @@ class Answerer:
             raise SqlSyntaxError("the statement is a chain too long to read", hint="shorten it") from error
         except duckdb.Error as error:
             raise ReleaseError(
-                f"{self.release.path} is damaged ({type(error).__name__})",
-                hint="ask its curator for a fresh copy",
+                f"{self.release.path} is damaged ({type(error).__name__})", hint="ask its curator for a fresh copy"
             ) from error
         if len(result.rows) <= MAX_ROWS_CACHED:
             with self._lock:
@@ -116,9 +115,9 @@ class Answerer:
         return Result(names, types, shown, provenance(self.release, relations), notes, grid, stages)
 
 
-def run_outer(
-    release: Release, schema: Schema, statement: Statement, relations: Sequence[Relation], limit: float
-) -> tuple[tuple[str, ...], tuple[str, ...], list[tuple[Any, ...]]]:
+def run_outer(release: Release, schema: Schema, statement: Statement,
+              relations: Sequence[Relation],
+              limit: float) -> tuple[tuple[str, ...], tuple[str, ...], list[tuple[Any, ...]]]:
     """Run the outer statement over the relations of groups.
 
     Args:
@@ -138,9 +137,7 @@ def run_outer(
 
         tables += information_tables(schema)
     for name, columns, types, data in tables:
-        fields = ", ".join(
-            f"unnest(?::{kind}[]) AS {column}" for column, kind in zip(columns, types, strict=True)
-        )
+        fields = ", ".join(f"unnest(?::{kind}[]) AS {column}" for column, kind in zip(columns, types, strict=True))
         sources.append(f"{name} AS (SELECT {fields})")
         values += list(data)
     text = statement.outer
@@ -156,9 +153,8 @@ def run_outer(
     return statement.names, answer.types[: len(statement.names)], answer.rows
 
 
-def _picked(
-    statement: Statement, relation: Relation
-) -> tuple[tuple[str, ...], tuple[str, ...], list[tuple[Any, ...]]]:
+def _picked(statement: Statement,
+            relation: Relation) -> tuple[tuple[str, ...], tuple[str, ...], list[tuple[Any, ...]]]:
     """Columns of a block's relation as they are: what DuckDB would give back, without asking it."""
     places = [relation.names.index(name) for name in statement.direct]
     types = tuple(relation.types[place] for place in places[: len(statement.names)])
@@ -175,13 +171,8 @@ def outer_error(error: duckdb.Error) -> Error:
     return DataError(reason, hint="check types and casts")
 
 
-def error_grid(
-    statement: Statement,
-    relations: Sequence[Relation],
-    carried: Sequence[Sequence[Any]],
-    what: str,
-    level: float,
-) -> Grid:
+def error_grid(statement: Statement, relations: Sequence[Relation], carried: Sequence[Sequence[Any]], what: str,
+               level: float) -> Grid:
     """Standard errors or interval ends in the shape of the rows.
 
     Args:
