@@ -2,13 +2,16 @@
 // Plain JavaScript, no dependency. Every probability is a ratio of integer weights; no float is ever compared.
 //
 //   const plan = await readPlan(bytes);                   // checks weights, domains and shares; hashes the bytes
-//   const memory = new Memory(localStorage, 1.0, 4.0);    // most per collection, most in a lifetime
-//   const report = memory.answer(plan, [{leaves: [3, 0], measures: [120]}]);   // Uint8Array, drawn once
+//   const memory = new Memory(localStorage, "1", "4");    // most per collection, most in a lifetime
+//   const report = await memory.answer(plan, [{leaves: [3, 0], measures: [120]}]);   // Uint8Array, drawn once
+//
+// Values become leaves in dpsql-rows.js.
 
-export const OTHER = 1048576; // 2^20, the weight of any answer but the own one
+import { LARGEST_BOUND, ORACLES, OTHER, added, cellsOf, exact, isAtMost, readPlan } from "./dpsql-plan.js";
+
+export { OTHER, readPlan };
 const SEED_POOL = 65536;
-const LARGEST_BOUND = 2 ** 48;
-const ORACLES = { GRR: 1, OUE: 2, OLH: 3, WAVE: 4 };
+const STORED = "dpsql"; // the key in storage, and the lock's name
 
 /** Fresh bytes from the platform. */
 export function systemEntropy(size) {
@@ -26,8 +29,10 @@ export function below(bound, entropy) {
   }
   const accepted = span - (span % bound);
   for (;;) {
+    const bytes = entropy(size);
+    if (bytes.length !== size) throw new Error("the source of entropy ran dry"); // zeros would tell the truth
     let value = 0;
-    for (const byte of entropy(size)) value = value * 256 + byte;
+    for (const byte of bytes) value = value * 256 + byte;
     if (value < accepted) return value % bound;
   }
 }
@@ -98,71 +103,6 @@ export function fromHex(text) {
   return Uint8Array.from(text.match(/../g) ?? [], (pair) => parseInt(pair, 16));
 }
 
-/** The exact value of a decimal or fraction such as "1", "0.5" or "1/3", as a double. */
-function parseEpsilon(text) {
-  const [top, bottom] = String(text).split("/");
-  return Number(top) / Number(bottom ?? 1);
-}
-
-function cellsOf(view) {
-  if (view.kind === "boxes") return view.boxes.length;
-  return view.edges.reduce((product, edges) => product * (edges.length - 1), 1);
-}
-
-function itemsOf(plan, view) {
-  if (view.kind === "rows") return plan.rows_cap + 1;
-  if (view.kind === "rows_bit") return 2;
-  return cellsOf(view) * (view.measure === null ? 1 : 2) + (view.empty && view.kind !== "wave" ? 1 : 0);
-}
-
-function checkRounds(plan) {
-  const shares = plan.round_shares ?? [];
-  const whole = [plan.round, plan.rounds, ...shares].every(Number.isInteger);
-  if (!(whole && 0 <= plan.round && plan.round < plan.rounds && plan.rounds <= LARGEST_BOUND))
-    throw new Error("the plan's round is not one of its rounds");
-  const total = shares.reduce((sum, share) => sum + share, 0);
-  if (shares.length > 0 && (shares.length !== plan.rounds || Math.min(...shares) < 1 || total > LARGEST_BOUND))
-    throw new Error("the plan's rounds have no sound shares");
-}
-
-function checkView(plan, view) {
-  const sizes = view.axes.map((axis) => plan.axes[axis].leaves);
-  const covers = (edges, size) =>
-    edges[0] === 0 && edges.at(-1) === size && edges.every((edge, i) => i === 0 || edges[i - 1] < edge);
-  const sound =
-    view.oracle in ORACLES &&
-    ["grid", "boxes", "wave", "rows", "rows_bit"].includes(view.kind) &&
-    (view.oracle === "WAVE") === (view.kind === "wave") &&
-    view.domain === itemsOf(plan, view) &&
-    view.domain >= 1 &&
-    view.domain <= 2 ** 24 &&
-    Number.isInteger(view.share) &&
-    view.share >= 0 &&
-    (view.oracle !== "OLH" || view.extra >= 2) &&
-    (view.kind !== "wave" || (view.extra >= 0 && view.measure === null && view.axes.length === 1)) &&
-    (!["grid", "wave"].includes(view.kind) ||
-      (view.edges.length === sizes.length && view.edges.every((edges, i) => covers(edges, sizes[i])))) &&
-    (view.kind !== "boxes" || view.boxes.every((box) => box.length === 2 * sizes.length)) &&
-    (view.measure === null || plan.measures[view.measure].lower < plan.measures[view.measure].upper);
-  if (!sound) throw new Error("a view of the plan contradicts itself; ask for a new plan");
-}
-
-/** Read plan bytes; refuses weights that cost more than the plan's epsilon. */
-export async function readPlan(bytes) {
-  const plan = JSON.parse(new TextDecoder().decode(bytes));
-  if (plan.dpsql_plan !== 1 || plan.other !== OTHER) throw new Error("not a collection plan of version 1");
-  const epsilon = parseEpsilon(plan.epsilon);
-  if (!(epsilon > 0 && epsilon <= 16)) throw new Error("the plan's epsilon is outside (0, 16]");
-  if (!Number.isInteger(plan.own) || plan.own <= OTHER || plan.own > Math.floor(Math.exp(epsilon) * OTHER * (1 + 1e-15)))
-    throw new Error("the plan's weight costs more than its epsilon; do not take part");
-  if (!(plan.tau >= 1 && plan.tau <= 65536 && plan.rows_floor >= 0 && plan.rows_floor < plan.rows_cap))
-    throw new Error("the plan's row bounds are not valid");
-  checkRounds(plan);
-  plan.views.forEach((view) => checkView(plan, view));
-  const digest = await globalThis.crypto.subtle.digest("SHA-256", bytes);
-  return { ...plan, hash: new Uint8Array(digest).slice(0, 8), epsilonValue: epsilon };
-}
-
 function drawn(shares, entropy) {
   let draw = below(shares.reduce((sum, share) => sum + share, 0), entropy);
   return shares.findIndex((share) => {
@@ -178,33 +118,35 @@ export function drawRound(plan, entropy = systemEntropy) {
   return shares.length > 0 ? drawn(shares, entropy) : below(plan.rounds, entropy);
 }
 
+/** The cell of a row; -1 where the plan has no place for it. */
 function cellOf(plan, view, row) {
   const leaves = view.axes.map((axis) => row.leaves[axis]);
-  if (leaves.some((leaf, i) => !(leaf >= 0 && leaf < plan.axes[view.axes[i]].leaves)))
-    throw new Error("a row's leaf is outside its axis");
-  if (view.kind === "boxes") {
-    const cell = view.boxes.findIndex((box) => leaves.every((leaf, i) => box[2 * i] <= leaf && leaf < box[2 * i + 1]));
-    if (cell < 0) throw new Error("the plan's boxes do not cover a row");
-    return cell;
-  }
+  if (leaves.some((leaf, i) => !(leaf >= 0 && leaf < plan.axes[view.axes[i]].leaves))) return -1;
+  if (view.kind === "boxes")
+    return view.boxes.findIndex((box) => leaves.every((leaf, i) => box[2 * i] <= leaf && leaf < box[2 * i + 1]));
   return leaves.reduce((cell, leaf, i) => {
     const edges = view.edges[i];
     return cell * (edges.length - 1) + edges.findIndex((edge) => leaf < edge) - 1;
   }, 0);
 }
 
+/** The item of a slot without a row; any item alike where the plan has none for it. */
+function nothing(view, entropy) {
+  if (view.kind === "wave") return null;
+  return view.empty ? view.domain - 1 : below(view.domain, entropy);
+}
+
+/** An item for every number of rows and every row: no refusal depends on them. */
 function drawItem(plan, view, rows, entropy) {
   if (view.kind === "rows") return Math.min(rows.length, plan.rows_cap);
   if (view.kind === "rows_bit") {
     const count = Math.min(Math.max(rows.length, plan.rows_floor), plan.rows_cap) - plan.rows_floor;
     return below(plan.rows_cap - plan.rows_floor, entropy) < count ? 1 : 0;
   }
-  if (below(plan.tau, entropy) >= rows.length) {
-    if (!view.empty) throw new Error("the plan expects a row; ask for a plan with an empty item");
-    return view.kind === "wave" ? null : view.domain - 1;
-  }
+  if (below(plan.tau, entropy) >= rows.length) return nothing(view, entropy);
   const row = rows[below(rows.length, entropy)];
   const cell = cellOf(plan, view, row);
+  if (cell < 0) return nothing(view, entropy);
   if (view.measure === null) return cell;
   const { lower, upper } = plan.measures[view.measure];
   const value = Math.min(Math.max(row.measures[view.measure], lower), upper) - lower;
@@ -226,30 +168,58 @@ export function respond(plan, rows, entropy = systemEntropy) {
   return encode(plan.hash, number, view.oracle, randomize(plan, view, drawItem(plan, view, rows, entropy), entropy));
 }
 
-/** A person answers a collection once. `storage` has getItem and setItem; it is written before a report is returned. */
+/**
+ * A person answers a collection once. `storage` has getItem and setItem; it is written before a report is returned.
+ * Both bounds are numbers or texts such as "1/2", and epsilons add up as fractions. Of several tabs one draws at a time.
+ */
 export class Memory {
   constructor(storage, largestEpsilon, lifetimeCap) {
     this.storage = storage;
-    this.largestEpsilon = largestEpsilon;
-    this.lifetimeCap = lifetimeCap;
+    this.largestEpsilon = exact(largestEpsilon);
+    this.lifetimeCap = exact(lifetimeCap);
   }
 
-  answer(plan, rows) {
-    if (plan.epsilonValue > this.largestEpsilon) throw new Error("the plan asks for more than this device gives");
-    const kept = JSON.parse(this.storage.getItem("dpsql") ?? "{}");
-    if (!Object.hasOwn(kept, plan.collection)) {
-      const spent = Object.values(kept).reduce((sum, entry) => sum + entry.epsilon, 0);
-      if (spent + plan.epsilonValue > this.lifetimeCap) throw new Error("this device has given all it gives");
-      kept[plan.collection] = { epsilon: plan.epsilonValue, round: drawRound(plan), report: null };
-      this.storage.setItem("dpsql", JSON.stringify(kept));
+  /** This person's report bytes, drawn at most once a collection; null if she belongs to another round. */
+  async answer(plan, rows) {
+    const locks = globalThis.navigator?.locks;
+    return locks ? locks.request(STORED, () => this.#once(plan, rows)) : this.#once(plan, rows);
+  }
+
+  #once(plan, rows) {
+    const epsilon = exact(plan.epsilon);
+    if (!isAtMost(epsilon, this.largestEpsilon)) throw new Error("the plan asks for more than this device gives");
+    const kept = this.#load();
+    let entry = kept.get(plan.collection);
+    if (entry === undefined) {
+      const spent = [...kept.values()].reduce((sum, { epsilon: each }) => added(sum, exact(each)), [0n, 1n]);
+      if (!isAtMost(added(spent, epsilon), this.lifetimeCap)) throw new Error("this device has given all it gives");
+      entry = { epsilon: plan.epsilon, round: drawRound(plan), report: null };
+      kept.set(plan.collection, entry);
+      this.#store(kept);
     }
-    const entry = kept[plan.collection];
     if (entry.report !== null) return fromHex(entry.report);
     if (entry.round !== plan.round) return null;
-    if (entry.epsilon < plan.epsilonValue) throw new Error("the collection raised its epsilon");
+    if (!isAtMost(epsilon, exact(entry.epsilon))) throw new Error("the collection raised its epsilon");
     const report = respond(plan, rows);
     entry.report = toHex(report);
-    this.storage.setItem("dpsql", JSON.stringify(kept));
+    this.#store(kept);
     return report;
+  }
+
+  /** A Map, since an object would lose a collection that is called __proto__. */
+  #load() {
+    const found = JSON.parse(this.storage.getItem(STORED) ?? "{}");
+    if (found === null || typeof found !== "object" || Array.isArray(found)) throw new Error("the memory is damaged");
+    const kept = new Map(Object.entries(found));
+    for (const { epsilon, round, report } of kept.values())
+      if (exact(epsilon)[0] === 0n || !Number.isInteger(round) || !(report === null || /^([0-9a-f]{2})+$/.test(report)))
+        throw new Error("the memory is damaged");
+    return kept;
+  }
+
+  #store(kept) {
+    const text = JSON.stringify(Object.fromEntries(kept));
+    this.storage.setItem(STORED, text);
+    if (this.storage.getItem(STORED) !== text) throw new Error("the memory did not keep what was drawn");
   }
 }

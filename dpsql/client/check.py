@@ -23,6 +23,7 @@ LARGEST_COUNT = 1 << 16
 LARGEST_VALUE = 1 << 53
 """Beyond it a JavaScript number is no exact integer."""
 KINDS = ("grid", "boxes", "wave", "rows", "rows_bit")
+GRAINS = ("second", "minute", "hour", "day")
 SPECIAL = ("null_leaf", "missing_leaf", "other_leaf")
 
 
@@ -106,6 +107,7 @@ def _axis_sound(axis: Mapping[str, Any]) -> bool:
         and axis.get("width", 1) >= 1
         and whole(axis.get("scale", 0))
         and 0 <= axis.get("scale", 0) <= 18
+        and axis.get("grain", "second") in GRAINS
     )
 
 

@@ -20,11 +20,13 @@ from dpsql.client import decode, read_plan, to_json
 from dpsql.errors import DataError
 
 HERE = Path(__file__).parent
+CLIENT = HERE.parents[1] / "clients" / "js"
+CLIENT_FILES = ("dpsql-client.js", "dpsql-plan.js", "dpsql-rows.js")
 LARGEST_REPORT = 1 << 16
 PAGES = {
     "/": (HERE / "index.html", "text/html; charset=utf-8"),
     "/page.js": (HERE / "page.js", "text/javascript"),
-    "/dpsql-client.js": (HERE.parents[1] / "clients" / "js" / "dpsql-client.js", "text/javascript"),
+    **{f"/{name}": (CLIENT / name, "text/javascript") for name in CLIENT_FILES},
 }
 _writing = Lock()
 

@@ -100,12 +100,15 @@ AXES: Sequence[dict[str, Any]] = (
     {"name": "a", "leaves": 6, "lower": 20, "width": 10, "null_leaf": 4, "other_leaf": 5},
     {"name": "a", "leaves": 3, "starts": [0, 5, 9], "upper": 20, "scale": 1},
     {"name": "a", "leaves": 4, "starts": [0, 5, 9], "upper": 20, "other_leaf": 3},
+    {"name": "a", "leaves": 3, "starts": [0, 5, 9], "upper": 20, "type": "date", "other_leaf": 2},
+    {"name": "a", "leaves": 3, "starts": [0, 5, 9], "upper": 20, "type": "timestamp", "grain": "hour"},
     {"name": "a", "leaves": 3, "values": ["x", "7", "true"]},
     {"name": "a", "leaves": 3, "keys": {"7": 1}, "missing_leaf": 2},
 )
 ODD = st.one_of(
-    st.none(), st.booleans(), st.integers(), st.floats(), st.text(), st.decimals(), st.fractions(), st.dates(),
-    st.datetimes(), st.binary(), st.sampled_from(["1e999999999", "-1e999999999", "sNaN", "1_0", -0.0]),
+    st.none(), st.booleans(), st.integers(), st.floats(), st.text(), st.decimals(), st.fractions(),
+    st.dates(), st.datetimes(timezones=st.none() | st.timezones()), st.binary(),
+    st.sampled_from(["1e999999999", "-1e999999999", "sNaN", "1_0", -0.0]),
     st.integers(5000, 5001).map(lambda digits: 10**digits),
 )  # fmt: skip
 
@@ -148,6 +151,22 @@ def test_values_are_compared_as_text_and_absent_ones_have_a_leaf() -> None:
     assert [leaf_of(public, v) for v in (7, 8, None)] == [0, 1, 1]
     days = {"name": "d", "leaves": 2, "starts": [0, 31], "upper": 58}
     assert [leaf_of(days, datetime.date(1970, m, 1)) for m in (1, 2, 3)] == [0, 1, None]
+
+
+def test_times_count_their_grain() -> None:
+    day = datetime.datetime(1970, 1, 1, 23, 59, 59)
+    hours = {"name": "t", "leaves": 2, "starts": [0, 12], "upper": 23, "type": "timestamp", "grain": "hour"}
+    east = datetime.timezone(datetime.timedelta(hours=13))
+    assert [leaf_of(hours, v) for v in (day, "1970-01-01T11:59", day.replace(tzinfo=east))] == [1, 0, 0]
+    assert [leaf_of(hours, v) for v in (datetime.date(1970, 1, 1), "noon", 12, "1970-01-02")] == [
+        0,
+        None,
+        None,
+        None,
+    ]
+    edge = datetime.datetime.min.replace(tzinfo=east)
+    assert leaf_of(hours, edge) is None
+    assert leaf_of({**hours, "grain": "second", "starts": [0, 43200], "upper": 86399}, day) == 1
 
 
 def test_a_source_that_runs_dry_is_no_source() -> None:
