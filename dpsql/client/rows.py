@@ -20,10 +20,12 @@ from typing import Any
 
 from dpsql.client.device import Row
 from dpsql.client.plan import Plan
+from dpsql.errors import DataError
 
 Record = Mapping[str, Any]
 LONGEST = 10**1000
-FIRST_DAY = datetime.date(1970, 1, 1).toordinal()
+GRAINS = {"second": 1, "minute": 60, "hour": 3600, "day": 86400}
+"""Seconds of a grain."""
 
 
 def join(facts: Sequence[Record], public: Mapping[Any, Record], key: str) -> list[dict[str, Any]]:
@@ -89,19 +91,40 @@ def to_rows(plan: Plan, records: Sequence[Record]) -> list[Row]:
 
     Args:
         plan: a checked plan.
-        records: by the names of the plan's axes and measures; what is absent is NULL.
+        records: by the names of the plan's axes and measures. What is absent has no row in its public table where the
+            plan has a leaf for that, else it is NULL. An axis over a public table's rows may go by their key's name.
 
     Returns:
         One row a record that has a leaf on every axis. Measures are integers at their declared scale, within their
         bounds; one that is absent or no number counts as 0, or as the bound nearest to it.
+
+    Raises:
+        DataError: a record has fields, and none of them has a name of the plan's. Names are the program's, not the
+            person's: this tells nothing.
     """
+    asked = {each["name"] for each in (*plan.axes, *plan.measures)} | {
+        a["key"] for a in plan.axes if "key" in a
+    }
     rows = []
     for record in records:
-        leaves = [leaf_of(axis, record.get(axis["name"])) for axis in plan.axes]
+        if record and asked.isdisjoint(record):
+            raise DataError(
+                "a record has none of the plan's fields", hint=f"name them {', '.join(sorted(asked))}"
+            )
+        leaves = [_leaf(axis, record) for axis in plan.axes]
         placed = tuple(leaf for leaf in leaves if leaf is not None)
         if len(placed) == len(leaves):
             rows.append(Row(placed, tuple(_amount(m, record.get(m["name"])) for m in plan.measures)))
     return rows
+
+
+def _leaf(axis: Mapping[str, Any], record: Record) -> int | None:
+    """The leaf of a record: by the axis's name, else by its public table's key, else as without a row there."""
+    for name in (str(axis["name"]), str(axis.get("key"))):
+        if name in record:
+            return leaf_of(axis, record[name])
+    missing: int | None = axis.get("missing_leaf")
+    return leaf_of(axis, None) if missing is None else missing
 
 
 def _text(value: object) -> str | None:
@@ -120,16 +143,32 @@ def _amount(measure: Mapping[str, Any], value: object) -> int:
 
 
 def _binned(axis: Mapping[str, Any], value: object) -> int | None:
-    """Bins by their first unit: dates count days from 1970, numbers count steps of the declared scale."""
-    starts, upper = axis["starts"], axis["upper"]
-    if isinstance(value, datetime.date):
-        unit: int | None = value.toordinal() - FIRST_DAY
+    """Bins by their first unit: numbers count steps of the declared scale, dates days, times their grain, from 1970."""
+    starts, upper, kind = axis["starts"], axis["upper"], axis.get("type")
+    if kind in ("date", "timestamp") or isinstance(value, datetime.date):
+        grain = axis.get("grain", "second") if kind == "timestamp" else "day"
+        unit = _since_1970(value, GRAINS[grain])
     else:
         unit = units(value, axis.get("scale", 0), starts[0] - 1, upper + 1)
     if unit is None or not starts[0] <= unit <= upper:
         other: int | None = axis.get("other_leaf")
         return other
     return bisect_right(starts, unit) - 1
+
+
+def _since_1970(value: object, seconds: int) -> int | None:
+    """Whole grains of a date, a time (by UTC if it has a zone) or its ISO text; None for anything else."""
+    try:
+        moment = datetime.datetime.fromisoformat(value) if isinstance(value, str) else value
+        if isinstance(moment, datetime.datetime) and moment.tzinfo is not None:
+            moment = moment.astimezone(datetime.UTC).replace(tzinfo=None)
+    except (ValueError, OverflowError):
+        return None
+    if not isinstance(moment, datetime.date):
+        return None
+    if not isinstance(moment, datetime.datetime):
+        moment = datetime.datetime.combine(moment, datetime.time())
+    return (moment - datetime.datetime(1970, 1, 1)) // datetime.timedelta(seconds=seconds)
 
 
 def _even_bin(axis: Mapping[str, Any], value: object) -> int | None:

@@ -159,6 +159,8 @@ def _planned(axis: Axis) -> PlannedAxis:
     if isinstance(rule, OrderedRule):
         starts = [int(s) for s in rule.starts]
         more = {"starts": starts, "upper": int(rule.upper), "scale": rule.scale, "type": rule.type}
+        if rule.type == "timestamp":
+            more["grain"] = rule.grain
         return PlannedAxis(axis.name, axis.leaves, inner, {**lookup, **more})
     leaves = {str(key): int(leaf) for key, leaf in zip(rule.keys, rule.leaf, strict=True)}
     return PlannedAxis(axis.name, axis.leaves, 0, {**lookup, "keys": leaves, "key": rule.key})
