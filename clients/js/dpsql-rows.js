@@ -56,13 +56,27 @@ function evenBin(axis, said, outside) {
   return Math.min(Math.max(leaf, 0), bins - 1);
 }
 
+/** Own records joined with a public dimension, a Map of its rows by key; an unknown key adds nothing. */
+export function join(facts, dimension, key) {
+  return facts.map((fact) => ({ ...fact, ...dimension.get(fact[key]) }));
+}
+
+/** By the axis's name, else by its public table's key, else as without a row there. */
+function leafIn(axis, record) {
+  const name = [axis.name, axis.key].find((each) => each !== undefined && Object.hasOwn(record, each));
+  return name === undefined ? (axis.missing_leaf ?? leafOf(axis, null)) : leafOf(axis, record[name]);
+}
+
 /** Records by the names of the plan's axes and measures, as rows; those without a leaf on some axis are left out. */
 export function toRows(plan, records) {
+  const asked = [...plan.axes, ...plan.measures].flatMap(({ name, key }) => (key === undefined ? [name] : [name, key]));
+  if (records.some((record) => Object.keys(record).length > 0 && !asked.some((name) => Object.hasOwn(record, name))))
+    throw new Error(`a record has none of the plan's fields; name them ${asked.join(", ")}`);
   const amount = ({ name, scale, lower, upper }, record) =>
     units(record[name], scale, lower, upper) ?? Math.min(Math.max(0, lower), upper);
   return records
     .map((record) => ({
-      leaves: plan.axes.map((axis) => leafOf(axis, record[axis.name])),
+      leaves: plan.axes.map((axis) => leafIn(axis, record)),
       measures: plan.measures.map((measure) => amount(measure, record)),
     }))
     .filter((row) => !row.leaves.includes(null));
