@@ -23,6 +23,7 @@ from dpsql.catalog.graph import (
 from dpsql.catalog.load import catalog_from_json, load_catalog, parse_catalog
 from dpsql.catalog.measures import ResolvedMeasure, view_measures
 from dpsql.catalog.model import Catalog, Privacy, Stream, spec_hash
+from dpsql.catalog.services import Service, service_shares
 from dpsql.catalog.source import Source, expand
 from dpsql.catalog.tables import AxisSpec, ForeignKey, Table, View
 
@@ -39,6 +40,7 @@ __all__ = [
     "Privacy",
     "ResolvedAxis",
     "ResolvedMeasure",
+    "Service",
     "Source",
     "Stream",
     "Table",
@@ -56,6 +58,7 @@ __all__ = [
     "public_tables",
     "reachable",
     "resolve_axis",
+    "service_shares",
     "spec_hash",
     "unit_path",
     "view_axes",

@@ -7,6 +7,7 @@
 | `row_weighting` | `mar`: counts are scaled to the rows that tau left out |
 | `joint`         | grids over three axes or more, each asked of its own part of the people |
 | `shares`        | view: part of the people who report on its axes and pairs |
+| `services`      | who holds which axes, where no device holds them all (see `catalog.services`) |
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from dpsql.catalog.base import Model, Problem, nearest
 from dpsql.catalog.scalars import Exact
+from dpsql.catalog.services import Service, check_services
 
 if TYPE_CHECKING:
     from dpsql.catalog.model import Catalog
@@ -84,6 +86,10 @@ class Collection(Model):
     )
     row_weighting: Literal["none", "mar"] = "none"
     shuffled: bool = False
+    services: dict[str, Service] = Field(
+        default_factory=dict,
+        description="services that cannot join on one device, each with its axes; far noisier than one report",
+    )
 
     @property
     def counted_share(self) -> Fraction:
@@ -117,6 +123,7 @@ def check_collection(catalog: Catalog) -> None:
             f"devices refuse epsilon {epsilon}; a report's is above 0 and at most {MOST_EPSILON}",
         )
     _check_rows(collection)
+    check_services(catalog)
     for name in collection.shares:
         if name not in catalog.views:
             hint = nearest(name, tuple(catalog.views))

@@ -47,6 +47,10 @@ def collection_plan(
         click.echo(json.dumps([p._asdict() for p in predictions], indent=2))
         return
     plan = json.loads(output.read_bytes())
+    if "dpsql_services" in plan:
+        for name in plan["plans"]:
+            click.echo(f"wrote {output.with_name(f'{output.stem}.{name}{output.suffix}')} for {name}")
+        plan |= {"tau": 1, "rounds": 1}
     place = f", round {plan['round'] + 1} of {plan['rounds']}" if plan["rounds"] > 1 else ""
     click.echo(f"wrote {output} (tau {plan['tau']}{place})")
     click.echo(f"if {people} people take part, one standard error of a count is about")

@@ -66,7 +66,7 @@ def release_content(
             rows = None if positive is None else to_units(positive * scale.factor)
             described = _statistic(survey, plan, len(statistics), view, held, measure)
             statistics.append(replace(described, nonnegative=rows is not None))
-            contents.append(_content(leaves, rows, [trees[a] for a in held.axes]))
+            contents.append(statistic_content(leaves, rows, [trees[a] for a in held.axes]))
     axes = [AxisContent(a.arrays(), table_sql(a, ARRAYS), t) for a, t in zip(survey.axes, trees, strict=True)]
     scales = _scales(survey, plan, scale)
     meta = _promise(survey, plan, manifest, scale, release_id)
@@ -75,7 +75,7 @@ def release_content(
         for (a, *more), shares in smooth.items()
         if shares is not None and not more
     }
-    meta["axes"] = [to_json(m) for m in _axis_metas(survey)]
+    meta["axes"] = [to_json(m) for m in axis_metas(survey)]
     meta["models"] = [m.kind for m in models]
     meta["statistics"] = [to_json(s) for s in statistics]
     meta["scales"] = [to_json(s) for s in scales]
@@ -83,7 +83,7 @@ def release_content(
     return ReleaseContent(meta, axes, models, contents, scales)
 
 
-def _content(leaves: IntArray, positive: IntArray | None, trees: list[Tree]) -> StatisticContent:
+def statistic_content(leaves: IntArray, positive: IntArray | None, trees: list[Tree]) -> StatisticContent:
     """Node sums of a statistic; there are no noisy integers of the curator's own."""
     nothing = np.zeros((0,) * leaves.ndim, dtype=np.int64)
     smooth = None if positive is None else node_sums(positive, trees)
@@ -140,7 +140,8 @@ def _statistic(
     )
 
 
-def _axis_metas(survey: Survey) -> list[AxisMeta]:
+def axis_metas(survey: Survey) -> list[AxisMeta]:
+    """What the release tells about its axes."""
     connection = duckdb.connect()
     try:
         return [_axis_meta(connection, survey, i, axis) for i, axis in enumerate(survey.axes)]

@@ -76,7 +76,7 @@ def _count_table(
         payload = table[rows][:, HEADER:] if not rows.all() else table[:, HEADER:]
         fold = folds[rows]
         view = plan.views[number]
-        kept, reason = _payload_ok(view, payload)
+        kept, reason = payload_ok(view, payload)
         rejected[reason] += int((~kept).sum())
         if kept.any():
             _add(plan, view, payload[kept], fold[kept], tallies[number])
@@ -84,7 +84,7 @@ def _count_table(
     return accepted
 
 
-def _payload_ok(view: View, payload: Bytes) -> tuple[NDArray[np.bool_], str]:
+def payload_ok(view: View, payload: Bytes) -> tuple[NDArray[np.bool_], str]:
     """Which payloads are in range, and the reason for those that are not."""
     if view.oracle == "OUE":
         size = (view.domain + 7) // 8
@@ -99,10 +99,11 @@ def _payload_ok(view: View, payload: Bytes) -> tuple[NDArray[np.bool_], str]:
     number = payload[:, start:]
     shaped = (number[:, -1] < 128) & (number[:, :-1] >= 128).all(axis=1)
     shortest = (number[:, -1] > 0) | (number.shape[1] == 1)
-    return shaped & shortest & (_varints(number) < limit), "value out of range"
+    return shaped & shortest & (varints(number) < limit), "value out of range"
 
 
-def _varints(number: Bytes) -> IntArray:
+def varints(number: Bytes) -> IntArray:
+    """The integers that equally long, checked LEB128 numbers stand for."""
     value = np.zeros(len(number), dtype=np.int64)
     for position in range(number.shape[1]):
         value |= (number[:, position].astype(np.int64) & 0x7F) << (7 * position)
@@ -119,13 +120,13 @@ def _add(plan: Plan, view: View, payload: Bytes, folds: Bytes, tally: ViewTally)
     if view.oracle == "OLH":
         oracle = oracle_of(plan, view)
         seeds = payload[:, 0].astype(np.int64) * 256 + payload[:, 1]
-        held = _varints(payload[:, 2:])
+        held = varints(payload[:, 2:])
         for fold in range(FOLDS):
             mine = folds == fold
             tally.support[fold] += support_counts(oracle, olh_table(oracle, seeds[mine], held[mine]))
         return
     width = tally.support.shape[1]
-    flat = np.bincount(folds.astype(np.int64) * width + _varints(payload), minlength=FOLDS * width)
+    flat = np.bincount(folds.astype(np.int64) * width + varints(payload), minlength=FOLDS * width)
     tally.support[:] += flat.reshape(FOLDS, width)
 
 

@@ -20,6 +20,7 @@ from dpsql.catalog.graph import KeyPath
 from dpsql.client.plan import read_plan
 from dpsql.collecting.decode import decode_reports
 from dpsql.collecting.files import check_folder, write_plan_file
+from dpsql.collecting.services import make_sheet, write_sheet
 from dpsql.collecting.simulate import People, Progress, chosen, simulate_reports
 from dpsql.collecting.survey import Survey, design_of, public_axis_maker, survey_of
 from dpsql.collecting.tau import asks_rows_alone, first_plan, row_reports, second_plan
@@ -55,13 +56,7 @@ def simulated_collection(
     **Privacy**: none; the reports come from one machine that sees all rows.
     """
     survey = survey_of(catalog, public_axis_maker(catalog))
-    source = catalog.whole_source()
-    raw = open_sources(source.kind, source.folder(catalog.file), source.expanded())
-    try:
-        progress("reading the star")
-        people = people_of(survey, raw)
-    finally:
-        raw.close()
+    people = _read_people(survey, progress)
     design = design_of(survey, people.count, label)
     design = replace(design, extra={**design.extra, "simulated": True})
     first = read_plan(first_plan(design))
@@ -102,7 +97,10 @@ def simulate_to_files(
     _check_fresh(output)
     # A stream of its own: drawn from the seed that made the rows, views would go by the people's own values.
     rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(SIMULATION,)))
-    *before, last = simulated_collection(load_catalog(catalog), rng, progress, label)
+    loaded = load_catalog(catalog)
+    if loaded.collection is not None and loaded.collection.services:
+        return _services_to_files(loaded, output, plan, rng, label, progress)
+    *before, last = simulated_collection(loaded, rng, progress, label)
     for held, spool, file in [(each, _rows_file(output), _rows_file(plan)) for each in before] + [
         (last, output, plan)
     ]:
@@ -110,6 +108,27 @@ def simulate_to_files(
         write_plan_file(file, held.plan)
         write_spool(spool, held.reports)
     return sum(len(held.reports) for held in (*before, last))
+
+
+def _services_to_files(
+    catalog: Catalog, output: Path, target: Path, rng: np.random.Generator, label: str, progress: Progress
+) -> int:
+    """Let every service report about everybody, into one spool: in a shuffled order, under random pseudonyms."""
+    survey = survey_of(catalog, public_axis_maker(catalog))
+    sheet = make_sheet(survey, label, simulated=True)
+    people = _read_people(survey, progress)
+    reports, tokens = [], []
+    names = [rng.bytes(16).hex() for _ in range(people.count)]
+    for name, plan in sheet.plans.items():
+        progress(f"{people.count} people report to {name}")
+        own = People(people.first, people.leaves[:, list(sheet.axes[name])], people.measures)
+        reports += simulate_reports(plan, own, rng)
+        tokens += names
+    order = rng.permutation(len(reports)).tolist()
+    progress(f"writing {output.name}")
+    write_sheet(sheet, target)
+    write_spool(output, [reports[i] for i in order], [tokens[i] for i in order])
+    return people.count
 
 
 def _check_fresh(spool: Path) -> None:
@@ -121,12 +140,13 @@ def _rows_file(path: Path) -> Path:
     return path.with_name(f"{path.stem}.rows{path.suffix}")
 
 
-def write_spool(path: Path, reports: Sequence[bytes]) -> None:
+def write_spool(path: Path, reports: Sequence[bytes], tokens: Sequence[str] | None = None) -> None:
     """Write reports as a Parquet spool.
 
     Args:
         path: the file to make.
         reports: report bytes.
+        tokens: a token each, or none.
 
     Raises:
         OperationalError: it exists.
@@ -134,12 +154,24 @@ def write_spool(path: Path, reports: Sequence[bytes]) -> None:
     import pandas as pd
 
     _check_fresh(path)
+    columns = {"report": list(reports)} | ({} if tokens is None else {"token": list(tokens)})
     connection = duckdb.connect()
     try:
-        connection.register("incoming", pd.DataFrame({"report": list(reports)}))
+        connection.register("incoming", pd.DataFrame(columns))
         connection.execute(f"COPY incoming TO '{str(path).replace(chr(39), chr(39) * 2)}' (FORMAT parquet)")
     finally:
         connection.close()
+
+
+def _read_people(survey: Survey, progress: Progress) -> People:
+    """Everybody's rows, from the catalog's source."""
+    source = survey.catalog.whole_source()
+    raw = open_sources(source.kind, source.folder(survey.catalog.file), source.expanded())
+    try:
+        progress("reading the star")
+        return people_of(survey, raw)
+    finally:
+        raw.close()
 
 
 def people_of(survey: Survey, raw: RawSide) -> People:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from dpsql.blas import one_blas_thread
 from dpsql.catalog import Catalog, catalog_from_json, load_catalog
@@ -22,6 +22,9 @@ from dpsql.collecting.files import (
 )
 from dpsql.collecting.plan import Design, plan_body
 from dpsql.collecting.predict import Prediction, predict
+from dpsql.collecting.product import joined_content
+from dpsql.collecting.pseudonyms import join_spools
+from dpsql.collecting.services import Sheet, make_sheet, predict_services, read_sheet, write_sheet
 from dpsql.collecting.survey import design_of, needs_rows, public_axis_maker, survey_of
 from dpsql.collecting.tau import asks_rows_alone, first_plan, row_reports, second_plan
 from dpsql.errors import DataError, InterfaceError, OperationalError
@@ -78,6 +81,12 @@ def write_plan(
     check_folder(target)
     loaded = load_catalog(catalog)
     survey = survey_of(loaded, public_axis_maker(loaded))
+    if loaded.collection is not None and loaded.collection.services:
+        if after is not None:
+            raise InterfaceError("services are asked in one round", hint="leave the first round out")
+        sheet = make_sheet(survey, label)
+        write_sheet(sheet, target)
+        return predict_services(survey, sheet, people)
     design = design_of(survey, people, label)
     raw = first_plan(design) if after is None else _second_plan(design, after)
     plan = read_plan(raw)
@@ -145,13 +154,20 @@ def collect(
     check_folder(target)
     if state is not None:
         check_database(state)
+    sheet = read_sheet(plan)
+    if sheet is not None:
+        if state is not None:
+            raise InterfaceError(
+                "reports of services are joined in one run", hint="name all files, and no state"
+            )
+        return _collect_services(sheet, spools, target, key, release_id, catalog, progress)
     loaded = plan_file(plan)
     if asks_rows_alone(loaded):
         raise DataError(
             "this plan asks for row counts alone; no release can be made of them",
             hint="make the second plan: dpsql collection-plan CATALOG REPORTS --after PLAN -o NEXT",
         )
-    described = _catalog(loaded, catalog)
+    described = _catalog(plan_body(loaded).get("catalog"), catalog)
     survey = survey_of(described, public_axis_maker(described))
     connection = open_state(loaded, state)
     try:
@@ -174,6 +190,32 @@ def collect(
     return Collected(target, manifest)
 
 
+def _collect_services(
+    sheet: Sheet,
+    spools: Sequence[Path],
+    target: Path,
+    key: bytes,
+    release_id: str,
+    catalog: Path | None,
+    progress: Progress,
+) -> Collected:
+    """Join the reports of several services by pseudonym and write a release."""
+    described = _catalog(sheet.catalog, catalog)
+    survey = survey_of(described, public_axis_maker(described))
+    joined = join_spools(sheet, spools, key, progress)
+    if joined.people < 2:
+        why = ", ".join(f"{count} {reason}" for reason, count in joined.manifest.rejected.items())
+        raise DataError(
+            f"no two people have a sound report of every service under one pseudonym: {why}",
+            hint="give the reports of all services, each with the person's pseudonym as its token",
+        )
+    progress(f"joining {joined.people} people and writing")
+    with one_blas_thread():
+        content = joined_content(survey, sheet, joined, release_id)
+    write_release_file(target, content)
+    return Collected(target, joined.manifest)
+
+
 def _nothing(manifest: Manifest) -> DataError:
     """Why no release can be made, by reason."""
     if not manifest.reports:
@@ -182,9 +224,8 @@ def _nothing(manifest: Manifest) -> DataError:
     return DataError(f"no report was accepted: {why}", hint="check that the reports belong to this plan")
 
 
-def _catalog(plan: Plan, path: Path | None) -> Catalog:
+def _catalog(held: Any, path: Path | None) -> Catalog:
     """The plan's catalog; from the file where public rows are needed, which the plan does not hold."""
-    held = plan_body(plan).get("catalog")
     if held is None:
         raise DataError("this plan carries no catalog", hint="make it with `dpsql collection-plan`")
     if path is None:

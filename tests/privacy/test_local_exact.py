@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import json
+import math
 import sys
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Mapping, Sequence
@@ -19,7 +20,8 @@ from typing import Any
 import pytest
 
 from dpsql.client import Row, device, perturb
-from dpsql.client.plan import Plan, read_plan
+from dpsql.client.plan import Plan, largest_weight, read_plan
+from dpsql.collecting.run import write_plan
 from dpsql.mechanisms.local.lprr import level_combinations, level_edges, path_shares
 from dpsql.mechanisms.local.oracles import Oracle
 
@@ -252,6 +254,60 @@ def test_two_services_that_split_the_budget(small: Callable[..., Distribution]) 
         return perturb.grr(first, 8, OWN, no_entropy), perturb.grr(second, 4, OWN, no_entropy)
 
     assert worst_ratio([small(lambda p=p: both(*p)) for p in pairs]) == OWN**2
+
+
+@pytest.mark.parametrize("split", [(3, 2, 2), (2, 3), (2, 2, 2, 2)])
+def test_services_that_split_the_budget(small: Callable[..., Distribution], split: tuple[int, ...]) -> None:
+    """The whole transcript of K devices, from the plans that services get: epsilons add up, tightly, and never more."""
+    sizes = [3, 2, 2, 2][: len(split)]
+    plans = [
+        dataclasses.replace(
+            plan_of([{"kind": "grid", "axes": [0], "edges": [list(range(m + 1))], "domain": m}], [m]), own=own
+        )
+        for m, own in zip(sizes, split, strict=True)
+    ]
+
+    def transcript(person: Sequence[int]) -> Hashable:
+        return tuple(
+            device.respond(plan, [Row((leaf,))], no_entropy) for plan, leaf in zip(plans, person, strict=True)
+        )
+
+    people = list(itertools.product(*map(range, sizes)))
+    reports = {p: small(lambda p=p: transcript(p)) for p in people}
+    assert worst_ratio(list(reports.values())) == math.prod(split)
+    # Neighbours who differ at one service alone are told apart by that service's epsilon alone.
+    for service, own in enumerate(split):
+        for _, group in itertools.groupby(
+            sorted(people, key=lambda p: p[:service] + p[service + 1 :]),
+            key=lambda p: p[:service] + p[service + 1 :],
+        ):
+            assert worst_ratio([reports[p] for p in group]) == own
+
+
+def test_the_plans_of_three_services_add_up_to_the_persons_epsilon(tmp_path: Path) -> None:
+    """Real weights: the product of the three W / S is at most e^epsilon, in exact arithmetic."""
+    catalog = """
+dpsql: 1
+name: trio
+privacy: {lineage: trio, cap: 2, unit: row, epsilon: 2}
+collection:
+  services: {one: {axes: [p.a], share: 1/2}, two: {axes: [p.b], share: 1/3}, three: {axes: [p.c], share: 1/6}}
+tables:
+  p:
+    role: fact
+    columns:
+      a: {type: int, lower: 0, upper: 3}
+      b: {type: int, lower: 0, upper: 2}
+      c: {type: int, lower: 0, upper: 1}
+views: {all: {of: p, axes: [p.a, p.b, p.c], measures: [count]}}
+"""
+    (tmp_path / "c.yaml").write_text(catalog)
+    write_plan(tmp_path / "c.yaml", tmp_path / "plan.json", 100)
+    plans = [read_plan((tmp_path / f"plan.{name}.json").read_bytes()) for name in ("one", "two", "three")]
+    assert [plan.epsilon for plan in plans] == [1, Fraction(2, 3), Fraction(1, 3)]
+    assert len({plan.collection for plan in plans}) == 3
+    spent = math.prod(Fraction(plan.own, 1 << 20) for plan in plans)
+    assert spent <= Fraction(largest_weight(Fraction(2)) + 1, 1 << 20)
 
 
 def test_the_printed_mechanism_has_infinite_ratio() -> None:

@@ -2,12 +2,17 @@
 
 Each service spends its part of epsilon. A conjunction over services is estimated by multiplying, row by row, what each
 report says about its own predicate. The product's variance multiplies too: 10^3 to 10^7 times that of a client
-join, so this is for services that truly share nothing but an id.
+join, so this is for services that truly share nothing but an id. K services make a product of K factors.
+
+A person has exactly one item, so the scores of all items of one report should add up to 1. `item_scores` takes what
+they are off evenly away from every item: still unbiased, margins of joined tables agree, and an answer of most items
+is no noisier than its complement, which is what the decomposition by complement (RDC) is for.
 
 | here        | there                  | unit |
 |-------------|------------------------|------|
 | `score`     | (1[y in g] - q)/(p - q)| one report's unbiased indicator |
 | `volume`    | cells of the predicate | number of items in the set |
+| `item_noise`| v, about q(1 - q)/(p - q)^2 | variance of a score given the item |
 **Source**: seed 003, theorem 6, replaced; HIO-JOIN's cover and its decomposition by complement (RDC).
 **Privacy**: sequential composition; the services' epsilons add up to the person's.
 """
@@ -48,6 +53,39 @@ def grr_scores(oracle: Oracle, reports: NDArray[np.int64], chosen: NDArray[np.bo
     """
     volume = int(chosen.sum())
     return np.asarray((chosen[reports] - volume * oracle.q) / (oracle.p - oracle.q))
+
+
+def item_scores(oracle: Oracle, support: NDArray[np.bool_]) -> FloatArray:
+    """Unbiased indicators of every item at once, adding up to 1 for each report.
+
+    Args:
+        oracle: GRR, OUE or OLH.
+        support: which items each report supports, shape (people, domain).
+
+    Returns:
+        Scores, shape (people, domain).
+
+    Example:
+        >>> tool = Oracle("OUE", 2, 3 << 20)
+        >>> item_scores(tool, np.array([[True, False], [True, True]])).tolist()
+        [[2.5, -1.5], [0.5, 0.5]]
+    """
+    raw = (support - oracle.q) / (oracle.p - oracle.q)
+    return np.asarray(raw + (1 - raw.sum(axis=1, keepdims=True)) / oracle.domain)
+
+
+def item_noise(oracle: Oracle) -> float:
+    """Factor v of the scores' covariance given the items, v (I - J/D) with J all ones, for items spread evenly.
+
+    Example:
+        >>> round(item_noise(Oracle("OUE", 20, 3 << 20)), 3)
+        3.05
+    """
+    gap = oracle.p - oracle.q
+    if oracle.name == "GRR":
+        return (1 / gap**2 - 1) / oracle.domain
+    own = oracle.p * (1 - oracle.p) - oracle.q * (1 - oracle.q)
+    return (oracle.q * (1 - oracle.q) + own / oracle.domain) / gap**2
 
 
 def joined_share(scores: Sequence[FloatArray]) -> Joined:

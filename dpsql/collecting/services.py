@@ -1,0 +1,271 @@
+"""A collection by several services that cannot join on a device: K plans, one for each, and a sheet that names them.
+
+Each service's plan is an ordinary collection plan with one view, the combinations of its axes' leaves, and its part of
+epsilon. Its devices (or the service itself, over its own records) answer it as any plan, and send their report together
+with the person's pseudonym, the same at all services. The sheet is for the collector alone.
+
+| here    | there                | unit |
+|---------|----------------------|------|
+| `share` | epsilon_k / epsilon  | the parts add up to 1 |
+| penalty | Var(product) / Var(one report joined on the device) | for half of every axis |
+
+**Privacy**: docs/privacy/local.md section 2: the services' epsilons add up to the person's.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dpsql.catalog import service_shares, view_axes
+from dpsql.client.plan import Plan, largest_weight, read_plan
+from dpsql.collecting.files import write_plan_file
+from dpsql.collecting.plan import Design, canonical, checked
+from dpsql.collecting.predict import Prediction
+from dpsql.collecting.survey import Survey, design_of
+from dpsql.collecting.tallies import oracle_of
+from dpsql.collecting.views import with_oracle
+from dpsql.errors import CatalogError, DataError, OperationalError, PrivacyError
+from dpsql.mechanisms.local.oracles import choose_oracle
+from dpsql.mechanisms.local.services import item_noise
+
+MOST_ITEMS = 4096
+"""Most items of one service: a report of OUE has a bit for each."""
+MOST_CELLS = 65_536
+"""Most cells of a joined view, all of which are added up person by person."""
+Positions = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Sheet:
+    """What the collector holds of a collection by services.
+
+    Args:
+        collection: its identity.
+        epsilon: of one person, over all services.
+        plans: each service's plan.
+        axes: positions of each service's axes in the survey, in its plan's order.
+        catalog: the catalog, as JSON.
+        simulated: whether nobody is protected.
+    """
+
+    collection: str
+    epsilon: Fraction
+    plans: Mapping[str, Plan]
+    axes: Mapping[str, Positions]
+    catalog: Mapping[str, Any]
+    simulated: bool = False
+
+    def asked(self, held: Positions) -> dict[str, Positions]:
+        """The services that tell about a view's axes, each with those axes."""
+        parts = {name: tuple(a for a in own if a in held) for name, own in self.axes.items()}
+        return {name: part for name, part in parts.items() if part}
+
+    @property
+    def leaves(self) -> dict[int, int]:
+        """Leaves of every axis."""
+        return {
+            a: int(planned["leaves"])
+            for name, own in self.axes.items()
+            for a, planned in zip(own, self.plans[name].axes, strict=True)
+        }
+
+    def items_per_cell(self, name: str, part: Positions) -> int:
+        """Items of a service's report in one cell of some of its axes."""
+        leaves = self.leaves
+        return int(np.prod([leaves[a] for a in self.axes[name] if a not in part], dtype=np.int64))
+
+
+def make_sheet(survey: Survey, label: str = "", simulated: bool = False) -> Sheet:
+    """Plan a collection by services.
+
+    Args:
+        survey: of a catalog with `collection.services`.
+        label: tells repeated collections of one catalog apart.
+        simulated: whether to mark the plans as simulated.
+
+    Raises:
+        CatalogError: people with several rows, or a service or view with too many cells.
+    """
+    design = design_of(survey, 1, label)
+    if design.rows_floor < design.tau:
+        raise CatalogError(
+            f"services tell about one row a person, and a person may have several of `{survey.of}`",
+            hint="make the row the unit, or collect on devices that hold all of a person's rows (no `services`)",
+        )
+    collection = survey.catalog.collection
+    assert collection is not None
+    shares, places = service_shares(collection), _places(survey)
+    axes = {name: tuple(places[a] for a in s.axes) for name, s in sorted(collection.services.items())}
+    marked: dict[str, Any] = {"simulated": True} if simulated else {}
+    plans = {
+        name: _service_plan(design, name, own, design.epsilon * shares[name], marked)
+        for name, own in axes.items()
+    }
+    for name, (held, _) in survey.views.items():
+        if int(np.prod([survey.axes[a].leaves for a in held])) > MOST_CELLS:
+            raise CatalogError(
+                f"the view `{name}` has more than {MOST_CELLS} cells to join", hint="make its axes coarser"
+            )
+    return Sheet(design.collection, design.epsilon, plans, axes, design.extra["catalog"], simulated)
+
+
+def _places(survey: Survey) -> dict[str, int]:
+    """The survey's position of every axis as the views write it."""
+    found: dict[str, int] = {}
+    for _, view in sorted(survey.catalog.views.items()):
+        for written, axis in zip(view.axes, view_axes(survey.catalog, view), strict=True):
+            place = survey.resolved.index(axis)
+            if found.setdefault(written.axis, place) != place:
+                raise CatalogError(
+                    f"two views cut `{written.axis}` differently", hint="cut it alike everywhere"
+                )
+    return found
+
+
+def _service_plan(
+    design: Design, name: str, axes: Positions, epsilon: Fraction, marked: Mapping[str, Any]
+) -> Plan:
+    """One service's plan: the combinations of its axes' leaves, by the oracle of least variance."""
+    own = replace(
+        design,
+        collection=f"{design.collection}:{name}",
+        epsilon=epsilon,
+        axes=tuple(design.axes[a] for a in axes),
+        extra={"service": name, **marked},
+    )
+    if int(np.prod([a.leaves for a in own.axes])) > MOST_ITEMS:
+        raise CatalogError(
+            f"the service `{name}` has more than {MOST_ITEMS} items", hint="make its axes coarser"
+        )
+    view = {
+        "kind": "grid",
+        "axes": list(range(len(axes))),
+        "edges": [list(range(a.leaves + 1)) for a in own.axes],
+        "boxes": [],
+        "measure": None,
+        "share": Fraction(1),
+    }
+    return read_plan(checked(own, [with_oracle(own, largest_weight(epsilon), view)]))
+
+
+def write_sheet(sheet: Sheet, target: Path) -> list[Path]:
+    """Write each service's plan as `<name>.<service>.json`, then the sheet; returns the plans' paths.
+
+    Raises:
+        OperationalError: a file cannot be written, or holds another plan.
+    """
+    files = []
+    for name, plan in sheet.plans.items():
+        files.append(target.with_name(f"{target.stem}.{name}{target.suffix}"))
+        write_plan_file(files[-1], plan.raw)
+    body = {
+        "dpsql_services": 1,
+        "collection": sheet.collection,
+        "epsilon": str(sheet.epsilon),
+        "plans": {name: plan.raw.decode() for name, plan in sheet.plans.items()},
+        "axes": {name: list(axes) for name, axes in sheet.axes.items()},
+        "catalog": sheet.catalog,
+        "simulated": sheet.simulated,
+    }
+    write_plan_file(target, canonical(body))
+    return files
+
+
+def read_sheet(path: Path) -> Sheet | None:
+    """Read a sheet; None if the file is none (an ordinary plan, for instance).
+
+    Raises:
+        OperationalError: a damaged sheet.
+        PrivacyError: services whose epsilons are more than the person's, or weights that cost more than they say.
+    """
+    try:
+        body = json.loads(path.read_bytes())
+    except (OSError, ValueError):
+        return None
+    if not isinstance(body, dict) or "dpsql_services" not in body:
+        return None
+    try:
+        plans = {name: read_plan(text.encode()) for name, text in body["plans"].items()}
+        axes = {name: tuple(body["axes"][name]) for name in plans}
+        epsilon, known = Fraction(body["epsilon"]), (body["collection"], body["catalog"], body["simulated"])
+    except (ValueError, KeyError, TypeError, AttributeError, DataError) as error:
+        raise OperationalError(f"{path.name} is a damaged sheet of services", hint="make it again") from error
+    if sum((plan.epsilon for plan in plans.values()), Fraction(0)) > epsilon:
+        raise PrivacyError("the services spend more than the person's epsilon", hint="make the sheet again")
+    return Sheet(known[0], epsilon, plans, axes, known[1], known[2])
+
+
+def strengths(sheet: Sheet, held: Positions, people: int) -> dict[Positions, float]:
+    """Variance factor of every part of a joined view, in rows: exact for evenly spread people.
+
+    A box of leaf coverages u_a takes from axis a the share f_a = |u_a|/m_a = rest_a/m_a + spread_a, where rest_a =
+    u'(I - J/m)u and spread_a = f_a^2. A service's score of it squares, in the mean, to v Q + F, with F = prod f_a and
+    Q = items a cell x (prod m_a f_a - prod m_a spread_a); the variance of the product is people x (prod (v Q + F) -
+    prod F), whose coefficients these are.
+
+    Args:
+        sheet: the collection.
+        held: the view's axes.
+        people: whose reports were joined.
+
+    Returns:
+        By positions inside `held`, for the models I - J/m of the axes. The total is known exactly.
+    """
+    found: dict[Positions, float] = {}
+    for width in range(len(held) + 1):
+        for places in itertools.combinations(range(len(held)), width):
+            part = tuple(held[i] for i in places)
+            both, truth = 1.0, 1.0
+            for name, own in sheet.asked(part).items():
+                even = 1 / float(np.prod([sheet.leaves[a] for a in own]))
+                noise = item_noise(oracle_of(sheet.plans[name], sheet.plans[name].views[0]))
+                both *= noise * sheet.items_per_cell(name, own) + even
+                truth *= even
+            found[places] = people * (both - truth)
+    return found
+
+
+def half_error(sheet: Sheet, held: Positions, people: int) -> float:
+    """Predicted standard error, in rows, of half of every axis of a view."""
+    squared, truth = 1.0, 1.0
+    for name, own in sheet.asked(held).items():
+        cells = float(np.prod([sheet.leaves[a] for a in own]))
+        share = 0.5 ** len(own)
+        noise = item_noise(oracle_of(sheet.plans[name], sheet.plans[name].views[0]))
+        squared *= noise * sheet.items_per_cell(name, own) * cells * share * (1 - share) + share
+        truth *= share
+    return float(np.sqrt(people * (squared - truth)))
+
+
+def penalty(sheet: Sheet, held: Positions) -> float:
+    """How many times the variance of one report, joined on the device, with all of epsilon, has a view's half."""
+    cells, share = int(np.prod([sheet.leaves[a] for a in held])), 0.5 ** len(held)
+    joined = item_noise(choose_oracle(cells, largest_weight(sheet.epsilon))) * cells * share * (1 - share)
+    return half_error(sheet, held, 1) ** 2 / joined
+
+
+def predict_services(survey: Survey, sheet: Sheet, people: int) -> list[Prediction]:
+    """Standard errors, in rows a person, of half of every axis and of every view that services answer together."""
+    found = [
+        Prediction(f"half of {axis.name}", half_error(sheet, (a,), people) / people)
+        for a, axis in enumerate(survey.axes)
+    ]
+    for held in sorted({held for held, _ in survey.views.values() if len(sheet.asked(held)) > 1}):
+        names = " and ".join(survey.axes[a].name for a in held)
+        times = penalty(sheet, held)
+        found.append(
+            Prediction(
+                f"half of each of {names} (WARNING: joined over {len(sheet.asked(held))} services, "
+                f"{times:,.0f} times the variance of one report joined on the device)",
+                half_error(sheet, held, people) / people,
+            )
+        )
+    return found
