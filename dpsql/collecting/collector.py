@@ -10,7 +10,6 @@ Spool columns: `report` BLOB, optionally `token` VARCHAR and `epoch` INTEGER; JS
 from __future__ import annotations
 
 import hashlib
-import json
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -21,14 +20,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpsql.client.plan import Plan
-from dpsql.client.report import encode, from_json
 from dpsql.collecting.decode import decode_reports
+from dpsql.collecting.spools import Counted, Spool, file_hash, read_spool
 from dpsql.collecting.tallies import FOLDS, ViewTally, added, empty_tallies
 from dpsql.errors import DataError, OperationalError
 
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS plan (hash BLOB PRIMARY KEY);
 CREATE TABLE IF NOT EXISTS file (hash VARCHAR PRIMARY KEY, name VARCHAR, reports BIGINT, accepted BIGINT);
+CREATE TABLE IF NOT EXISTS size (file VARCHAR PRIMARY KEY, bytes BIGINT);
 CREATE TABLE IF NOT EXISTS rejected (file VARCHAR, reason VARCHAR, reports BIGINT);
 CREATE TABLE IF NOT EXISTS tally (file VARCHAR, view INTEGER, fold INTEGER, item INTEGER, support BIGINT);
 CREATE TABLE IF NOT EXISTS people (file VARCHAR, view INTEGER, fold INTEGER, reports BIGINT);
@@ -52,15 +52,6 @@ class Manifest(NamedTuple):
     accepted: int
     rejected: dict[str, int]
     tokens: int = 0
-
-
-class Spool(NamedTuple):
-    """A file's reports; tokens are None where there are none."""
-
-    reports: list[bytes]
-    tokens: list[str | None] | None
-    epochs: list[int] | None
-    unreadable: Counter[str]
 
 
 def open_state(plan: Plan, path: Path | None = None) -> duckdb.DuckDBPyConnection:
@@ -110,7 +101,8 @@ def add_spool(state: duckdb.DuckDBPyConnection, plan: Plan, path: Path, key: byt
     seen = state.execute("SELECT reports FROM file WHERE hash = ?", [digest]).fetchall()
     if seen:
         return SpoolCount(int(seen[0][0]), 0, True)
-    spool = read_spool(state, path)
+    known = [Counted(str(n), int(b)) for n, b in state.execute("SELECT file, bytes FROM size").fetchall()]
+    spool = read_spool(state, path, known)
     count = len(spool.reports) + sum(spool.unreadable.values())
     state.execute("BEGIN")
     plain, folds, repeated = _hold_tokens(state, spool, digest, key)
@@ -118,6 +110,7 @@ def add_spool(state: duckdb.DuckDBPyConnection, plan: Plan, path: Path, key: byt
     rejected = found.rejected + spool.unreadable + Counter({"repeated token": repeated})
     _store(state, digest, found.tallies)
     state.execute("INSERT INTO file VALUES (?, ?, ?, ?)", [digest, path.name, count, found.accepted])
+    state.execute("INSERT INTO size VALUES (?, ?)", [digest, spool.size])
     for reason, reports in sorted(rejected.items()):
         if reports:
             state.execute("INSERT INTO rejected VALUES (?, ?, ?)", [digest, reason, reports])
@@ -148,73 +141,6 @@ def close_collection(state: duckdb.DuckDBPyConnection, plan: Plan) -> tuple[list
     return added(tallies, late.tallies), Manifest(
         files, reports, accepted + late.accepted, dict(sorted(rejected.items())), len(held)
     )
-
-
-def file_hash(path: Path) -> str:
-    """SHA-256 of a file's content."""
-    try:
-        with path.open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
-    except OSError as error:
-        raise OperationalError(f"cannot read the spool {path.name}", hint="check the path") from error
-
-
-def read_spool(state: duckdb.DuckDBPyConnection, path: Path) -> Spool:
-    """Read a file's reports; what is no report at all is counted by reason."""
-    if path.suffix == ".parquet":
-        return _read_parquet(state, path)
-    return _read_lines(path)
-
-
-def _read_parquet(state: duckdb.DuckDBPyConnection, path: Path) -> Spool:
-    try:
-        types = {
-            str(row[0]): str(row[1])
-            for row in state.execute("DESCRIBE SELECT * FROM read_parquet(?)", [str(path)]).fetchall()
-        }
-        if types.get("report") != "BLOB":
-            total = state.execute("SELECT count(*) FROM read_parquet(?)", [str(path)]).fetchall()
-            return Spool([], None, None, Counter({"no report column of bytes": int(total[0][0])}))
-        token = "CAST(token AS VARCHAR)" if "token" in types else "NULL"
-        epoch = "coalesce(TRY_CAST(epoch AS INTEGER), 0)" if "epoch" in types else "0"
-        columns = "report" if token == "NULL" else f"report, {token} AS token, {epoch} AS epoch"
-        fetched = state.execute(f"SELECT {columns} FROM read_parquet(?)", [str(path)]).fetchnumpy()
-        data: dict[str, Any] = dict(fetched)
-    except duckdb.Error:
-        return Spool([], None, None, Counter({"unreadable file": 1}))
-    absent = np.ma.getmaskarray(data["report"])
-    reports = data["report"].tolist()
-    unreadable = Counter({"no report": int(absent.sum())})
-    if not absent.any() and token == "NULL":
-        return Spool(reports, None, None, unreadable)
-    kept = np.nonzero(~absent)[0].tolist()
-    if token == "NULL":
-        return Spool([reports[i] for i in kept], None, None, unreadable)
-    tokens, epochs = np.ma.filled(data["token"].astype(object), None).tolist(), data["epoch"].tolist()
-    return Spool([reports[i] for i in kept], [tokens[i] for i in kept], [epochs[i] for i in kept], unreadable)
-
-
-def _read_lines(path: Path) -> Spool:
-    reports: list[bytes] = []
-    tokens: list[str | None] = []
-    epochs: list[int] = []
-    unreadable = Counter[str]()
-    for line in path.read_bytes().splitlines():
-        try:
-            fields = json.loads(line)
-            token, epoch = (
-                (fields.pop("token", None), fields.pop("epoch", 0)) if isinstance(fields, dict) else (None, 0)
-            )
-            report = encode(from_json(json.dumps(fields)))
-            if type(epoch) is not int or not (token is None or isinstance(token, str)):
-                raise DataError("a token is text and an epoch an integer")
-        except (ValueError, DataError, RecursionError):
-            unreadable["not a JSON report of version 1"] += 1
-            continue
-        reports.append(report)
-        tokens.append(token)
-        epochs.append(epoch)
-    return Spool(reports, tokens if any(t is not None for t in tokens) else None, epochs, unreadable)
 
 
 def _hold_tokens(

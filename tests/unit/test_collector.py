@@ -15,11 +15,12 @@ import pytest
 from dpsql.client import Row, decode, encode, read_plan, respond, to_json
 from dpsql.client.entropy import InsecureTestEntropy
 from dpsql.client.plan import Plan
-from dpsql.collecting.collector import add_spool, close_collection, file_hash, open_state
+from dpsql.collecting.collector import add_spool, close_collection, open_state
 from dpsql.collecting.decode import decode_reports
 from dpsql.collecting.plan import Design, PlannedAxis, PlannedGrid, PlannedMeasure, build_plan
 from dpsql.collecting.predict import predict
 from dpsql.collecting.simulate import People, one_row_each, simulate_reports, simulate_tallies
+from dpsql.collecting.spools import file_hash
 from dpsql.errors import CatalogError, DataError, OperationalError
 
 KEY = b"k" * 32
