@@ -66,7 +66,7 @@ function isAxis(axis) {
   const named = [...special, ...Object.values(axis.keys ?? {})];
   const [values, starts, scale, width] = [axis.values ?? [], axis.starts ?? [0], axis.scale ?? 0, axis.width ?? 1];
   return (
-    typeof axis.name === "string" && whole(axis.leaves, ...named) && axis.leaves >= 1 &&
+    typeof axis.name === "string" && typeof (axis.key ?? "") === "string" && whole(axis.leaves, ...named) && axis.leaves >= 1 &&
     axis.leaves <= LARGEST_DOMAIN && named.every((leaf) => leaf >= 0 && leaf < axis.leaves) &&
     Array.isArray(values) && values.every((text) => typeof text === "string") && values.length <= axis.leaves &&
     Array.isArray(starts) && whole(...starts, axis.upper ?? starts.at(-1), axis.lower ?? 0, width, scale) &&

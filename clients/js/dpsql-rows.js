@@ -67,11 +67,18 @@ function leafIn(axis, record) {
   return name === undefined ? (axis.missing_leaf ?? leafOf(axis, null)) : leafOf(axis, record[name]);
 }
 
+/**
+ * Refuse a plan that asks for nothing this page holds. `fields` are all names that its records can have, whoever uses
+ * it; never a person's record: whoever has none would answer, and the others' silence would tell that they have.
+ */
+export function checkFields(plan, fields) {
+  const asked = [...plan.axes, ...plan.measures].flatMap(({ name, key }) => (key == null ? [name] : [name, key]));
+  if (!asked.some((name) => fields.includes(name)))
+    throw new Error(`none of the plan's fields is known here; name them ${asked.join(", ")}`);
+}
+
 /** Records by the names of the plan's axes and measures, as rows; those without a leaf on some axis are left out. */
 export function toRows(plan, records) {
-  const asked = [...plan.axes, ...plan.measures].flatMap(({ name, key }) => (key === undefined ? [name] : [name, key]));
-  if (records.some((record) => Object.keys(record).length > 0 && !asked.some((name) => Object.hasOwn(record, name))))
-    throw new Error(`a record has none of the plan's fields; name them ${asked.join(", ")}`);
   const amount = ({ name, scale, lower, upper }, record) =>
     units(record[name], scale, lower, upper) ?? Math.min(Math.max(0, lower), upper);
   return records

@@ -95,6 +95,7 @@ def _axis_sound(axis: Mapping[str, Any]) -> bool:
     named = [axis[kind] for kind in SPECIAL if axis.get(kind) is not None] + list(keys.values())
     return (
         type(axis["name"]) is str
+        and type(axis.get("key", "")) is str
         and whole(leaves, *named)
         and 1 <= leaves <= LARGEST_DOMAIN
         and all(0 <= leaf < leaves for leaf in named)

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import datetime
 from bisect import bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from decimal import ROUND_HALF_UP, Decimal, InvalidOperation, localcontext
 from numbers import Rational
 from typing import Any
@@ -86,6 +86,27 @@ def units(value: object, scale: int, lower: int, upper: int) -> int | None:
         return int((number / step).to_integral_value(ROUND_HALF_UP))
 
 
+def check_fields(plan: Plan, fields: Iterable[str]) -> None:
+    """Refuse a plan that asks for nothing this program holds.
+
+    Args:
+        plan: a checked plan.
+        fields: every name that the program's records can have, whoever uses it.
+
+    Raises:
+        DataError: no axis or measure of the plan has one of these names.
+
+    **Privacy**: a function of plan and program; call it before any record is read, and never with a record's names.
+    """
+    asked = {each["name"] for each in (*plan.axes, *plan.measures)} | {
+        a["key"] for a in plan.axes if "key" in a
+    }
+    if asked.isdisjoint(fields):
+        raise DataError(
+            "none of the plan's fields is known here", hint=f"name them {', '.join(sorted(asked))}"
+        )
+
+
 def to_rows(plan: Plan, records: Sequence[Record]) -> list[Row]:
     """Turn joined records into rows.
 
@@ -98,19 +119,11 @@ def to_rows(plan: Plan, records: Sequence[Record]) -> list[Row]:
         One row a record that has a leaf on every axis. Measures are integers at their declared scale, within their
         bounds; one that is absent or no number counts as 0, or as the bound nearest to it.
 
-    Raises:
-        DataError: a record has fields, and none of them has a name of the plan's. Names are the program's, not the
-            person's: this tells nothing.
+    Never fails, also where no name fits: who has no record would answer such a plan, and the others' silence would tell
+    that they have. `check_fields` finds misnamed fields without looking at anybody's records.
     """
-    asked = {each["name"] for each in (*plan.axes, *plan.measures)} | {
-        a["key"] for a in plan.axes if "key" in a
-    }
     rows = []
     for record in records:
-        if record and asked.isdisjoint(record):
-            raise DataError(
-                "a record has none of the plan's fields", hint=f"name them {', '.join(sorted(asked))}"
-            )
         leaves = [_leaf(axis, record) for axis in plan.axes]
         placed = tuple(leaf for leaf in leaves if leaf is not None)
         if len(placed) == len(leaves):

@@ -22,7 +22,7 @@ pytestmark = pytest.mark.skipif(NODE is None, reason="no node on this machine")
 HEAD = f"""
 import {{ Memory, below, readPlan, respond, toHex }} from "{(CLIENT / "dpsql-client.js").as_uri()}";
 import {{ exact, largestWeight }} from "{(CLIENT / "dpsql-plan.js").as_uri()}";
-import {{ join, toRows }} from "{(CLIENT / "dpsql-rows.js").as_uri()}";
+import {{ checkFields, join, toRows }} from "{(CLIENT / "dpsql-rows.js").as_uri()}";
 class Storage {{
   constructor(text) {{ this.text = text ?? null; }}
   getItem() {{ return this.text; }}

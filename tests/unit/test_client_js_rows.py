@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 from local_plans import plan_of, plan_text, view
 from test_client_js_hostile import NODE, run
@@ -32,8 +30,12 @@ def test_fields_are_found_by_name_by_key_and_without_a_public_row() -> None:
     assert [row.leaves for row in expected] == [(1, 1), (2, 2), (1, 2), (2, 2)]
 
 
-def test_misnamed_fields_are_told() -> None:
-    code = "out.push(await said(async () => toRows(await read(given[0]), [{ cost: 3 }])))"
-    (said,) = run(code, [plan_text(GRID, **CHANGES)])
-    assert said.startswith("refused: a record has none of the plan's fields; name them product(category)")
-    assert json.dumps(said).count("price") == 1
+def test_misnamed_fields_are_told_without_a_record() -> None:
+    code = """const plan = await read(given[0]);
+    for (const fields of [["cost"], ["cost", "amount"]])
+      out.push(await said(() => checkFields(plan, fields) ?? "known"));
+    out.push(toRows(plan, [{ cost: 3 }]).length)"""
+    said, known, rows = run(code, [plan_text(GRID, **CHANGES)])
+    assert said.startswith("refused: none of the plan's fields is known here; name them product(category)")
+    assert said.count("price") == 1
+    assert (known, rows) == ("known", len(to_rows(plan_of(GRID, **CHANGES), [{"cost": 3}])))

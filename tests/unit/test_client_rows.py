@@ -11,8 +11,9 @@ from local_plans import plan_of, view
 
 from dpsql.axis import Axis, leaf_sql
 from dpsql.catalog import parse_catalog
-from dpsql.client import read_plan
-from dpsql.client.rows import leaf_of, to_rows
+from dpsql.client import decode, read_plan, respond
+from dpsql.client.entropy import system_entropy
+from dpsql.client.rows import check_fields, leaf_of, to_rows
 from dpsql.collecting.plan import build_plan
 from dpsql.collecting.survey import design_of, public_axis_maker, survey_of
 from dpsql.errors import DataError
@@ -101,9 +102,19 @@ def test_records_become_rows(asked: tuple[dict[str, Axis], Any]) -> None:
     held = {axis["name"]: leaf for axis, leaf in zip(plan.axes, lost.leaves, strict=True)}
     missing = {axis["name"]: axis.get("missing_leaf") for axis in plan.axes}
     assert (held["person.age"], held["person.town"]) == (missing["person.age"], missing["person.town"])
-    with pytest.raises(DataError, match="none of the plan's fields; name them person"):
-        to_rows(plan, [{"age": 30, "price": 3.5}])
     assert to_rows(plan, [{}]) == [], "a person without any value is no mistake of the program's"
+
+
+def test_misnamed_fields_are_told_without_a_record(asked: tuple[dict[str, Axis], Any]) -> None:
+    with pytest.raises(DataError, match="known here; name them person"):
+        check_fields(asked[1], ["age", "price"])
+    check_fields(asked[1], ["age", "visit.price"])
+
+
+def test_a_plan_of_unknown_fields_is_answered_by_whoever_has_records_too() -> None:
+    plan = plan_of(axes=[{"name": "nobody's", "leaves": 4, "values": ["a"]}], measures=[])
+    for records in ([], [{"age": 30}], [{"age": 30}] * 3):
+        assert decode(respond(plan, to_rows(plan, records), system_entropy)).plan == plan.hash
 
 
 def test_a_public_table_s_rows_are_found_by_their_key() -> None:
