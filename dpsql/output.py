@@ -73,6 +73,8 @@ def margin_text(value: Any, margin: float) -> str:
 
     >>> margin_text(12345.0, 62.0), margin_text(735.87, 11.6)
     ('12 345 ± 62', '736 ± 12')
+    >>> margin_text(3000.0, 1.7e-5)
+    '3 000 ± 0'
     """
     places = _places(float(value), margin)
     return f"{number(value, margin)} ± {margin:,.{places}f}".replace(",", " ")
@@ -172,6 +174,7 @@ def plain(value: Any) -> Any:
 def _places(value: float, margin: float | None) -> int:
     """Decimal places that show two digits of the margin (three of the value when it has none)."""
     size = margin if margin else abs(value) / 100
-    if not size or not math.isfinite(size):
+    # A margin that is as good as none, such as that of how many people reported, asks for no digits.
+    if not size or not math.isfinite(size) or size < 1e-7 * abs(value):
         return 0
     return max(0, min(6, 1 - math.floor(math.log10(size))))

@@ -53,6 +53,14 @@ def collection_plan(
         plan |= {"tau": 1, "rounds": 1}
     place = f", round {plan['round'] + 1} of {plan['rounds']}" if plan["rounds"] > 1 else ""
     click.echo(f"wrote {output} (tau {plan['tau']}{place})")
+    if [view["kind"] for view in plan.get("views", ())] == ["rows"]:
+        click.echo(
+            f"if {people} people take part, one standard error of a person's mean number of rows is about"
+        )
+        click.echo(
+            f"  {predictions[0].error:.2g} rows; the second plan will say how well questions are answered"
+        )
+        return
     click.echo(f"if {people} people take part, one standard error of a count is about")
     for question, error in predictions:
         click.echo(f"  {error:8.3%} of the people, {error * people:12,.0f} rows   {question}")

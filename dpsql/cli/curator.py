@@ -54,6 +54,9 @@ def publish(catalog: Path, output: Path, label: str | None, as_json: bool) -> No
 @click.argument("catalog", type=FILE)
 @click.option("--json", "as_json", is_flag=True, help="report as JSON")
 def budget(catalog: Path, as_json: bool) -> None:
-    """Show what the lineage of CATALOG has spent, on which releases, and what is left."""
+    """Show what the ledger of CATALOG holds: each lineage's cap, what it has spent on which releases, what is left.
+
+    What people spend on their own devices, one report each, is charged to no lineage.
+    """
     report = curator.budget(catalog)
     click.echo(json.dumps(budget_json(report), indent=2) if as_json else budget_text(report))

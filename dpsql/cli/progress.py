@@ -1,12 +1,29 @@
-"""Progress of long commands: a bar with the current step on a terminal, silence otherwise."""
+"""Progress of long commands: a bar with the current step on a terminal, silence otherwise.
+
+The bar fills where steps are counted (`view 3 of 14`) and runs to and fro where nobody knows how many there are.
+"""
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 from dpsql.engine import Progress
+
+COUNTED = re.compile(r"\w+ (\d+) of (\d+)")
+
+
+def filled(step: str) -> tuple[int, int | None]:
+    """How many steps are done, of how many; None where the step is not a counted one.
+
+    Example:
+        >>> filled("view 3 of 14"), filled("writing r.parquet"), filled("r.jsonl: 7 of 9 reports")
+        ((3, 14), (0, None), (0, None))
+    """
+    found = COUNTED.fullmatch(step)
+    return (int(found[1]), int(found[2])) if found else (0, None)
 
 
 @contextmanager
@@ -32,7 +49,11 @@ def steps(title: str) -> Iterator[Progress | None]:
         task = bars.add_task("starting", total=None, title=title)
 
         def show(step: str) -> None:
-            bars.update(task, description=step)
+            done, total = filled(step)
+            if total is None:
+                bars.update(task, description=step)
+            else:
+                bars.update(task, description=step, completed=done, total=total)
             bars.print(step, style="dim", highlight=False, markup=False)
 
         yield show

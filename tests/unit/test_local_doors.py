@@ -103,3 +103,11 @@ def test_a_kept_state_keeps_its_token_key(shop: Path) -> None:
     assert stat.S_IMODE(key.stat().st_mode) == 0o600
     second = dpsql.collect(plan, [shop / "k.parquet"], shop / "k2.dpsql", state=state)
     assert (key.read_bytes(), second.manifest) == (held, first.manifest)
+
+
+def test_a_first_round_is_predicted_in_rows(shop: Path) -> None:
+    text = (shop / "local.yaml").read_text()
+    (shop / "first.yaml").write_text(text.replace("tau: 1, row_weighting: mar", "tau: estimate"))
+    said, code = run("collection-plan", shop / "first.yaml", "-o", shop / "first.json", "--people", "9000")
+    assert (code, "round 1 of 2" in said, "of the people" in said) == (0, True, False)
+    assert "standard error of a person's mean number of rows" in said
