@@ -5,11 +5,15 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import dpsql
+from dpsql.client import Memory, Row, decode, read_plan, to_json
+from dpsql.client.entropy import system_entropy
 from dpsql.collecting.collector import add_spool, close_collection, open_state
 from dpsql.collecting.files import plan_file
 
@@ -23,7 +27,7 @@ def blocks(language: str) -> list[str]:
 
 def test_the_python_of_the_page_makes_a_report_once(tmp_path: Path) -> None:
     dpsql.collection_plan(ROOT / "catalog" / "survey.yaml", tmp_path / "plan.json", people=1000)
-    (code,) = blocks("python")
+    code = blocks("python")[0]
     said = set()
     for _ in range(2):
         subprocess.run([sys.executable, "-c", code], cwd=tmp_path, check=True)
@@ -33,6 +37,27 @@ def test_the_python_of_the_page_makes_a_report_once(tmp_path: Path) -> None:
     state = open_state(plan)
     assert add_spool(state, plan, tmp_path / "report.jsonl", b"k").accepted == 1
     assert close_collection(state, plan)[1].rejected == {}
+
+
+def test_the_rounds_of_the_page_find_where_people_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    people = [
+        (Row((1 if i % 4 else 6,)), Memory(tmp_path / f"m{i}", Fraction(1), Fraction(1))) for i in range(1500)
+    ]
+
+    def ask_people(raw: bytes, spool: Path) -> None:
+        plan = read_plan(raw)
+        said = [memory.answer(plan, [row], system_entropy) for row, memory in people]
+        spool.write_text("\n".join(to_json(decode(report)) for report in said if report is not None))
+
+    found: dict[str, Any] = {"ask_people": ask_people}
+    exec(compile(blocks("python")[1], "collections.md", "exec"), found)
+    assert len(found["rounds"]) == 3
+    assert found["shares"].shape == (8,)
+    assert found["shares"].sum() == pytest.approx(1)
+    assert found["shares"][:4].sum() > 0.5, "three quarters of the people are there"
 
 
 @pytest.mark.parametrize("name", ["Memory", "readPlan", "join", "toRows"])
