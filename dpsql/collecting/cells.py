@@ -77,15 +77,12 @@ def axis_groups(
     leaves = plan.axes[axis]["leaves"]
     empty = any(v.empty for v in plan.views)
     groups = []
-    for number, view in enumerate(plan.views):
-        kept = list(range(FOLDS)) if folds is None else list(folds)
-        reports = float(tallies[number].reports[kept].sum())
-        if axis not in view.axes or view.kind == "boxes" or reports == 0:
-            continue
+    kept = list(range(FOLDS)) if folds is None else list(folds)
+    for number in axis_views(plan, tallies, axis, kept, waves):
+        view, reports = plan.views[number], float(tallies[number].reports[kept].sum())
         if view.kind == "wave":
-            if waves:
-                seen = tallies[number].support[kept].sum(axis=0) / reports
-                groups.append(Group(_with_silence(plan, view, empty), seen, reports, oracle_of(plan, view)))
+            seen = tallies[number].support[kept].sum(axis=0) / reports
+            groups.append(Group(_with_silence(plan, view, empty), seen, reports, oracle_of(plan, view)))
             continue
         held = margin(view_cells(plan, number, tallies, folds), view, (axis,))
         design = cell_design(view.edges[view.axes.index(axis)], leaves)
@@ -99,6 +96,19 @@ def axis_groups(
     return groups
 
 
+def axis_views(
+    plan: Plan, tallies: Tallies, axis: int, folds: Sequence[int], waves: bool = True
+) -> list[int]:
+    """Numbers of the views that `axis_groups` reads, in its order."""
+    return [
+        number
+        for number, view in enumerate(plan.views)
+        if axis in view.axes
+        and (view.kind == "grid" or (view.kind == "wave" and waves))
+        and tallies[number].reports[list(folds)].sum() > 0
+    ]
+
+
 def _with_silence(plan: Plan, view: View, empty: bool) -> FloatArray:
     """Square Wave's matrix; "no row" draws bins evenly."""
     matrix = wave_matrix(oracle_of(plan, view))
@@ -109,13 +119,18 @@ def _with_silence(plan: Plan, view: View, empty: bool) -> FloatArray:
 
 def signed_groups(plan: Plan, tallies: Tallies, axis: int, measure: int) -> list[Group]:
     """All that the reports say about a measure along one axis."""
-    groups = []
-    for number, view in enumerate(plan.views):
-        if axis not in view.axes or view.measure != measure or view.kind != "grid":
-            continue
-        held = margin(view_cells(plan, number, tallies), view, (axis,))
-        if held.signed is None or held.reports == 0:
-            continue
-        design = cell_design(view.edges[view.axes.index(axis)], plan.axes[axis]["leaves"])
-        groups.append(Group(design, held.signed, held.reports, oracle_of(plan, view), float(held.fan)))
-    return groups
+    views = axis_views(plan, tallies, axis, range(FOLDS))
+    found = [signed_group(plan, tallies, axis, measure, number) for number in views]
+    return [group for group in found if group is not None]
+
+
+def signed_group(plan: Plan, tallies: Tallies, axis: int, measure: int, number: int) -> Group | None:
+    """What one view says about a measure along one axis; None if nothing."""
+    view = plan.views[number]
+    if view.measure != measure or view.kind != "grid":
+        return None
+    held = margin(view_cells(plan, number, tallies), view, (axis,))
+    if held.signed is None:
+        return None
+    design = cell_design(view.edges[view.axes.index(axis)], plan.axes[axis]["leaves"])
+    return Group(design, held.signed, held.reports, oracle_of(plan, view), float(held.fan))

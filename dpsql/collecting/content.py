@@ -1,7 +1,8 @@
 """Tallies to a release of the same shape as a central one, so that the same SQL runs on it.
 
 Counts are people x slots x share (and, with `row_weighting: mar`, times E r / E min(r, tau)); sums are stored around
-the measure's middle. Every view's margins agree, since all are put together from the same parts.
+the value that lets them err independently of counts (`centre`). Every view's margins agree, since all are put together
+from the same parts.
 
 **Privacy**: post-processing of reports that were private before they left the device.
 """
@@ -18,8 +19,9 @@ import numpy as np
 from dpsql.axis import Axis, table_sql
 from dpsql.catalog import spec_hash
 from dpsql.client.plan import Plan
+from dpsql.collecting.centre import centre_of, centred_on
 from dpsql.collecting.collector import Manifest
-from dpsql.collecting.estimate import AxisTable, Table, axis_table, model_of, table
+from dpsql.collecting.estimate import AxisTable, Parts, Table, axis_table, model_of, table
 from dpsql.collecting.parts import interactions
 from dpsql.collecting.plan import plan_body
 from dpsql.collecting.positive import outside, positive_shares
@@ -59,12 +61,12 @@ def release_content(
     statistics: list[StatisticMeta] = []
     contents: list[StatisticContent] = []
     for measure in [None, *range(len(survey.measures))]:
-        found = _family(survey, plan, tallies, known, scale, measure)
+        mid, found = _family(survey, plan, tallies, known, scale, measure)
         units = round_family([(t.axes, t.values) for _, t in found])
         for (view, held), leaves in zip(found, units, strict=True):
             positive = smooth[held.axes] if measure is None else None
             rows = None if positive is None else to_units(positive * scale.factor)
-            described = _statistic(survey, plan, len(statistics), view, held, measure)
+            described = replace(_statistic(survey, plan, len(statistics), view, held, measure), mid=mid)
             statistics.append(replace(described, nonnegative=rows is not None))
             contents.append(statistic_content(leaves, rows, [trees[a] for a in held.axes]))
     axes = [AxisContent(a.arrays(), table_sql(a, ARRAYS), t) for a, t in zip(survey.axes, trees, strict=True)]
@@ -97,25 +99,21 @@ def _family(
     known: Mapping[int, AxisTable],
     scale: Scale,
     measure: int | None,
-) -> list[tuple[str, Table]]:
-    """One measure's tables in rows (or measure units around the middle), view by view."""
+) -> tuple[int, list[tuple[str, Table]]]:
+    """One measure's centre and, view by view, its tables in rows (or measure units around the centre)."""
     views = {n: v for n, (v, m) in survey.views.items() if measure is None or measure in m}
-    parts = interactions(plan, tallies, views.values(), known, measure)
-    counts = interactions(plan, tallies, views.values(), known) if measure is not None else parts
+    parts: Parts = interactions(plan, tallies, views.values(), known, measure)
+    mid = 0
+    if measure is not None:
+        centre = centre_of(plan, tallies, known, measure)
+        counts = interactions(plan, tallies, views.values(), known)
+        (known, parts), mid = centred_on(centre, known, parts, counts, measure), centre.mid
     found = []
     for name, axes in views.items():
         held = table(axes, known, parts, measure)
-        factor, values = scale.factor, held.values
-        if measure is not None:
-            bounds = plan.measures[measure]
-            half = (bounds["upper"] - bounds["lower"]) / 2
-            shift = (bounds["upper"] + bounds["lower"]) / 2 - (bounds["upper"] + bounds["lower"]) // 2
-            values = held.values * half + table(axes, known, counts).values * shift
-            factor *= half
-            values = values / half
-        strengths = {part: s * factor**2 for part, s in held.strengths.items()}
-        found.append((name, replace(held, values=values * factor, strengths=strengths)))
-    return found
+        strengths = {part: s * scale.factor**2 for part, s in held.strengths.items()}
+        found.append((name, replace(held, values=held.values * scale.factor, strengths=strengths)))
+    return mid, found
 
 
 def _statistic(
@@ -128,7 +126,7 @@ def _statistic(
         of=survey.of,
         measure="count" if measure is None else survey.measures[measure].name,
         axes=held.axes,
-        mid=0 if bounds is None else (bounds["lower"] + bounds["upper"]) // 2,
+        mid=0,
         scale=0 if bounds is None else bounds["scale"],
         kind="int" if bounds is None or bounds["scale"] == 0 else "decimal",
         sensitivity=plan.tau,

@@ -157,20 +157,56 @@ def signed_blue(groups: Sequence[Group], counts: FloatArray) -> Estimate:
     Returns:
         Leaf values in half-ranges of the measure, and their exact covariance.
     """
-    size = counts.size
-    public, held = np.full(size, 1 / size), np.clip(counts, 0, 1)
-    parts = [group_structure(g, g.design @ public) for g in groups]
-    weights = [(g.design * (g.reports / p.diagonal)[:, None]).T for g, p in zip(groups, parts, strict=True)]
-    precision = np.asarray(sum(w @ g.design for w, g in zip(weights, groups, strict=True)))
-    inverse = np.linalg.pinv(precision, rcond=SMALLEST, hermitian=True)
-    values = inverse @ np.asarray(sum(w @ g.shares for w, g in zip(weights, groups, strict=True)))
-    result = np.zeros_like(inverse)
-    for weight, group in zip(weights, groups, strict=True):
-        gain = inverse @ weight
+    held, gains = np.clip(counts, 0, 1), signed_gains(groups)
+    values = np.asarray(sum(gain @ g.shares for gain, g in zip(gains, groups, strict=True)))
+    result = np.zeros((counts.size, counts.size))
+    for gain, group in zip(gains, groups, strict=True):
         lean = gain @ (group.design @ values)
         spread = group_structure(group, group.design @ held).diagonal
         result += ((gain * spread) @ gain.T - np.outer(lean, lean)) / group.reports
     return Estimate(values, result)
+
+
+def signed_gains(groups: Sequence[Group]) -> list[FloatArray]:
+    """Per group the matrix (leaves, cells) that `signed_blue` multiplies its shares by."""
+    size = groups[0].design.shape[1]
+    public = np.full(size, 1 / size)
+    parts = [group_structure(g, g.design @ public) for g in groups]
+    weights = [(g.design * (g.reports / p.diagonal)[:, None]).T for g, p in zip(groups, parts, strict=True)]
+    precision = np.asarray(sum(w @ g.design for w, g in zip(weights, groups, strict=True)))
+    inverse = np.linalg.pinv(precision, rcond=SMALLEST, hermitian=True)
+    return [np.asarray(inverse @ weight) for weight in weights]
+
+
+def crossed(
+    groups: Sequence[Group], twins: Sequence[Group | None], shares: FloatArray, values: FloatArray
+) -> FloatArray:
+    """Covariance of `blue`'s leaves with `signed_blue`'s: one report says both, so they err together.
+
+    Args:
+        groups: as `blue` has them.
+        twins: per group the same view's group of `signed_blue`, None where it tells nothing of the measure.
+        shares: plugged-in leaves of `groups`.
+        values: plugged-in leaves of `twins`.
+
+    Returns:
+        Shape (leaves of `groups`, leaves of `twins`). A cell's bits 1 and 0 have variances that differ by what their
+        shares differ by, times 1/(p-q) for GRR and (1-2q)/(p-q) for OUE and OLH.
+    """
+    public = np.full(shares.size, 1 / shares.size)
+    inverse = solve(system(groups, public)).covariance
+    told = iter(signed_gains([twin for twin in twins if twin is not None]))
+    result = np.zeros((shares.size, values.size))
+    for group, twin in zip(groups, twins, strict=True):
+        if twin is None:
+            continue
+        one, two, held = inverse @ _weights(group, group.design @ public), next(told), twin.design @ values
+        oracle = group.oracle
+        slope = (1.0 if oracle.name == "GRR" else 1 - 2 * oracle.q) / (oracle.p - oracle.q)
+        lean = one @ group_structure(group, group.design @ shares).tilt
+        both = (one[:, : held.size] * (slope * held)) @ two.T
+        result += (both - np.outer(lean, two @ held)) / group.reports
+    return result
 
 
 def _weights(group: Group, cells: FloatArray) -> FloatArray:
