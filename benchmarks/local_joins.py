@@ -126,7 +126,7 @@ def answers(
     found: dict[str, np.ndarray] = {}
     for name, complement in (("HIO-JOIN", False), ("HIO-JOIN-RDC", True)):
         shares = [
-            local_peers.services_join(one, local_star.OWN_AXES, box, epsilon, complement, rng, measured)
+            local_peers.services_join(one, (local_star.OWN_AXES,), box, epsilon, complement, rng, measured)
             for box in full
         ]
         found[name] = np.array(shares) * total

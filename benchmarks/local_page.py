@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks import local_adult, local_peers, local_star
+from benchmarks import local_adult, local_peers, local_services, local_star
 from benchmarks.local_axis import shapes
 from benchmarks.local_grid import axis_errors
 from benchmarks.local_joins import (
@@ -156,6 +156,31 @@ def adult(given: argparse.Namespace) -> Blocks:
     return star_blocks("ADULT", stars, words, given.queries)
 
 
+def services(given: argparse.Namespace) -> Blocks:
+    """Two and three services that cannot join on a device."""
+    everybody = [local_services.leaves_of(given.people, run) for run in range(given.runs)]
+
+    def rows(settings: Sequence[Setting]) -> Errors:
+        found: Errors = {}
+        for setting in settings:
+            each = [
+                local_services.errors(leaves, setting, given.queries, 3000 + run)
+                for run, leaves in enumerate(everybody)
+            ]
+            for name in each[0]:
+                found.setdefault(name, []).append(float(np.mean([errors[name] for errors in each])))
+            print(setting, {name: f"{values[-1]:.2e}" for name, values in found.items()}, flush=True)
+        return found
+
+    words = _words(given.people, given.runs, given.queries) + "\n\n"
+    by_predicates = table(["1 predicate", "2", "3"], rows([Setting(1.0, 0.3, d) for d in (1, 2, 3)]))
+    by_epsilon = rows([Setting(e, 0.3, 3) for e in (2.0, 4.0, 8.0)])
+    return {
+        "SERVICES": words + by_predicates,
+        "SERVICES_EPSILONS": table(["epsilon 2", "4", "8"], by_epsilon),
+    }
+
+
 def one_axis(given: argparse.Namespace) -> Blocks:
     """Every one-axis method on the four shapes at epsilon 1, and the bell at 0.5 and 2."""
     cases = [(name, "1") for name in shapes(256)] + [("normal", "0.5"), ("normal", "2")]
@@ -224,6 +249,7 @@ SECTIONS: dict[str, Callable[[argparse.Namespace], Blocks]] = {
     "syn2": larger,
     "fine": fine,
     "adult": adult,
+    "services": services,
     "axis": one_axis,
     "boxes": several_axes,
     "intervals": intervals,

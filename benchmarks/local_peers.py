@@ -154,30 +154,32 @@ def _level_shares(
 
 def services_join(
     slots: Slots,
-    split: int,
+    cuts: Sequence[int],
     box: Sequence[tuple[int, int]],
     epsilon: float,
     complement: bool,
     rng: np.random.Generator,
     measured: bool = False,
 ) -> np.ndarray:
-    """Estimated share of a box when axes before and after `split` report apart, with half of epsilon each.
+    """Estimated share of a box when services report apart: K - 1 `cuts` of the axes, epsilon/K for each service.
 
     A report's score over chosen nodes is drawn in law: OUE's bits of those nodes are independent, so the number of
-    ones among the others is binomial. The service of the rows reports the measure's bit with its node.
+    ones among the others is binomial. The last service reports the measure's bit with its node.
 
     Returns:
         Shape (1,); with a measure (2,), one for each value of the bit.
     """
-    oracle = Oracle("OUE", 2, largest_weight(Fraction(str(epsilon)) / 2))
+    bounds = [0, *cuts, slots.leaves.shape[1]]
+    oracle = Oracle("OUE", 2, largest_weight(Fraction(str(epsilon)) / (len(bounds) - 1)))
     total = np.zeros(2 if measured else 1)
     for choice in itertools.product(*(pieces(low, high, complement, slots.depth) for low, high in box)):
         sign = math.prod(piece.sign for piece in choice)
-        sides = [choice[:split], choice[split:]]
+        sides = [choice[low:high] for low, high in itertools.pairwise(bounds)]
+        last = len(sides) - 1
         asked = [
             (i, side)
             for i, side in enumerate(sides)
-            if any(piece.level for piece in side) or (measured and i == 1)
+            if any(piece.level for piece in side) or (measured and i == last)
         ]
         if not asked:
             total += sign
@@ -191,9 +193,9 @@ def services_join(
         for i, side in asked:
             held = np.ones(len(chosen), dtype=bool)
             for j, piece in enumerate(side):
-                held &= np.isin(node_of(chosen[:, i * split + j], piece.level, slots.depth), piece.nodes)
+                held &= np.isin(node_of(chosen[:, bounds[i] + j], piece.level, slots.depth), piece.nodes)
             volume = math.prod(len(piece.nodes) for piece in side)
-            if i == 0 or not measured:
+            if i != last or not measured:
                 product *= _scores(oracle, held, volume, rng)
                 continue
             for kind in (0, 1):

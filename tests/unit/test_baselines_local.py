@@ -179,10 +179,10 @@ def test_services_joined_by_id_are_unbiased_bit_by_bit(complement: bool) -> None
     slots = local_peers.slots(one_star(4_000, 11), 1, np.random.default_rng(11))
     rng, exact = np.random.default_rng(12), exact_bits(slots)
     draws = np.array(
-        [local_peers.services_join(slots, 2, BOX, 6.0, complement, rng, True) for _ in range(500)]
+        [local_peers.services_join(slots, (2,), BOX, 6.0, complement, rng, True) for _ in range(500)]
     )
     np.testing.assert_allclose(draws.mean(axis=0), exact, atol=4 * draws.std() / np.sqrt(500))
-    plain = np.array([local_peers.services_join(slots, 2, BOX, 6.0, complement, rng) for _ in range(500)])
+    plain = np.array([local_peers.services_join(slots, (2,), BOX, 6.0, complement, rng) for _ in range(500)])
     assert plain.mean() == pytest.approx(exact.sum(), abs=4 * plain.std() / np.sqrt(500))
 
 
