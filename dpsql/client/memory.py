@@ -38,6 +38,10 @@ class Memory:
     largest_epsilon: Fraction
     lifetime_cap: Fraction
 
+    def __post_init__(self) -> None:
+        """Take a path as text too."""
+        object.__setattr__(self, "path", Path(self.path))
+
     def answer(self, plan: Plan, rows: Sequence[Row], entropy: Entropy) -> bytes | None:
         """Return this person's report for a plan, drawing it at most once a collection.
 

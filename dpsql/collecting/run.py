@@ -167,7 +167,13 @@ def collect(
             "this plan asks for row counts alone; no release can be made of them",
             hint="make the second plan: dpsql collection-plan CATALOG REPORTS --after PLAN -o NEXT",
         )
-    described = _catalog(plan_body(loaded).get("catalog"), catalog)
+    body = plan_body(loaded)
+    if "service" in body:
+        raise InterfaceError(
+            f"this plan is that of the service {body['service']} alone",
+            hint="name the plan that was written beside it, and the reports of all services",
+        )
+    described = _catalog(body.get("catalog"), catalog)
     survey = survey_of(described, public_axis_maker(described))
     connection = open_state(loaded, state)
     try:

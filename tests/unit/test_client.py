@@ -178,6 +178,8 @@ def test_a_retry_resends_the_same_bytes_and_a_new_plan_of_the_collection_gets_th
     assert first is not None
     assert memory(tmp_path).answer(plan_of(), [Row((3, 1))], system_entropy) == first
     assert memory(tmp_path).answer(plan_of(view(share=7)), [], system_entropy) == first
+    named = Memory(str(tmp_path / "device" / "memory.json"), Fraction(1), Fraction(2))  # type: ignore[arg-type]
+    assert named.answer(plan_of(), [], system_entropy) == first, "a path may be text"
 
 
 def test_lifetime_cap_and_largest_epsilon_hold(tmp_path: Path) -> None:

@@ -129,3 +129,16 @@ def test_a_simulation_overwrites_neither_plan_nor_spool(tmp_path: Path) -> None:
     assert "no folder" in run(*asked, "--plan", tmp_path / "no" / "plan.json")[0]
     assert run(*asked)[1] == 0
     assert "never overwritten" in run(*asked)[0]
+
+
+def test_a_service_s_own_plan_makes_no_release(tmp_path: Path) -> None:
+    asked = "collection: {epsilon: 2, services: {a: {axes: [answer.age]}, b: {axes: [answer.district]}}}"
+    text = SURVEY.read_text().replace("collection: {epsilon: 1}", asked)
+    views = "views:\n  places: {of: answer, axes: [answer.age, answer.district], measures: [count]}\n"
+    (tmp_path / "c.yaml").write_text(text[: text.index("views:")] + views)
+    assert run("collection-plan", tmp_path / "c.yaml", "-o", tmp_path / "plan.json")[1] == 0
+    (tmp_path / "r.jsonl").write_text("")
+    said, code = run("collect", tmp_path / "plan.a.json", tmp_path / "r.jsonl", "-o", tmp_path / "s.dpsql")
+    assert (code, "that of the service a alone; name the plan" in said, said.count("\n")) == (2, True, 1), (
+        said
+    )
