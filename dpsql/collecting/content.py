@@ -22,6 +22,7 @@ from dpsql.client.plan import Plan
 from dpsql.collecting.centre import centre_of, centred_on
 from dpsql.collecting.collector import Manifest
 from dpsql.collecting.estimate import AxisTable, Parts, Table, axis_table, model_of, table
+from dpsql.collecting.influence import rows_moved
 from dpsql.collecting.parts import interactions
 from dpsql.collecting.plan import plan_body
 from dpsql.collecting.positive import outside, positive_shares
@@ -72,6 +73,7 @@ def release_content(
     axes = [AxisContent(a.arrays(), table_sql(a, ARRAYS), t) for a, t in zip(survey.axes, trees, strict=True)]
     scales = _scales(survey, plan, scale)
     meta = _promise(survey, plan, manifest, scale, release_id)
+    meta["local"]["influence"]["rows_at_most"] = rows_moved(plan, tallies, scale.factor)
     meta["local"]["smooth_outside_unbiased"] = {
         survey.axes[a].name: outside(shares, known[a].counts)
         for (a, *more), shares in smooth.items()
@@ -193,7 +195,6 @@ def _promise(survey: Survey, plan: Plan, manifest: Manifest, scale: Scale, relea
 def _collected(plan: Plan, manifest: Manifest, scale: Scale, shuffled: bool) -> dict[str, Any]:
     """What was collected, how far one hostile report reaches, and what a shuffler adds."""
     reach = max(influence(oracle_of(plan, v)) for v in plan.views if v.oracle != "WAVE")
-    share = min(v.share for v in plan.views if v.kind == "grid") / sum(v.share for v in plan.views)
     found: dict[str, Any] = {
         "collection": plan.collection,
         "plan_hash": plan.hash.hex(),
@@ -203,7 +204,7 @@ def _collected(plan: Plan, manifest: Manifest, scale: Scale, shuffled: bool) -> 
         "row_weight_error": scale.weight_error,
         "clipped_fraction": None if scale.clipped is None else scale.clipped.value,
         "clipped_fraction_error": None if scale.clipped is None else scale.clipped.error,
-        "influence": {"reports_in_its_view": reach, "rows_at_most": reach / share * plan.tau * scale.weight},
+        "influence": {"reports_in_its_view": reach},
     }
     first = carried_rows(plan)
     if first is not None:

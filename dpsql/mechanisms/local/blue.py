@@ -134,6 +134,14 @@ def blue(groups: Sequence[Group]) -> Estimate:
     return Estimate(first.shares, estimator_covariance(groups, public, first.covariance, held / held.sum()))
 
 
+def gains(groups: Sequence[Group]) -> list[FloatArray]:
+    """Per group the matrix (leaves, cells) that `blue` multiplies its shares by, up to a constant: it is linear."""
+    size = groups[0].design.shape[1]
+    public = np.full(size, 1 / size)
+    inverse = solve(system(groups, public)).covariance
+    return [np.asarray(inverse @ _weights(group, group.design @ public)) for group in groups]
+
+
 def estimator_covariance(
     groups: Sequence[Group], public: FloatArray, inverse: FloatArray, leaves: FloatArray
 ) -> FloatArray:
@@ -193,14 +201,12 @@ def crossed(
         Shape (leaves of `groups`, leaves of `twins`). A cell's bits 1 and 0 have variances that differ by what their
         shares differ by, times 1/(p-q) for GRR and (1-2q)/(p-q) for OUE and OLH.
     """
-    public = np.full(shares.size, 1 / shares.size)
-    inverse = solve(system(groups, public)).covariance
     told = iter(signed_gains([twin for twin in twins if twin is not None]))
     result = np.zeros((shares.size, values.size))
-    for group, twin in zip(groups, twins, strict=True):
+    for group, one, twin in zip(groups, gains(groups), twins, strict=True):
         if twin is None:
             continue
-        one, two, held = inverse @ _weights(group, group.design @ public), next(told), twin.design @ values
+        two, held = next(told), twin.design @ values
         oracle = group.oracle
         slope = (1.0 if oracle.name == "GRR" else 1 - 2 * oracle.q) / (oracle.p - oracle.q)
         lean = one @ group_structure(group, group.design @ shares).tilt
