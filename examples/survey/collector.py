@@ -11,13 +11,14 @@ from __future__ import annotations
 
 import argparse
 import os
+from contextlib import suppress
 from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Lock
 
 from dpsql.client import decode, read_plan, to_json
-from dpsql.errors import DataError
+from dpsql.errors import DataError, Error
 
 HERE = Path(__file__).parent
 CLIENT = HERE.parents[1] / "clients" / "js"
@@ -92,7 +93,17 @@ def main() -> None:
     parser.add_argument("spool", type=Path)
     parser.add_argument("--port", type=int, default=8000)
     given = parser.parse_args()
-    make_server(given.plan, given.spool, given.port).serve_forever()
+    try:
+        read_plan(given.plan.read_bytes())
+        server = make_server(given.plan, given.spool, given.port)
+    except (OSError, Error) as error:  # no plan, or a port that is taken
+        parser.exit(2, f"collector: {error}\n")
+    print(
+        f"http://localhost:{server.server_address[1]} asks; reports go to {given.spool}; stop with Ctrl-C",
+        flush=True,
+    )
+    with suppress(KeyboardInterrupt):
+        server.serve_forever()
 
 
 if __name__ == "__main__":

@@ -30,6 +30,13 @@ def run(request: dict[str, Any]) -> dict[str, Any]:
     return answer
 
 
+def test_the_folder_s_own_tests_pass() -> None:
+    done = subprocess.run(
+        [str(NODE), "--test"], cwd=SCRIPT.parent, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout
+
+
 def test_shared_stream_vectors() -> None:
     out = run(
         {

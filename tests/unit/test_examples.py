@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from dpsql import collection_plan
 from dpsql.examples.retail import make_star, write_star
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -44,3 +46,19 @@ def test_the_demo_answers_one_question_three_ways(tmp_path: Path) -> None:
     assert len(weights) == 3
     assert abs(sum(weights) - 100) <= 2
     assert "Somebody in all of them: epsilon 6 for replacing a person." in said
+
+
+def test_the_survey_s_collector_says_where_it_is_or_what_is_wrong(tmp_path: Path) -> None:
+    script = ROOT / "examples" / "survey" / "collector.py"
+    command = [sys.executable, str(script), "plan.json", "reports.jsonl", "--port", "0"]
+    refused = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=60)
+    assert (refused.returncode, refused.stderr.count("\n"), "plan.json" in refused.stderr) == (2, 1, True)
+    collection_plan(ROOT / "catalog" / "survey.yaml", tmp_path / "plan.json", people=1000)
+    with subprocess.Popen(
+        command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as served:
+        assert served.stdout is not None
+        assert re.match(r"http://localhost:\d+ asks; reports go to reports.jsonl", served.stdout.readline())
+        served.send_signal(signal.SIGINT)
+        _, complaint = served.communicate(timeout=60)
+    assert (served.returncode, complaint) == (0, "")
