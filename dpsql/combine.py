@@ -150,8 +150,14 @@ def blend(sources: Sequence[Source], ordered: bool) -> Result | None:
 
 
 def independent(metas: Sequence[Mapping[str, Any]]) -> bool:
-    """Whether no two releases share a draw of noise: different releases, and no two of one collection's reports."""
-    names = [str(meta.get("local", {}).get("plan_hash") or meta.get("release_id")) for meta in metas]
+    """Whether no two releases share a draw of noise: different releases, and no two of one collection's reports.
+
+    A device answers a collection once, so whatever is made of its reports, under whichever plan, shares their noise.
+    """
+    names = []
+    for meta in metas:
+        local = meta.get("local", {})
+        names.append(str(local.get("collection") or local.get("plan_hash") or meta.get("release_id")))
     return len(set(names)) == len(names)
 
 

@@ -95,6 +95,15 @@ def test_order_nulls_and_shared_noise_prevent_blending() -> None:
     assert not independent([{"release_id": "1"}, {"release_id": "1"}])
 
 
+def test_one_collection_s_reports_are_never_independent() -> None:
+    twice = [{"release_id": i, "local": {"collection": "town", "services": {}}} for i in "ab"]
+    assert not independent(twice), "collected twice by services, whose releases name no single plan"
+    replanned = [{"release_id": i, "local": {"collection": "town", "plan_hash": i}} for i in "ab"]
+    assert not independent(replanned), "a device's report is the same under a second plan"
+    labelled = [{"release_id": i, "local": {"collection": f"town:{i}", "plan_hash": "x"}} for i in "ab"]
+    assert independent(labelled)
+
+
 def test_promises_add_up_for_replacing_one_person() -> None:
     central = {"privacy": {"neighbours": "add_remove", "epsilon": "1/2", "delta": "0"}}
     local = {"privacy": {"neighbours": "replace_one", "epsilon": "2", "delta": "0"}}
