@@ -54,7 +54,8 @@ def chosen(people: People, who: IntArray) -> People:
 
 
 def draw_items(plan: Plan, view: View, people: People, who: IntArray, rng: np.random.Generator) -> IntArray:
-    """Draw each person's item of a view; Square Wave's "no row" is the domain itself."""
+    """Draw each person's item of a view; Square Wave's "no row" is the domain itself, and any item alike where the
+    view has none for it."""
     rows = people.first[who + 1] - people.first[who]
     if view.kind == "rows":
         return np.asarray(np.minimum(rows, plan.rows_cap))
@@ -64,6 +65,8 @@ def draw_items(plan: Plan, view: View, people: People, who: IntArray, rng: np.ra
         return np.asarray(draw < count, dtype=np.int64)
     filled = rng.integers(0, plan.tau, size=who.size) < rows
     items = np.full(who.size, view.domain if view.kind == "wave" else view.domain - 1, dtype=np.int64)
+    if not view.empty and view.kind != "wave":
+        items[~filled] = rng.integers(0, view.domain, size=who.size - int(filled.sum()))
     speaking = who[filled]
     row = people.first[speaking] + rng.integers(0, rows[filled])
     cell = _cells(view, people.leaves[row][:, list(view.axes)])

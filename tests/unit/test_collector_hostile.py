@@ -5,12 +5,18 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 from test_collector import KEY, plan_of, reports_of
 
 from dpsql.client import decode, to_json
+from dpsql.client.device import draw_item
+from dpsql.client.entropy import system_entropy
 from dpsql.client.plan import Plan
 from dpsql.collecting.collector import Manifest, add_spool, close_collection, open_state
+from dpsql.collecting.simulate import People, draw_items
+
+NO_AMOUNT = np.zeros((0, 1), np.int64)
 
 
 def counted(plan: Plan, *paths: Path) -> Manifest:
@@ -78,3 +84,20 @@ def test_another_file_that_begins_alike_is_counted_whole(tmp_path: Path) -> None
     (tmp_path / "a.jsonl").write_text("\n".join(texts[:3]))
     (tmp_path / "b.jsonl").write_text("\n".join([texts[1], texts[0], *texts[3:]]))
     assert counted(plan, tmp_path / "a.jsonl", tmp_path / "b.jsonl").accepted == 8
+
+
+def test_simulated_people_without_a_row_draw_as_devices_do() -> None:
+    plan = plan_of(tau=1, rows_floor=1, row_weighting="none", joint=())
+    rng, nobody = (
+        np.random.default_rng(1),
+        People(np.zeros(4001, np.int64), np.zeros((0, 2), np.int64), NO_AMOUNT),
+    )
+    view = next(v for v in plan.views if v.kind == "grid")
+    assert not view.empty
+    simulated = np.bincount(draw_items(plan, view, nobody, np.arange(4000), rng), minlength=view.domain)
+    real = np.bincount(
+        [draw_item(plan, view, [], system_entropy) or 0 for _ in range(4000)], minlength=view.domain
+    )
+    for drawn in (simulated, real):
+        expected = 4000 / view.domain
+        assert ((drawn - expected) ** 2 / expected).sum() < view.domain + 6 * (2 * view.domain) ** 0.5
