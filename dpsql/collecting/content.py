@@ -220,7 +220,8 @@ def _collected(plan: Plan, manifest: Manifest, scale: Scale, shuffled: bool) -> 
             "delta": SHUFFLE_DELTA,
             "people": honest,
             "holds_if": "reports reach the collector only through an anonymous shuffler, from honest distinct "
-            "people, in one round, without linkable tokens, timing or metadata; neighbours replace one person",
+            "people who were all handed the same plan, each report once, in one round, without linkable tokens, "
+            "timing or metadata; neighbours replace one person",
         }
     return found
 
