@@ -13,6 +13,7 @@ DB-API, SQLAlchemy) call this module and `dpsql.curator` (draft, plan, budget, a
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -115,7 +116,7 @@ def collection_plan(
     people: int,
     label: str = "",
     after: ReleasePath | None = None,
-    reports: Sequence[ReleasePath] = (),
+    reports: ReleasePath | Sequence[ReleasePath] = (),
 ) -> list[Prediction]:
     """Write the public plan of a local collection.
 
@@ -144,13 +145,14 @@ def collection_plan(
 
     if (after is None) != (not reports):
         raise InterfaceError("a second plan needs the first one and its reports", hint="give both or neither")
-    first = None if after is None else FirstRound(Path(after), [Path(r) for r in reports], os_entropy()(32))
+    named = [reports] if isinstance(reports, str | PathLike) else reports
+    first = None if after is None else FirstRound(Path(after), [Path(r) for r in named], os_entropy()(32))
     return write_plan(Path(catalog), Path(output), people, label, first)
 
 
 def collect(
     plan: ReleasePath,
-    reports: Sequence[ReleasePath],
+    reports: ReleasePath | Sequence[ReleasePath],
     output: ReleasePath,
     *,
     catalog: ReleasePath | None = None,
@@ -161,7 +163,7 @@ def collect(
 
     Args:
         plan: the plan that they answered.
-        reports: Parquet and JSON-lines files.
+        reports: Parquet and JSON-lines files; one may stand alone.
         output: the release file to make.
         catalog: the YAML file; only where an axis is a public dimension's rows.
         state: a private file that remembers what was counted, for later runs with more files.
@@ -182,10 +184,11 @@ def collect(
     from dpsql.noise import os_entropy
 
     kept = None if state is None else Path(state)
+    named = [reports] if isinstance(reports, str | PathLike) else reports
     described = None if catalog is None else Path(catalog)
     return run.collect(
         Path(plan),
-        [Path(spool) for spool in reports],
+        [Path(spool) for spool in named],
         Path(output),
         key=os_entropy()(32),
         release_id=new_release_id(),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from fractions import Fraction
 from pathlib import Path
@@ -52,7 +53,11 @@ def audit_release(path: Path, noise: Noise, *, catalog: Catalog | None, samples:
 def _checks(release: Release, noise: Noise, catalog: Catalog | None, samples: int) -> Iterator[Check]:
     test = bool(release.meta.get("insecure_entropy"))
     yield Check("noise from the system's entropy", not test, "test entropy protects nobody" if test else "")
-    if catalog is not None:
+    if catalog is not None and "local" in release.meta:
+        yield Check("charged to the ledger", None, "nothing: people spend on their own devices")
+        same = json.loads(catalog.to_json()) == release.meta["catalog"]
+        yield Check("the catalog is the one it was made from", same)
+    elif catalog is not None:
         yield from _check_ledger(release, catalog)
     try:
         yield from check_tables(release)
@@ -77,7 +82,9 @@ def _recomputed(release: Release, noise: Noise, catalog: Catalog | None, samples
     yield check_noise(stored)
     apart = sorted({s.view for i, s in enumerate(made.plan.statistics) if i not in made.linear})
     if apart:
-        yield Check(f"numbers of {', '.join(apart)}", None, "mechanism or bounds were chosen from released numbers")
+        yield Check(
+            f"numbers of {', '.join(apart)}", None, "mechanism or bounds were chosen from released numbers"
+        )
     if samples:
         yield from check_sampled(made, stored, samples, noise)
 

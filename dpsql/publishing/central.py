@@ -175,6 +175,8 @@ def confirmed_source(catalog: Catalog) -> Source:
             f"{left[0]}: a bound was read from data and is not confirmed ({len(left)} such places)",
             hint="replace it by a public bound and remove `confirm: true`",
         )
+    if catalog.source is None and catalog.collection is not None:
+        raise CatalogError("people report for themselves here, nothing is published", hint="run dpsql collection-plan")
     if catalog.source is None:
         raise CatalogError("source: missing", hint="say where the raw tables are")
     return catalog.whole_source()

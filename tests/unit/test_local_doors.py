@@ -33,7 +33,9 @@ def shop(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def run(*arguments: str | Path) -> tuple[str, int]:
     """Output and exit code of a command."""
-    import dpsql.cli.collect  # noqa: F401 - commands register themselves
+    import dpsql.cli.audit
+    import dpsql.cli.collect
+    import dpsql.cli.curator  # noqa: F401 - commands register themselves
 
     done = CliRunner().invoke(cli, [str(a) for a in arguments])
     return done.output, done.exit_code
@@ -56,6 +58,20 @@ def test_plan_simulate_collect_query(shop: Path) -> None:
     assert found.provenance["scale"]["sales"]["relative_error"] == pytest.approx(
         scale / found.rows[0][0], rel=1e-3
     )
+
+
+def test_a_file_may_stand_alone_and_the_audit_knows_whom_no_ledger_charges(shop: Path) -> None:
+    dpsql.simulate(shop / "local.yaml", shop / "alone.parquet", shop / "alone.json", seed=6)
+    dpsql.collect(shop / "alone.json", str(shop / "alone.parquet"), shop / "alone.dpsql")
+    for catalog, code in (("local.yaml", 0), ("retail.yaml", 3)):
+        if code:
+            (shop / catalog).write_text(RETAIL.read_text())
+        said, found = run("audit", shop / "alone.dpsql", "--catalog", shop / catalog)
+        assert (found, "people spend on their own devices" in said) == (code, True), said
+    text = SURVEY.read_text()
+    (shop / "survey.yaml").write_text(text)
+    said, found = run("publish", shop / "survey.yaml", "-o", shop / "x.dpsql")
+    assert (found, "run dpsql collection-plan" in said) == (2, True)
 
 
 def test_simulated_reports_never_count_as_real_ones(shop: Path) -> None:
