@@ -30,6 +30,7 @@ from dpsql.collecting.scale import Scale, row_scale
 from dpsql.collecting.survey import Survey
 from dpsql.collecting.tallies import IntArray, Tallies, oracle_of
 from dpsql.collecting.tau import carried_rows
+from dpsql.collecting.totals import total_of
 from dpsql.mechanisms.central.rounding import node_sums, round_family, to_units
 from dpsql.mechanisms.local.oracles import influence
 from dpsql.mechanisms.local.shuffle import shuffled_epsilon
@@ -105,14 +106,15 @@ def _family(
     """One measure's centre and, view by view, its tables in rows (or measure units around the centre)."""
     views = {n: v for n, (v, m) in survey.views.items() if measure is None or measure in m}
     parts: Parts = interactions(plan, tallies, views.values(), known, measure)
-    mid = 0
+    mid, half, shift = 0, 0.0, 1.0
     if measure is not None:
         centre = centre_of(plan, tallies, known, measure)
         counts = interactions(plan, tallies, views.values(), known)
-        (known, parts), mid = centred_on(centre, known, parts, counts, measure), centre.mid
-    found = []
+        known, parts = centred_on(centre, known, parts, counts, measure)
+        mid, half, shift = centre.mid, centre.half, centre.shift
+    total, found = total_of(plan, tallies, known, measure, half, shift), []
     for name, axes in views.items():
-        held = table(axes, known, parts, measure)
+        held = table(axes, known, parts, measure, total)
         strengths = {part: s * scale.factor**2 for part, s in held.strengths.items()}
         found.append((name, replace(held, values=held.values * scale.factor, strengths=strengths)))
     return mid, found

@@ -87,6 +87,19 @@ def model_of(estimate: Estimate) -> FloatArray:
     return np.asarray(covariance + LIFT * float(np.trace(covariance)) / size * np.ones((size, size)) / size)
 
 
+class Total(NamedTuple):
+    """What all leaves add up to, the same for every table of one measure, and its variance."""
+
+    value: float
+    variance: float
+
+
+def weights_of(variances: FloatArray) -> FloatArray:
+    """Weights by inverse variance; alike where all are known exactly."""
+    inverse = 1 / np.maximum(variances, max(float(np.max(variances)) * 1e-9, 1e-300))
+    return np.asarray(inverse / inverse.sum())
+
+
 Parts = Mapping[tuple[int, ...], "Part"]
 
 
@@ -98,7 +111,11 @@ class Part(NamedTuple):
 
 
 def table(
-    axes: Sequence[int], known: Mapping[int, AxisTable], parts: Parts, measure: int | None = None
+    axes: Sequence[int],
+    known: Mapping[int, AxisTable],
+    parts: Parts,
+    measure: int | None = None,
+    total: Total | None = None,
 ) -> Table:
     """Put a set of axes together from parts, so that tables which share axes agree on their margins.
 
@@ -107,6 +124,8 @@ def table(
         known: every axis's table.
         parts: interactions by plan axes, from `interactions`.
         measure: None for counts, else the measure's position.
+        total: from `totals.total_of`; without it the axes' totals are weighted as if alone, and its variance is one
+            that holds however their reports overlap.
 
     Returns:
         Values and the strength of every part.
@@ -114,9 +133,13 @@ def table(
     every = {a: t.counts if measure is None else t.signed[measure] for a, t in known.items()}
     single = [every[a] for a in axes]
     sizes = [e.shares.size for e in single]
-    total = float(np.mean([e.shares.sum() for e in every.values()]))
-    values = np.full(sizes, total / np.prod(sizes))
-    strengths = _axis_strengths(single, [model_of(known[a].counts) for a in axes])
+    if total is None:
+        own = np.array([max(float(e.covariance.sum()), 0.0) for e in every.values()])
+        weights = weights_of(own)
+        sums = np.array([e.shares.sum() for e in every.values()])
+        total = Total(float(weights @ sums), float(weights @ own))
+    values = np.full(sizes, total.value / np.prod(sizes))
+    strengths = {(): total.variance, **_axis_strengths(single, [model_of(known[a].counts) for a in axes])}
     for position, estimate in enumerate(single):
         values = values + _expand(centred(estimate.shares), (position,), sizes)
     for width in range(2, len(axes) + 1):
@@ -129,9 +152,8 @@ def table(
 
 
 def _axis_strengths(single: Sequence[Estimate], models: Sequence[FloatArray]) -> dict[tuple[int, ...], float]:
-    """Strength of the total and of each axis's own part; the count's model serves the measures, rescaled."""
-    pooled = float(np.mean([e.covariance.sum() for e in single]))
-    strengths: dict[tuple[int, ...], float] = {(): max(pooled, 0.0)}
+    """Strength of each axis's own part; the count's model serves the measures, rescaled."""
+    strengths: dict[tuple[int, ...], float] = {}
     for position, (estimate, model) in enumerate(zip(single, models, strict=True)):
         own = rest(estimate.covariance)
         strengths[(position,)] = float(np.trace(own) / max(float(np.trace(rest(model))), 1e-300))

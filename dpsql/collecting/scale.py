@@ -23,6 +23,7 @@ from dpsql.collecting.estimate import AxisTable
 from dpsql.collecting.plan import plan_body
 from dpsql.collecting.tallies import Tallies, oracle_of, shares
 from dpsql.collecting.tau import carried_rows
+from dpsql.collecting.totals import total_of
 from dpsql.mechanisms.local.oracles import variance
 from dpsql.mechanisms.local.truncation import Measured, clipped_share, lost_by_histogram
 
@@ -59,7 +60,7 @@ def row_scale(plan: Plan, tallies: Tallies, known: Mapping[int, AxisTable]) -> S
     """
     first = carried_rows(plan)
     people = sum(t.total for t in tallies) + (0 if first is None else first.reports)
-    kept = _kept(plan, known)
+    kept = _kept(plan, tallies, known)
     mean = _mean_rows(plan, tallies)
     if mean is not None:
         # The mean counts kept rows too, so what is lost errs against them.
@@ -76,11 +77,10 @@ def row_scale(plan: Plan, tallies: Tallies, known: Mapping[int, AxisTable]) -> S
     return Scale(float(people) * plan.tau, 1.0, 0.0, clipped_share(lost, kept))
 
 
-def _kept(plan: Plan, known: Mapping[int, AxisTable]) -> Measured:
+def _kept(plan: Plan, tallies: Tallies, known: Mapping[int, AxisTable]) -> Measured:
     """Rows a person within tau."""
-    filled = float(np.mean([t.filled for t in known.values()]))
-    spread = float(np.mean([max(float(t.counts.covariance.sum()), 0.0) for t in known.values()]))
-    return Measured(max(filled, 1e-9) * plan.tau, float(np.sqrt(spread)) * plan.tau)
+    total = total_of(plan, tallies, known)
+    return Measured(max(total.value, 1e-9) * plan.tau, float(np.sqrt(total.variance)) * plan.tau)
 
 
 def _mean_rows(plan: Plan, tallies: Tallies) -> Measured | None:
