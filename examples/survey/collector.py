@@ -35,6 +35,9 @@ _writing = Lock()
 class Handler(BaseHTTPRequestHandler):
     """Answers GET for the page and the plan, POST /report with report bytes."""
 
+    timeout = 20
+    """Seconds after which a sender that says nothing more is left alone."""
+
     def __init__(self, plan: Path, spool: Path, *rest: object) -> None:
         """Remember where the plan and the spool are."""
         self.plan, self.spool = plan, spool
@@ -52,7 +55,8 @@ class Handler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         """Spool one report that names the plan."""
-        size = int(self.headers.get("Content-Length", "0"))
+        length = self.headers.get("Content-Length", "")
+        size = int(length) if length.isascii() and length.isdecimal() and len(length) < 9 else 0
         if self.path != "/report" or not 0 < size <= LARGEST_REPORT:
             self._send(400, b"not a report", "text/plain")
             return
@@ -81,9 +85,16 @@ class Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
 
+class Server(ThreadingHTTPServer):
+    """Says nothing about requests that break off: what is printed by default holds the sender's address."""
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        """Keep silent."""
+
+
 def make_server(plan: Path, spool: Path, port: int) -> ThreadingHTTPServer:
     """A server on localhost; port 0 takes any free one."""
-    return ThreadingHTTPServer(("127.0.0.1", port), partial(Handler, plan, spool))
+    return Server(("127.0.0.1", port), partial(Handler, plan, spool))
 
 
 def main() -> None:

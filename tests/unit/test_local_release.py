@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import socket
+import struct
 import threading
 import urllib.error
 import urllib.request
@@ -180,3 +182,27 @@ def test_the_page_s_collector_serves_the_plan_and_spools_reports(tmp_path: Path)
         server.server_close()
     lines = (tmp_path / "spool.jsonl").read_text().splitlines()
     assert [json.loads(line)["plan"] for line in lines] == [plan.hash.hex()]
+
+
+def test_the_page_s_collector_prints_no_address_when_a_request_breaks(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    write_plan(CATALOG, tmp_path / "plan.json", PEOPLE)
+    server = page_collector().make_server(tmp_path / "plan.json", tmp_path / "spool.jsonl", 0)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    try:
+        for length in ("x", "-1", "\u0663", "9" * 30, "", "40"):
+            with socket.create_connection(("127.0.0.1", server.server_address[1])) as broken:
+                head = f"POST /report HTTP/1.0\r\nContent-Length: {length}\r\n\r\nL1"
+                broken.sendall(head.encode())
+                broken.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        with socket.create_connection(("127.0.0.1", server.server_address[1])) as sound:
+            sound.sendall(b"POST /report HTTP/1.0\r\nContent-Length: many\r\n\r\n")
+            assert b"400" in sound.recv(100)
+    finally:
+        server.shutdown()
+        server.server_close()
+    thread.join(10)
+    assert capfd.readouterr() == ("", "")
+    assert not (tmp_path / "spool.jsonl").exists()
