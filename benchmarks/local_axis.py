@@ -19,9 +19,8 @@ from dpsql.client import read_plan
 from dpsql.client.plan import largest_weight
 from dpsql.collecting.estimate import axis_table
 from dpsql.collecting.plan import Design, PlannedAxis, build_plan
-from dpsql.collecting.positive import outside
+from dpsql.collecting.positive import outside, positive_shares
 from dpsql.collecting.simulate import one_row_each, simulate_tallies
-from dpsql.collecting.smooth import smooth_axis
 from dpsql.mechanisms.local import ahead
 from dpsql.mechanisms.local.blue import Estimate, Group, cell_design, range_workload, system
 from dpsql.mechanisms.local.lprr import level_edges
@@ -193,7 +192,7 @@ def adult(figures: Figures, runs: int) -> None:
 
 
 def spiky_coverage(figures: Figures, runs: int) -> None:
-    """Ranges of a spiky axis inside their 95% intervals, which are the unbiased estimate's around both answers."""
+    """Ranges of a spiky axis inside the 95% intervals of both answers, each with error bars of its own."""
     leaves, people = 100, 32_000
     for epsilon in ("1", "3"):
         held: dict[str, list[float]] = {"default": [], "non-negative": []}
@@ -205,10 +204,11 @@ def spiky_coverage(figures: Figures, runs: int) -> None:
             tallies = simulate_tallies(plan, one_row_each(said[:, None]), rng)
             exact = np.bincount(said, minlength=leaves) / people
             unbiased = axis_table(plan, tallies, 0).counts
-            positive = smooth_axis(plan, tallies, 0).shares
+            positive = positive_shares(plan, tallies, (0,), {0: axis_table(plan, tallies, 0)})
             held["default"].append(1 - outside(exact, unbiased))
-            held["non-negative"].append(1 - outside(exact, Estimate(positive, unbiased.covariance)))
+            if positive is not None and positive.covariance is not None:
+                held["non-negative"].append(1 - outside(exact, Estimate(positive.shares, positive.covariance)))
         label = f"95% intervals of ranges, spiky axis, epsilon {epsilon}"
         figures.at_least(label, float(np.mean(held["default"])), 0.93)
         figures.at_most(label, float(np.mean(held["default"])), 0.97)
-        figures.at_least(f"{label}, non-negative answers", float(np.mean(held["non-negative"])), 0.95)
+        figures.at_least(f"{label}, non-negative answers", float(np.mean(held["non-negative"])), 0.93)

@@ -150,7 +150,8 @@ def ours(
     plan, tallies, known = collect(leaves, size, epsilon, rng)
     pairs: Pairs = {}
     for key in pair_keys(axes):
-        held = positive_shares(plan, tallies, key, known)
+        found = positive_shares(plan, tallies, key, known)
+        held = None if found is None else found.shares
         if held is None:
             raise ValueError("a pair has too many cells for the joint fit")
         pairs[key] = held

@@ -243,7 +243,8 @@ def query(
         release: a release file or a stream directory; without it `$DPSQL_RELEASE`, else the one set by `use`.
         dialect: the SQL dialect the statement is written in.
         as_of: for streams, the newest batch wanted, by number or label.
-        nonnegative: answer counts from their non-negative (biased) estimates; errors stay the unbiased ones'.
+        nonnegative: answer counts from their non-negative (biased) estimates; errors are theirs where a release has
+            a model of them (one axis of a local release), else the unbiased ones'.
 
     Returns:
         Rows with standard errors, intervals, the plan and its provenance.

@@ -101,8 +101,13 @@ def bias_notes(plan: Plan, terms: Sequence[Term], release: Release) -> list[str]
     notes = scale_notes(plan, release)
     if any(statistic.biased for statistic in read):
         notes.append(f"view {name} is biased ({read[0].mechanism}): errors and intervals tell of its noise alone")
-    if any(release.estimate(statistic.id) == "nonnegative" for statistic in read):
-        notes.append(f"{NONNEGATIVE} of view {name}: biased; errors are those of the unbiased ones")
+    positive = [statistic for statistic in read if release.estimate(statistic.id) == "nonnegative"]
+    if positive:
+        own = all(statistic.nonnegative_model is not None for statistic in positive)
+        whose = "from repeating their fit" if own else "those of the unbiased ones"
+        notes.append(f"{NONNEGATIVE} of view {name}: biased; errors are {whose}")
+    elif release.nonnegative and any(statistic.measure == "count" for statistic in read):
+        notes.append(f"view {name} has no non-negative estimates: its counts are unbiased")
     return notes + bounding_notes(plan.view.of, release)
 
 

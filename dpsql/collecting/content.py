@@ -25,13 +25,14 @@ from dpsql.collecting.estimate import AxisTable, Parts, Table, axis_table, model
 from dpsql.collecting.influence import rows_moved
 from dpsql.collecting.parts import interactions
 from dpsql.collecting.plan import plan_body
-from dpsql.collecting.positive import outside, positive_shares
+from dpsql.collecting.positive import Positive, outside, positive_shares
 from dpsql.collecting.scale import Scale, row_scale
 from dpsql.collecting.survey import Survey
 from dpsql.collecting.tallies import IntArray, Tallies, oracle_of
 from dpsql.collecting.tau import carried_rows
 from dpsql.collecting.totals import total_of
 from dpsql.mechanisms.central.rounding import node_sums, round_family, to_units
+from dpsql.mechanisms.local.blue import Estimate
 from dpsql.mechanisms.local.oracles import influence
 from dpsql.mechanisms.local.shuffle import shuffled_epsilon
 from dpsql.release.format import FORMAT, AxisMeta, ColumnMeta, ScaleMeta, StatisticMeta, to_json
@@ -60,6 +61,7 @@ def release_content(
     trees = [kary_tree(axis.leaves, ARITY) for axis in survey.axes]
     models = [PrefixVariance(model_of(known[a].counts)) for a in range(len(survey.axes))]
     smooth = {held: positive_shares(plan, tallies, held, known) for held, _ in survey.views.values()}
+    own = _positive_models(smooth, scale.factor, models)
     statistics: list[StatisticMeta] = []
     contents: list[StatisticContent] = []
     for measure in [None, *range(len(survey.measures))]:
@@ -67,18 +69,19 @@ def release_content(
         units = round_family([(t.axes, t.values) for _, t in found])
         for (view, held), leaves in zip(found, units, strict=True):
             positive = smooth[held.axes] if measure is None else None
-            rows = None if positive is None else to_units(positive * scale.factor)
+            rows = None if positive is None else to_units(positive.shares * scale.factor)
             described = replace(_statistic(survey, plan, len(statistics), view, held, measure), mid=mid)
-            statistics.append(replace(described, nonnegative=rows is not None))
+            bars = None if positive is None else own.get(held.axes)
+            statistics.append(replace(described, nonnegative=rows is not None, nonnegative_model=bars))
             contents.append(statistic_content(leaves, rows, [trees[a] for a in held.axes]))
     axes = [AxisContent(a.arrays(), table_sql(a, ARRAYS), t) for a, t in zip(survey.axes, trees, strict=True)]
     scales = _scales(survey, plan, scale)
     meta = _promise(survey, plan, manifest, scale, release_id)
     meta["local"]["influence"]["rows_at_most"] = rows_moved(plan, tallies, scale.factor)
     meta["local"]["smooth_outside_unbiased"] = {
-        survey.axes[a].name: outside(shares, known[a].counts)
-        for (a, *more), shares in smooth.items()
-        if shares is not None and not more
+        survey.axes[a].name: outside(positive.shares, known[a].counts)
+        for (a, *more), positive in smooth.items()
+        if positive is not None and not more
     }
     meta["axes"] = [to_json(m) for m in axis_metas(survey)]
     meta["models"] = [m.kind for m in models]
@@ -86,6 +89,19 @@ def release_content(
     meta["scales"] = [to_json(s) for s in scales]
     meta["bounding"] = _bounding(survey, plan, scale)
     return ReleaseContent(meta, axes, models, contents, scales)
+
+
+def _positive_models(
+    smooth: Mapping[tuple[int, ...], Positive | None], factor: float, models: list[PrefixVariance]
+) -> dict[tuple[int, ...], int]:
+    """Add the stacks' own variance models, in squared rows, after those of the axes; returns their numbers by axes."""
+    found = {}
+    for axes, positive in smooth.items():
+        if positive is not None and positive.covariance is not None:
+            found[axes] = len(models)
+            spread = Estimate(positive.shares, positive.covariance * factor**2)
+            models.append(PrefixVariance(model_of(spread)))
+    return found
 
 
 def statistic_content(leaves: IntArray, positive: IntArray | None, trees: list[Tree]) -> StatisticContent:

@@ -62,8 +62,8 @@ def connect(
             one with the smallest predicted error.
         insecure: also open releases that were drawn with test entropy.
         on_partial_bin: what to do where a predicate cuts a bin; by default as each catalog says.
-        nonnegative: answer counts from their non-negative (biased) estimates; standard errors stay those of the
-            unbiased ones.
+        nonnegative: answer counts from their non-negative (biased) estimates; standard errors are theirs where a
+            release has a model of them (one axis of a local release), else those of the unbiased ones.
         as_of: for streams, the newest batch wanted, by number or label; None takes the newest there is. Either
             way the connection keeps that state while batches are appended.
         combine: with several independent releases of one population, answer with their inverse-variance mean,

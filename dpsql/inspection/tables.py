@@ -54,6 +54,10 @@ def whitelist(release: Release) -> dict[str, dict[str, str]]:
         if statistic.joint is not None:
             joint = release.joint_model(statistic.joint).columns()
             tables[f"variance_{statistic.joint}"] = {name: TYPES[each.dtype.kind] for name, each in joint.items()}
+        own = release.nonnegative_split(s)
+        if own is not None:
+            columns = own.model.columns()
+            tables[f"variance_{statistic.nonnegative_model}"] = {n: TYPES[v.dtype.kind] for n, v in columns.items()}
         tables[f"measurement_{s}"] = rows | {"value": "BIGINT", "budget": "BIGINT"}
         extra = {"nonnegative": "BIGINT"} if statistic.nonnegative else {}
         nodes = {f"n{i}": "INTEGER" for i in places}

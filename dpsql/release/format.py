@@ -111,6 +111,8 @@ class StatisticMeta:
         components: (axis positions, variance factor) of every independent part; one part, of all axes, where the view
             has a joint model.
         nonnegative: whether the non-negative (biased) estimate is stored too.
+        nonnegative_model: which `variance_<k>` describes that estimate, of a view of one axis; None where its errors
+            are told by the unbiased estimate's.
         biased: whether the estimate itself is biased (DiffHR, DAWA): intervals then tell of noise alone.
         joint: which `variance_<k>` describes all cells together, where the axes were not measured one by one; None
             where the axes' own models do.
@@ -133,6 +135,7 @@ class StatisticMeta:
     nonnegative: bool = False
     biased: bool = False
     joint: int | None = None
+    nonnegative_model: int | None = None
 
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> StatisticMeta:

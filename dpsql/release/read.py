@@ -114,9 +114,23 @@ class Release:
     def variance(self, statistic: int) -> ViewVariance:
         """The variance model of one statistic, in squared stored units (before the 2^-20)."""
         entry = self.statistics[statistic]
+        own = self.nonnegative_split(statistic) if self.estimate(statistic) == "nonnegative" else None
+        if own is not None:
+            return KroneckerVariance((own,), {(): own.total, (0,): 1.0})
         if entry.joint is not None:
             return JointVariance(self.joint_model(entry.joint), entry.components[0][1])
         return KroneckerVariance(tuple(self.model(axis) for axis in entry.axes), dict(entry.components))
+
+    def nonnegative_split(self, statistic: int) -> AxisSplit | None:
+        """The model of a statistic's non-negative estimate, where it has one of its own."""
+        entry = self.statistics[statistic]
+        k = entry.nonnegative_model
+        if k is None:
+            return None
+        if k not in self._splits:
+            leaves = self.axes[entry.axes[0]].leaves
+            self._splits[k] = AxisSplit(from_columns(self.meta["models"][k], leaves, self._model(k)))
+        return self._splits[k]
 
     def estimate(self, statistic: int) -> str:
         """The column of a statistic's node combinations that answers are taken from."""
@@ -138,7 +152,8 @@ def open_release(
     Args:
         path: the file or the directory. An open stream stays as it was while batches are appended.
         insecure: also open releases that were drawn with test entropy.
-        nonnegative: answer from the non-negative estimates; standard errors stay those of the unbiased ones.
+        nonnegative: answer from the non-negative estimates; standard errors are theirs where the release has a model
+            of them (one axis of a local release), else those of the unbiased ones.
         as_of: for streams, the newest batch wanted, by number or label; None takes the newest there is.
 
     Returns:
