@@ -96,7 +96,9 @@ def release(tmp_path_factory: pytest.TempPathFactory) -> Path:
     order = [0 if a["name"] == "answer.age" else 1 for a in plan.axes]
     reports = simulate_reports(plan, one_row_each(said[:, order]), np.random.default_rng(2))
     write_spool(folder / "r.parquet", reports)
-    collect(folder / "plan.json", [folder / "r.parquet"], folder / "r.dpsql", key=b"k" * 32, release_id="a" * 32)
+    collect(
+        folder / "plan.json", [folder / "r.parquet"], folder / "r.dpsql", key=b"k" * 32, release_id="a" * 32
+    )
     return folder / "r.dpsql"
 
 
