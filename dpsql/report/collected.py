@@ -46,7 +46,11 @@ def collected(local: Mapping[str, Any]) -> list[str]:
 
 def _influence(local: Mapping[str, Any]) -> list[tuple[str, str]]:
     reach = local.get("influence", {}).get("rows_at_most")
-    return [] if reach is None else [("one hostile report moves a count over one axis by at most", f"{reach:,.0f} rows")]
+    return (
+        []
+        if reach is None
+        else [("one hostile report moves a count over one axis by at most", f"{reach:,.0f} rows")]
+    )
 
 
 def _weight(local: Mapping[str, Any]) -> list[tuple[str, str]]:
