@@ -115,6 +115,8 @@ def _crossed(plan: Plan, tallies: Tallies, axis: int, held: AxisTable, measure: 
     shares = np.clip(held.counts.shares, 0, None)
     silent = np.full(groups[0].design.shape[1] - leaves, max(1 - float(held.counts.shares.sum()), 0.0))
     whole = np.append(shares, silent)
+    whole /= whole.sum()
+    values = np.clip(held.signed[measure].shares, -whole[:leaves], whole[:leaves])
     numbers = axis_views(plan, tallies, axis, range(FOLDS))
     twins = [signed_group(plan, tallies, axis, measure, number) for number in numbers]
-    return crossed(groups, twins, whole / whole.sum(), held.signed[measure].shares)[:leaves]
+    return crossed(groups, twins, whole, values)[:leaves]

@@ -73,9 +73,10 @@ def axis_table(plan: Plan, tallies: Tallies, axis: int) -> AxisTable:
     leaves = plan.axes[axis]["leaves"]
     whole = blue(groups)
     counts = Estimate(whole.shares[:leaves], whole.covariance[:leaves, :leaves])
+    held = np.clip(whole.shares, 0, None)
+    plugged = held[:leaves] / held.sum()
     signed = tuple(
-        signed_blue(signed_groups(plan, tallies, axis, m), np.clip(counts.shares, 0, 1))
-        for m in range(len(plan.measures))
+        signed_blue(signed_groups(plan, tallies, axis, m), plugged) for m in range(len(plan.measures))
     )
     return AxisTable(counts, signed, float(counts.shares.sum()))
 

@@ -9,9 +9,10 @@ import pytest
 
 from dpsql.client.plan import Plan, read_plan
 from dpsql.collecting.centre import centre_of, centred_on
-from dpsql.collecting.estimate import AxisTable, Part, axis_table
+from dpsql.collecting.estimate import AxisTable, Part, axis_table, table
 from dpsql.collecting.plan import Design, PlannedAxis, PlannedMeasure, build_plan
 from dpsql.collecting.simulate import People, simulate_tallies
+from dpsql.collecting.totals import total_of
 
 PEOPLE, LEAVES, LONG = 20_000, 6, 30
 SIZES = (LEAVES, LEAVES, LONG)
@@ -111,3 +112,27 @@ def test_interactions_are_put_around_the_centre_with_no_less_strength() -> None:
     assert moved[0, 1].strength == pytest.approx(3600 * 3.0 + centre.left**2 * 2.0)
     assert moved[1, 2].values == pytest.approx((60 - centre.mid) * 0.25)
     assert tables[0].signed[1] is known[0].signed[1]
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "count", "value"), [(12, 3000, 120), (5, 300, 120), (5, 200, 0), (1, 60, 0)]
+)
+def test_few_people_or_all_at_a_bound_keep_an_error_bar(epsilon: int, count: int, value: int) -> None:
+    plan, rng = design(epsilon, 0, 120), np.random.default_rng(1)
+    leaves = np.stack([rng.integers(0, size, count) for size in SIZES], axis=1)
+    mine = People(np.arange(count + 1), leaves, np.tile([value, 3], (count, 1)))
+    box, inside = np.arange(LEAVES) < 3, 0
+    for _ in range(40):
+        tallies = simulate_tallies(plan, mine, rng)
+        known = known_of(plan, tallies)
+        centre = centre_of(plan, tallies, known, 0)
+        moved, _ = centred_on(centre, known, {}, {}, 0)
+        found = table((0,), moved, {}, 0, total_of(plan, tallies, moved, 0, centre.half, centre.shift))
+        assert min(found.strengths.values()) >= 0
+        counts, own = moved[0].counts, moved[0].signed[0]
+        held, rest = counts.shares @ box, own.shares @ box
+        more, noise = box @ own.covariance @ box, box @ counts.covariance @ box
+        assert more > 0
+        error = np.sqrt(more + (rest / held) ** 2 * noise) / abs(held)
+        inside += abs(centre.mid + rest / held - value) < 1.96 * error
+    assert inside >= 35

@@ -160,16 +160,19 @@ def signed_blue(groups: Sequence[Group], counts: FloatArray) -> Estimate:
 
     Args:
         groups: designs over leaves alone; shares are the differences.
-        counts: leaf shares of rows, which set the noise.
+        counts: plugged-in leaf shares of rows, which set the noise.
 
     Returns:
         Leaf values in half-ranges of the measure, and their exact covariance.
     """
     held, gains = np.clip(counts, 0, 1), signed_gains(groups)
     values = np.asarray(sum(gain @ g.shares for gain, g in zip(gains, groups, strict=True)))
+    told = np.clip(
+        values, -held, held
+    )  # no more of bit 1 than rows: else sums and counts together have no law
     result = np.zeros((counts.size, counts.size))
     for gain, group in zip(gains, groups, strict=True):
-        lean = gain @ (group.design @ values)
+        lean = gain @ (group.design @ told)
         spread = group_structure(group, group.design @ held).diagonal
         result += ((gain * spread) @ gain.T - np.outer(lean, lean)) / group.reports
     return Estimate(values, result)
