@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from local_plans import W1, all_kinds, plan_of, plan_text
+from local_plans import W1, all_kinds, plan_of, plan_text, view
 
 from dpsql.client import Row, respond
 from dpsql.client.device import draw_round
@@ -105,3 +105,22 @@ def test_grr_edges() -> None:
     out = run({"seed": "edges", "own": 1 << 21, "grr": [[0, 1], [0, 2], [1, 2], [63, 64]]})
     entropy = InsecureTestEntropy(b"edges")
     assert out["grr"] == [grr(i, d, 1 << 21, entropy) for i, d in [(0, 1), (0, 2), (1, 2), (63, 64)]]
+
+
+def test_reports_agree_where_a_plan_has_no_place_for_a_row() -> None:
+    boxes = view("boxes", axes=[0], edges=[], boxes=[[0, 1], [2, 4]], domain=2, empty=False, share=2)
+    views = [
+        view(empty=False, domain=2),
+        boxes,
+        view("wave", edges=[[0, 1, 2, 3, 4]], oracle="WAVE", domain=4),
+    ]
+    people: list[list[dict[str, Any]]] = [
+        [],
+        [{"leaves": [1, 0], "measures": [0]}],
+        [{"leaves": [9, 0]}],
+    ] * 40
+    text = plan_text(*views, tau=1)
+    out = run({"seed": "holes", "own": W1, "plan": text, "people": people})
+    entropy, plan = InsecureTestEntropy(b"holes"), plan_of(*views, tau=1)
+    rows = [[Row(tuple(r["leaves"])) for r in person] for person in people]
+    assert out["plan_reports"] == [respond(plan, own, entropy).hex() for own in rows]
