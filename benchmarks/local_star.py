@@ -142,18 +142,16 @@ def averages(figures: Figures, runs: int) -> None:
 
 def coverage(figures: Figures, runs: int) -> None:
     """Share of 95% intervals that hold the answer on slots: COUNT, SUM and AVG of ranges and boxes."""
-    people = star(100_000, np.random.default_rng(1))
-    one = People(
-        np.arange(people.count + 1), people.leaves[people.first[:-1]], people.measures[people.first[:-1]]
-    )
     for epsilon in (1.0, 3.0, 5.0):
         hits: dict[str, list[bool]] = {"COUNT": [], "SUM": [], "AVG": [], "COUNT of boxes": []}
         for run in range(runs):
+            people = star(100_000, np.random.default_rng(1000 + run))
+            at = people.first[:-1]
+            one = People(np.arange(people.count + 1), people.leaves[at], people.measures[at])
             plan, tallies = collect(epsilon, True, one, 300 + run)
             known = {a: axis_table(plan, tallies, a) for a in (0, 3)}
             _cover_ranges(hits, one, known, run)
-            if run < max(runs // 2, 5):
-                _cover_boxes(hits, one, plan, tallies, known, run)
+            _cover_boxes(hits, one, plan, tallies, known, run)
         for name, found in hits.items():
             label, share = f"95% intervals of {name}, epsilon {epsilon:g}", float(np.mean(found))
             figures.at_least(label, share, 0.93)

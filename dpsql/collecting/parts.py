@@ -13,23 +13,18 @@ import numpy as np
 
 from dpsql.client.plan import Plan
 from dpsql.collecting.estimate import AxisTable, Part, centred, interaction, model_of, rest
-from dpsql.collecting.smooth import LARGEST, bootstrap, joint_table
+from dpsql.collecting.smooth import LARGEST, Joint, joint_table
 from dpsql.collecting.tallies import Tallies
+from dpsql.mechanisms.local.joint import posterior
 from dpsql.mechanisms.local.oracles import FloatArray
 
-RUNS = 8
 BOXES = 200
-UNEVEN = 2.5
-"""Errors of smooth parts differ from box to box; the mean alone covered 86-92% of two-axis boxes at 95%."""
-UNSEEN = 0.005
-"""Part of a grid's own variance below which its distance from a fit cannot show a bend. With it two-axis intervals hold
-the answer in 97, 94 and 96% of boxes at epsilon 1, 3 and 5 (30 collections), without it in 95, 92 and 94%."""
-INSIDE = 0.01
-"""Part of the squared shape inside a grid's cells by which a fit may be wrong about it: no report tells. With it
-two-axis intervals hold the answer in 97, 95 and 95% of boxes at epsilon 3, 4 and 5 of a million people (12 collections
-each), without it in 96, 94 and 90%; of a hundred thousand people it changes less than 1%."""
+FLAT = 1e-9
+"""A box with less than this part of the largest unit spans a whole axis and has no interaction to err on."""
 CAUTION = 0.8
-"""Which quantile, over random boxes, of exact variance by model is a grid's strength."""
+"""Which quantile, over random boxes, of variance by model is a pair's strength."""
+WIDE_CAUTION = 0.98
+"""The same for three axes and more: smooth waves make errors that few boxes hold whole."""
 PartKey = tuple[int, ...]
 Seen = tuple[FloatArray, list[tuple[float, list[FloatArray]]]]
 """What grids say of a set, as `interaction` gives it."""
@@ -91,7 +86,7 @@ def grid_part(
     boxes = [masks for _, masks in _boxes(_any_cuts(values.shape), values.shape, rng)]
     found = np.array([sum(noise * _product(m, matrices) for noise, matrices in noises) for m in boxes])
     unit = np.array([_product(m, models) for m in boxes])
-    inside = unit > 1e-9 * unit.max()  # a whole axis has no interaction to err on
+    inside = unit > FLAT * unit.max()
     return Part(values, float(np.quantile(found[inside] / unit[inside], CAUTION)) if inside.any() else 0.0)
 
 
@@ -103,19 +98,42 @@ def _noises(views: Sequence[tuple[float, list[FloatArray]]]) -> list[tuple[float
 def smooth_part(
     plan: Plan, tallies: Tallies, axes: PartKey, known: Mapping[int, AxisTable], measure: int | None
 ) -> Part:
-    """The interaction of a joint fit, with the mean square error of boxes: redrawn reports, and the grid."""
+    """The interaction of a joint fit; its strength is the posterior's over boxes and what the grid says of bias."""
     filled = float(np.clip(np.mean([known[a].filled for a in axes]), 1e-6, 1.0))
     joint = joint_table(plan, tallies, axes, measure, filled)
     rng = np.random.default_rng(int.from_bytes(plan.hash, "big"))
     values = centred(_slots(joint.shares, measure) * filled)
-    tables = bootstrap(joint, RUNS, rng)
-    errors = [centred(_slots(t, measure) * filled) - values for t in tables]
     models = [rest(model_of(known[a].counts)) for a in axes]
-    strength = _box_strength(errors, models, _any_cuts(values.shape), rng)
+    factor = _spread_of(joint, measure) * filled
+    strength = _posterior_strength(factor, models, CAUTION if len(axes) == 2 else WIDE_CAUTION, rng)
     seen = interaction(plan, tallies, axes, measure)
     if seen is not None:
         values, strength = _against_grid(plan, Part(values, strength), axes, seen, models, rng)
-    return Part(values, UNEVEN * strength)
+    return Part(values, strength)
+
+
+def _spread_of(joint: Joint, measure: int | None) -> FloatArray:
+    """Factor of the interaction's posterior covariance, shape (*leaves, weights)."""
+    factor = posterior(joint.model, joint.views, joint.strength, joint.weights)
+    if measure is not None:
+        factor = factor[..., 1, :] - factor[..., 0, :]
+    for axis in range(factor.ndim - 1):
+        factor = factor - factor.mean(axis=axis, keepdims=True)
+    return np.asarray(factor)
+
+
+def _posterior_strength(
+    factor: FloatArray, models: Sequence[FloatArray], quantile: float, rng: np.random.Generator
+) -> float:
+    """A quantile, over random boxes, of the posterior variance in units of the axes' models."""
+    sizes = factor.shape[:-1]
+    boxes = list(_boxes(_any_cuts(sizes), sizes, rng))
+    found = np.array(
+        [float((factor[box].reshape(-1, factor.shape[-1]).sum(axis=0) ** 2).sum()) for box, _ in boxes]
+    )
+    unit = np.array([_product(masks, models) for _, masks in boxes])
+    inside = unit > FLAT * unit.max()
+    return float(np.quantile(found[inside] / unit[inside], quantile)) if inside.any() else 0.0
 
 
 def _against_grid(
@@ -128,21 +146,19 @@ def _against_grid(
 ) -> Part:
     """Hold a fit against the grid that sees its axes together.
 
-    Its strength grows by what it bends away and by a part of what it holds inside cells. Three axes or more also move
-    towards the grid, the more the surer the bend is.
+    It moves towards the grid, the more the surer it is that it bends something away, and its strength grows by the rest
+    of that bend. What it holds inside cells stays: the grid cannot see it.
     """
-    values, own_cells = fitted.values, seen[1][0][1]
+    values = fitted.values
     view = next(v for v in plan.views if v.kind == "grid" and set(axes) <= set(v.axes))
     cuts = [np.asarray(view.edges[view.axes.index(a)]) for a in axes]
     distance = values - centred(seen[0])
     bent, own = _bent(distance, seen[1], models, cuts, rng)
-    inside = _inside_cells(values, own_cells)
-    hidden = _box_strength([inside], models, _any_cuts(values.shape), rng)
-    if len(axes) > 2 and bent > 0:
-        trust = bent / (bent + own)
-        values = values - trust * (distance - inside)
-        bent *= 1 - trust
-    return Part(values, max(fitted.strength + bent + INSIDE * hidden, UNSEEN * own))
+    if bent == 0:
+        return fitted
+    trust = bent / (bent + own)
+    moved = values - trust * (distance - _inside_cells(values, seen[1][0][1]))
+    return Part(moved, fitted.strength + (1 - trust) * bent)
 
 
 def _inside_cells(values: FloatArray, spreads: Sequence[FloatArray]) -> FloatArray:
@@ -163,16 +179,20 @@ def _bent(
 ) -> tuple[float, float]:
     """What smoothing bends away: the distance from the grid beyond the grid's own noise, on boxes of whole cells.
 
+    The noise alone reaches its mean and one standard deviation easily; what is below that is taken for noise.
+
     Returns:
         That distance and the grid's own noise, both as strengths.
     """
-    noises = _noises(views)
-    squared, expected, unit = 0.0, 0.0, 0.0
-    for box, masks in _boxes(cuts, distance.shape, rng):
-        squared += float(distance[box].sum()) ** 2
-        expected += sum(noise * _product(masks, matrices) for noise, matrices in noises)
-        unit += _product(masks, models)
-    return max(0.0, squared - expected) / max(unit, 1e-300), expected / max(unit, 1e-300)
+    boxes = list(_boxes(cuts, distance.shape, rng))
+    sides = [np.array([masks[axis] for _, masks in boxes]) for axis in range(distance.ndim)]
+    noise = np.zeros((BOXES, BOXES))
+    for cell, matrices in _noises(views):
+        noise += cell * np.prod([side @ m @ side.T for side, m in zip(sides, matrices, strict=True)], axis=0)
+    squared = sum(float(distance[box].sum()) ** 2 for box, _ in boxes)
+    unit = max(sum(_product(masks, models) for _, masks in boxes), 1e-300)
+    expected, deviation = float(np.trace(noise)), float(np.sqrt(2 * np.sum(noise**2)))
+    return max(0.0, squared - expected - deviation) / unit, expected / unit
 
 
 def _any_cuts(sizes: Sequence[int]) -> list[np.ndarray]:
@@ -182,20 +202,6 @@ def _any_cuts(sizes: Sequence[int]) -> list[np.ndarray]:
 def _slots(shares: FloatArray, measure: int | None) -> FloatArray:
     """Rows per cell, or bit 1 minus bit 0."""
     return shares if measure is None else np.asarray(shares[..., 1] - shares[..., 0])
-
-
-def _box_strength(
-    errors: Sequence[FloatArray],
-    models: Sequence[FloatArray],
-    edges: Sequence[np.ndarray],
-    rng: np.random.Generator,
-) -> float:
-    """Mean square error of random boxes between edges, in units of the product of the axes' models."""
-    squared, unit = 0.0, 0.0
-    for box, masks in _boxes(edges, errors[0].shape, rng):
-        squared += float(np.mean([float(e[box].sum()) ** 2 for e in errors]))
-        unit += _product(masks, models)
-    return squared / max(unit, 1e-300)
 
 
 def _boxes(

@@ -19,13 +19,26 @@ from dpsql.mechanisms.local.oracles import FloatArray, structure
 from dpsql.mechanisms.local.smooth import Stack, stack
 
 STRENGTHS = (
-    Strength(1e2, 1e0, 1e-2),
-    Strength(1e3, 1e1, 1e-2),
-    Strength(1e3, 1e2, 1e-2),
-    Strength(1e4, 1e2, 1e-1),
-    Strength(1e4, 1e3, 1e0),
     Strength(1e5, 1e4, 1e1),
+    Strength(1e4, 1e3, 1e0),
+    Strength(1e4, 1e2, 1e-1),
+    Strength(1e3, 1e2, 1e-2),
+    Strength(1e3, 1e1, 1e-2),
+    Strength(1e2, 1e0, 1e-2),
+    Strength(1e2, 1e-1, 1e-3),
+    Strength(1e2, 1e-2, 1e-3),
+    Strength(1e2, 1e-3, 1e-3),
 )
+"""Stiff ones first: each fit starts from the one before."""
+SOFT = STRENGTHS[5:]
+"""Those of densities rough enough for a lattice finer than the usual."""
+USUAL = 12
+FINER = 2
+FINEST = 24
+"""Knots per axis of a single pair's lattice. It is finer than the grid's cells: only what the fit is free to do inside
+cells can its posterior variance tell to be unknown."""
+PATIENCE = 2
+"""How many softer fits in a row may explain held out people worse before no softer one is tried."""
 LARGEST = 40_000
 """Most cells of one joint fit; its feature matrix takes cells x weights doubles."""
 
@@ -65,11 +78,34 @@ def joint_table(
     smooth = [int(plan.axes[a].get("smooth", 0)) for a in axes]
     if measure is not None:
         sizes, smooth = [*sizes, 2], [*smooth, 0]
-    model = make_model(sizes, smooth, _held_together(plan, axes, measure))
-    strength = _choose(plan, tallies, axes, measure, filled, model)
+    seen = _held_together(plan, axes, measure)
+    halves = [
+        marginals(plan, tallies, axes, measure, filled, folds)
+        for folds in (range(FOLDS // 2), range(FOLDS // 2, FOLDS))
+    ]
+    finer = _finer_lattice(plan, axes)
+    best = _choose(make_model(sizes, smooth, seen, USUAL if len(axes) == 2 else 0), STRENGTHS, *halves)
+    if finer and best.strength in SOFT:
+        best = min(best, _choose(make_model(sizes, smooth, seen, finer), SOFT, *halves), key=lambda c: c.loss)
     views = marginals(plan, tallies, axes, measure, filled)
-    weights = fit(model, views, strength)
-    return Joint(table_of(model, weights), model, weights, strength, views)
+    weights = fit(best.model, views, best.strength)
+    return Joint(table_of(best.model, weights), best.model, weights, best.strength, views)
+
+
+class _Choice(NamedTuple):
+    """A model and strength, and how badly it explains people held out."""
+
+    loss: float
+    model: Model
+    strength: Strength
+
+
+def _finer_lattice(plan: Plan, axes: Sequence[int]) -> int:
+    """Knots of a lattice finer than a pair's grid, where the usual one is not; else 0."""
+    pairs = [v for v in plan.views if v.kind == "grid" and len(axes) == 2 and set(v.axes) == set(axes)]
+    cells = max((len(edges) - 1 for view in pairs for edges in view.edges), default=0)
+    finer = min(FINER * cells, FINEST)
+    return finer if finer > USUAL else 0
 
 
 def _held_together(plan: Plan, axes: Sequence[int], measure: int | None) -> list[tuple[int, ...]]:
@@ -84,17 +120,19 @@ def _held_together(plan: Plan, axes: Sequence[int], measure: int | None) -> list
 
 
 def _choose(
-    plan: Plan, tallies: Tallies, axes: Sequence[int], measure: int | None, filled: float, model: Model
-) -> Strength:
-    """The strength whose fit without two folds of people explains those two best."""
-    kept = marginals(plan, tallies, axes, measure, filled, list(range(FOLDS // 2)))
-    held = marginals(plan, tallies, axes, measure, filled, list(range(FOLDS // 2, FOLDS)))
-    losses, start = [], None
-    for strength in STRENGTHS:
+    model: Model, strengths: Sequence[Strength], kept: Sequence[Marginal], held: Sequence[Marginal]
+) -> _Choice:
+    """The strength whose fit to some people explains the others best."""
+    losses: list[float] = []
+    start = None
+    for strength in strengths:
         start = fit(model, kept, strength, start)
         fitted = table_of(model, start)
         losses.append(sum(float(np.sum((marginal_of(fitted, v) - v.shares) ** 2 / v.variance)) for v in held))
-    return STRENGTHS[int(np.argmin(losses))]
+        if len(losses) > PATIENCE and min(losses) < min(losses[-PATIENCE:]):
+            break
+    least = int(np.argmin(losses))
+    return _Choice(losses[least], model, strengths[least])
 
 
 def marginals(
@@ -133,28 +171,3 @@ def marginals(
             shares, variance = shares[..., 0], variance[..., 0]
         found.append(Marginal(tuple(places), tuple(edges), shares, variance))
     return found
-
-
-def bootstrap(joint: Joint, runs: int, rng: np.random.Generator) -> list[FloatArray]:
-    """Fit again to what the fitted table would have brought in.
-
-    Args:
-        joint: the fit.
-        runs: how many times.
-        rng: source of pseudo-random numbers; this is post-processing and protects nobody.
-
-    Returns:
-        One table per run.
-    """
-    tables = []
-    for _ in range(runs):
-        views = [
-            Marginal(v.axes, v.edges, _redrawn(marginal_of(joint.shares, v), v, rng), v.variance)
-            for v in joint.views
-        ]
-        tables.append(table_of(joint.model, fit(joint.model, views, joint.strength, joint.weights)))
-    return tables
-
-
-def _redrawn(centre: FloatArray, view: Marginal, rng: np.random.Generator) -> FloatArray:
-    return np.asarray(centre + rng.standard_normal(centre.shape) * np.sqrt(view.variance))

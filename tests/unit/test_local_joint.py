@@ -17,6 +17,7 @@ from dpsql.collecting.plan import Design, PlannedAxis, PlannedGrid, PlannedMeasu
 from dpsql.collecting.predict import predict
 from dpsql.collecting.run import collect, write_plan
 from dpsql.collecting.simulate import one_row_each, simulate_reports, simulate_tallies
+from dpsql.collecting.smooth import joint_table
 from dpsql.errors import CatalogError
 from dpsql.mechanisms.local import joint
 from dpsql.mechanisms.local.grids import granularity, joint_granularity
@@ -175,6 +176,42 @@ def test_weights_of_three_axes_exist_only_where_a_view_holds_them() -> None:
     assert off[1] < 0.02 * off[0]
 
 
+def test_the_posterior_of_a_table_that_reports_pin_down_is_their_covariance_given_the_total() -> None:
+    model, noise = joint.make_model((6, 6), (6, 6)), 1e-8
+    even = np.full((6, 6), 1 / 36)
+    edges = (np.arange(7), np.arange(7))
+    view = joint.Marginal((0, 1), edges, even, np.full((6, 6), noise))
+    for strength, loose in ((joint.Strength(1e-6, 1e-6, 1e-6), True), (joint.Strength(1e9, 1e9, 1e9), False)):
+        weights = joint.fit(model, [view], strength)
+        factor = joint.posterior(model, [view], strength, weights)
+        assert np.abs(factor.sum(axis=(0, 1))).max() < 1e-12  # the total is known
+        ratios = []
+        for rows, columns in ((1, 1), (3, 3), (6, 2)):
+            box = factor[:rows, :columns].reshape(-1, factor.shape[-1]).sum(axis=0)
+            cells = rows * columns
+            ratios.append(float(box @ box) / (noise * (cells - cells**2 / 36)))
+        assert np.allclose(ratios, 1, rtol=0.02) if loose else ratios[0] < 0.3, ratios
+
+
+def test_rough_pairs_get_a_lattice_finer_than_their_grid() -> None:
+    rng = np.random.default_rng(3)
+    axes = tuple(PlannedAxis(f"a{i}", 40, 40) for i in range(2))
+    design = Design(
+        "c", Fraction(4), 1_000_000, axes, together=((0, 1),), rows_floor=1, wave_share=Fraction(0)
+    )
+    plan = read_plan(build_plan(design))
+    (cells,) = {len(v.edges[0]) - 1 for v in plan.views if len(v.axes) == 2}
+    smooth = rng.normal(20, 8, size=(100_000, 2))
+    rough = rng.integers(2, 38, size=(4, 2))[rng.integers(0, 4, 100_000)] + rng.normal(0, 0.7, (100_000, 2))
+    knots = []
+    for rows in (smooth, rough):
+        leaves = np.clip(np.rint(rows), 0, 39).astype(np.int64)
+        tallies = simulate_tallies(plan, one_row_each(np.repeat(leaves, 10, axis=0)), rng)
+        pair = joint_table(plan, tallies, (0, 1), None, 1.0).model.width == 2
+        knots.append(round(float(pair.sum()) ** 0.5))
+    assert knots[0] < cells < knots[1] == 24
+
+
 def test_a_grid_of_four_axes_tells_about_every_three_and_two_of_them() -> None:
     axes = tuple(PlannedAxis(f"a{i}", 5, 5) for i in range(4))
     made = Design(
@@ -195,16 +232,22 @@ def test_joint_grids_get_their_share_and_a_size_that_fits_the_noise() -> None:
     plan = read_plan(build_plan(ordered(Fraction(3, 10))))
     (grid,) = [v for v in plan.views if len(v.axes) == 3]
     assert grid.share == 300_000
-    assert grid.cells == 125
+    assert grid.cells == 125  # a tree level near the four knots of the fit
     assert predict(plan, 200_000)[-1].question == "a grid cell of a0 and a1 and a2"
     groups = 3 + 3
     assert joint_granularity(1e6 / groups, 1.0, 2) == pytest.approx(granularity(1e6, 1.0, 3).two)
     assert joint_granularity(1e5, 1.0, 2, 50) < joint_granularity(1e5, 1.0, 2, 2)
 
 
-def test_a_grid_that_a_fit_smooths_is_no_finer_than_the_fit() -> None:
-    loud = read_plan(build_plan(ordered(None, 1_000_000_000, 5)))
-    assert {v.cells for v in loud.views if len(v.axes) == 2} == {25}
+def test_a_grid_is_as_fine_as_its_noise_allows_and_no_finer_than_its_leaves() -> None:
+    counts = []
+    for people in (10_000, 5_000_000, 1_000_000_000):
+        made = ordered(None, people, 1)
+        (cells,) = {v.cells for v in read_plan(build_plan(made)).views if len(v.axes) == 2}
+        fine = min(max(round(granularity(people, 1.0, 3).two), 5), 12)
+        assert cells == fine**2
+        counts.append(fine)
+    assert counts == sorted(set(counts)) and counts[-1] == 12
     mixed = (PlannedAxis("age", 25, 25), PlannedAxis("sex", 2, 0))
     sharp = Design("s", Fraction(5), 1_000_000_000, mixed, together=((0, 1),), rows_floor=1)
     assert {v.cells for v in read_plan(build_plan(sharp)).views if len(v.axes) == 2} == {50}

@@ -264,8 +264,8 @@ def test_granularity_vectors() -> None:
         found, wanted = granularity(1e6, 1.0, axes), VECTORS["hdg_granularity"][key]
         assert found.one == pytest.approx(wanted["g1"], rel=1e-4)
         assert found.two == pytest.approx(wanted["g2"], rel=1e-4)
-    assert snapped_edges(25, 5, 4.0).tolist() == [0, 5, 10, 15, 20, 25]
     assert even_edges(7, 3.2).size == 4
+    assert snapped_edges(25, 5, 4.0).tolist() == [0, 5, 10, 15, 20, 25]
 
 
 def test_slots_and_rows_lost() -> None:
