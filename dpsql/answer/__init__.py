@@ -13,6 +13,7 @@
     relation    a block -> the relation of its groups
     known       what the catalog alone answers
     errorbars   variances, delta method, Fieller
+    weight      the weight that a local release's counts and sums share, in their error bars
     cuts        what interpolating cut bins may add to an error
     explain     a plan in words
     result      what the caller gets

@@ -16,6 +16,7 @@ from dpsql.answer.errorbars import LAPLACE_KURTOSIS, Errors, quantile
 from dpsql.answer.leafsets import FloatArray
 from dpsql.answer.plan import Plan, presence
 from dpsql.answer.recombine import Lookup, recombine
+from dpsql.answer.weight import weight_error
 from dpsql.release import Release
 from dpsql.release.format import UNIT
 
@@ -62,8 +63,12 @@ class Answered:
 
     @cached_property
     def kurtosis(self) -> float:
-        """Excess kurtosis to allow for: pure releases draw Laplace noise, one draw a node combination."""
-        pure = any(s.currency == "epsilon" for s in self.plan.view.statistics.values())
+        """Excess kurtosis to allow for: pure releases draw Laplace noise, one draw a node combination.
+
+        What people report for themselves errs like a sum over all of them, which is normal.
+        """
+        reported = "local" in self.errors.release.meta
+        pure = not reported and any(s.currency == "epsilon" for s in self.plan.view.statistics.values())
         fewest = min((int(np.prod(each.nodes)) for each in self.lookups), default=1)
         rows = max(1, int(np.prod(self.plan.shape)))
         return LAPLACE_KURTOSIS / max(1.0, fewest / rows) if pure else 0.0
@@ -167,10 +172,14 @@ def error_values(what: str, form: Noisy, answered: Answered, level: float) -> Fl
 
 
 def scale_values(form: Noisy, answered: Answered) -> FloatArray:
-    """What the error of the table's common scale adds to counts and sums; ratios do not see the scale."""
-    scale = answered.errors.release.scales.get(answered.plan.view.of)
+    """What the error of the table's common scale adds to counts and sums beside their standard error.
+
+    Ratios do not see the scale, and a weight of rows is part of the standard error already.
+    """
+    release = answered.errors.release
+    scale = release.scales.get(answered.plan.view.of)
     above, _ = answered.parts(form)
-    if scale is None or isinstance(form, Ratio):
+    if scale is None or isinstance(form, Ratio) or weight_error(release):
         return np.zeros(len(above))
     return np.abs(above - form.constant) * scale.relative_error
 

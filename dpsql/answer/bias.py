@@ -10,6 +10,7 @@ import numpy as np
 
 from dpsql.answer.leafsets import FloatArray
 from dpsql.answer.plan import Plan
+from dpsql.answer.weight import weight_error
 from dpsql.release import Release
 
 
@@ -39,10 +40,11 @@ def scale_notes(plan: Plan, release: Release) -> list[str]:
         return [f"{scale.of}: rows of one unit were weighted down; about {scale.left_out:.0%} of the rows are left out"]
     sticky = [release.axes[i].name for i in plan.view.axes if release.axes[i].name in scale.sticky]
     # Nobody who reports for herself is weighted down: what her slots leave out has a note of its own.
+    told = " and part of their error bars" if weight_error(release) else ""
     reach = f"; {scale.weighted_down:.0%} of the rows belong to units with more than {scale.tau}"
     return [
         f"{scale.of}: counts and sums are shapes times {scale.factor:.3g} (error {scale.relative_error:.1%}, common to "
-        "all of them)"
+        f"all of them{told})"
         + (reach if scale.weighted_down else "")
         + (f"; groups along {', '.join(sticky)} may be off most" if sticky else "")
     ]

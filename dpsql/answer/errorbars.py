@@ -7,7 +7,8 @@
 
 COUNT and the centred SUM of one view have independent noise, and so SUM = y + mid c has
 Var = Var(y) + mid^2 Var(c). A ratio uses the delta method while its denominator is far from 0 and
-Fieller's interval nearer to it.
+Fieller's interval nearer to it. Where counts and sums share an estimated weight, its error is in standard errors
+and intervals (`weight`), while `variance` and `covariance` are of the noise alone.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from statistics import NormalDist
 
 import numpy as np
@@ -25,6 +26,7 @@ from dpsql.answer.block import Linear, Noisy, Term
 from dpsql.answer.boxes import Box
 from dpsql.answer.leafsets import FloatArray
 from dpsql.answer.plan import Plan, presence
+from dpsql.answer.weight import Weight, weight_of
 from dpsql.release import Release
 
 LAPLACE_KURTOSIS = 3.0
@@ -136,10 +138,42 @@ class Errors:
         scale = 1.0 if len(rows) > 1 else float(weights[0] ** 2)
         return math.sqrt(scale * max(0.0, float(self.release.variance(count).quadratic(masks)[0])))
 
-    def _product(self, statistic: int, left: Box, right: Box) -> FloatArray:
-        """Covariance of two boxes of one statistic, shape (rows,)."""
+    @cached_property
+    def weight(self) -> Weight | None:
+        """The weight that counts and sums share, where it is estimated."""
+        count = self.plan.view.statistics.get("count")
+        return None if count is None else weight_of(self.release, count)
+
+    def weighted(self, form: Noisy, above: FloatArray, below: FloatArray) -> FloatArray:
+        """What the error of the weight adds to the variance of a form, of a ratio times its denominator squared.
+
+        A constant is not weighted: of a ratio nothing is left but what its constants leave.
+        """
+        weight, rows = self.weight, len(self.index[0]) if self.index else 1
+        if weight is None:
+            return np.zeros(rows)
+        if isinstance(form, Linear):
+            return weight.added(above - form.constant, self._with_all(form))
+        ratio = _divided(above, below)
+        left = ratio * form.below.constant - form.above.constant
+        return weight.added(left, self._with_all(form.above) - ratio * self._with_all(form.below))
+
+    def _with_all(self, form: Linear) -> FloatArray:
+        """Covariance of a linear form with the count of all of the view's rows, shape (rows,)."""
+        count = self.plan.view.statistics["count"].id
+        total = np.zeros(len(self.index[0]) if self.index else 1)
+        for (statistic, box), factor in reads_of(self.plan, form).items():
+            if statistic == count:
+                total += factor * self._product(statistic, box, None)
+        return total
+
+    def _product(self, statistic: int, left: Box, right: Box | None) -> FloatArray:
+        """Covariance of two boxes of one statistic, shape (rows,); None is all of the view's rows."""
         model, one = self.release.variance(statistic), self.plan.box_masks(left)
-        two = one if left == right else self.plan.box_masks(right)
+        if right is None:
+            two = [np.ones_like(mask) for mask in one]
+        else:
+            two = one if left == right else self.plan.box_masks(right)
         if not one:
             return np.asarray(model.quadratic([]), np.float64)
         step = max(1, CHUNK // max(mask.shape[1] for mask in one))
@@ -162,11 +196,11 @@ class Errors:
             Shape (rows,); NaN where a ratio's denominator is 0.
         """
         if isinstance(form, Linear):
-            return np.sqrt(self.variance(form))
+            return np.sqrt(np.maximum(self.variance(form) + self.weighted(form, above, below), 0.0))
         with np.errstate(divide="ignore", invalid="ignore"):
             ratio = above / below
             spread = (self.variance(form.above) - 2 * ratio * self.covariance(form.above, form.below)
-                      + ratio**2 * self.variance(form.below))
+                      + ratio**2 * self.variance(form.below) + self.weighted(form, above, below))
             found: FloatArray = np.where(below == 0, np.nan, np.sqrt(np.maximum(spread, 0.0)) / np.abs(below))
             return found
 
@@ -179,6 +213,9 @@ class Errors:
         low, high = fieller(above, below, self.variance(form.above), self.covariance(form.above, form.below),
                             self.variance(form.below), z)
         near = np.abs(below) < FAR * np.sqrt(self.variance(form.below))
+        if self.weight is not None:
+            more = z * np.sqrt(_divided(np.maximum(self.weighted(form, above, below), 0.0), below**2))
+            low, high = middle - np.hypot(middle - low, more), middle + np.hypot(high - middle, more)
         return np.where(near, low, middle - half), np.where(near, high, middle + half)
 
 

@@ -60,7 +60,10 @@ class Result:
 
     @cached_property
     def scale_error(self) -> Grid:
-        """What the standard error of a table's common scale adds to every cell; 0 where none was estimated."""
+        """What the standard error of a table's common scale adds to every cell beside `stderr`.
+
+        0 where none was estimated, and where it is part of `stderr`, as the weight of rows of a local release is.
+        """
         return self.grid("scale", 0.0)
 
     @cached_property

@@ -35,7 +35,8 @@ class Scale:
     Args:
         slots: people of the collection times tau.
         weight: rows per counted row, 1 unless rows are taken as missing at random.
-        weight_error: standard error of `weight`.
+        weight_error: standard error that the mean rows of a person bring to `weight`. What `kept` brings cancels
+            against the noise of counts and sums themselves, which their error bars see to.
         clipped: share of the rows that tau left out, with its error; None where nobody reported row counts.
     """
 

@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from dpsql.answer.weight import weight_error, weight_of
 from dpsql.describe import TableInfo, describe
 from dpsql.release import AxisMeta, ColumnMeta, Release, StatisticMeta
 from dpsql.release.format import UNIT
@@ -37,7 +38,8 @@ def page_model(release: Release) -> dict[str, Any]:
         release: an open release.
 
     Returns:
-        name, promise, spends, scales of tables with `max_ids: auto`, axes and views.
+        name, promise, spends, scales of tables with `max_ids: auto`, the relative error of the weight of rows, axes
+        and views.
 
     **Privacy**: published values and public facts alone.
     """
@@ -50,6 +52,7 @@ def page_model(release: Release) -> dict[str, Any]:
         "privacy": release.meta["privacy"],
         "spends": release.meta.get("spends", []),
         "scales": [asdict(scale) for scale in release.scales.values()],
+        "weight_error": weight_error(release),
         "axes": [_axis(release, i, labels, tables) for i in range(len(release.axes))],
         "views": [_view(release, name, tables) for name in dict.fromkeys(s.view for s in release.statistics)],
     }
@@ -214,7 +217,11 @@ def _histogram(release: Release, statistic: StatisticMeta, position: int) -> dic
     masks[position] = (np.arange(meta.leaves)[None, :] // step == np.arange(len(starts))[:, None]).astype(
         float
     )
-    stderr = np.sqrt(release.variance(statistic.id).quadratic(masks))
+    model, whole = release.variance(statistic.id), [np.ones_like(mask) for mask in masks]
+    variance, weight = model.quadratic(masks), weight_of(release, statistic)
+    if weight is not None:
+        variance = variance + weight.added(counts, model.bilinear(masks, whole))
+    stderr = np.sqrt(np.maximum(variance, 0.0))
     names = [first for first, _ in axis_labels(release, axis).ends]
     special = {meta.null_leaf: "NULL", meta.missing_leaf: "MISSING", meta.other_leaf: "OTHER"}
     return {

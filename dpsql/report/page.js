@@ -228,11 +228,13 @@ function searchBox(model) {
     const question = { of, measure, ranges: {} };
     const show = () => {
       const best = predict(model, question);
+      const beside = model.weight_error
+        ? `; beside it the weight of rows errs by ${(100 * model.weight_error).toPrecision(2)}% of the answer` : "";
       out.dataset.stderr = best ? best.stderr : "";
       out.dataset.sql = best ? statement(model, question) : "";
       out.replaceChildren(...(best ? [
         element("p", { class: "figure" }, `± ${(NORMAL_95 * best.stderr).toPrecision(4)}`),
-        element("p", {}, `95% margin; standard error ${best.stderr.toPrecision(5)}, from view ${best.view}`),
+        element("p", {}, `95% margin; standard error ${best.stderr.toPrecision(5)}, from view ${best.view}${beside}`),
         element("code", {}, statement(model, question)),
       ] : [element("p", {}, "no view has all of these axes with bins that end there")]));
     };

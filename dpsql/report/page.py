@@ -45,7 +45,7 @@ def report_page(release: Release) -> str:
         "<h2>What was spent</h2>",
         table(("on", "amount"), [(str(what), str(amount)) for what, amount in model["spends"]]),
         "<p>Questions cost nothing: the budget was spent once, when the release was made.</p>",
-        *_scales(model["scales"]),
+        *_scales(model["scales"], model["weight_error"] > 0),
         *_bounding(release.meta.get("bounding", ())),
         "<h2>How good is my question?</h2>",
         '<div id="ask"></div><div id="answer"></div>',
@@ -72,8 +72,8 @@ def _promise(privacy: dict[str, Any]) -> list[str]:
     return [f"<p>{escape(words)}</p>", table(("part", "value"), rows)]
 
 
-def _scales(scales: Sequence[dict[str, Any]]) -> list[str]:
-    """R of each table whose bounds were chosen privately, its error, and what bounding may have biased."""
+def _scales(scales: Sequence[dict[str, Any]], inside: bool) -> list[str]:
+    """R of each table, its error (`inside` error bars or beside them), and what bounding may have biased."""
     if not scales:
         return []
     head = (
@@ -87,9 +87,10 @@ def _scales(scales: Sequence[dict[str, Any]]) -> list[str]:
         (str(s["of"]), f"{s['factor']:.3g}", f"{s['relative_error']:.1%}", _left_out(s), _bias(s))
         for s in scales
     ]
+    where = "is part of their error bars" if inside else "comes on top of the error bars"
     note = (
         "Counts and sums of these tables are shapes, measured with few rows of each unit, times the factor R. Its "
-        "error is common to all of them and comes on top of the error bars; averages and shares do not see it."
+        f"error is common to all of them and {where}; averages and shares do not see it."
     )
     return ["<h2>How shapes got their scale</h2>", f"<p>{note}</p>", table(head, rows)]
 

@@ -52,12 +52,10 @@ def test_plan_simulate_collect_query(shop: Path) -> None:
     assert found.provenance["privacy"]["simulated"] is True
     assert any("simulated" in note for note in found.notes)
     assert "replacing one person" in found.provenance["privacy"]["adds_up"]
-    scale, none = found.scale_error[0]
-    assert 0 < scale < 0.5 * found.rows[0][0]
-    assert none == 0
-    assert found.provenance["scale"]["sales"]["relative_error"] == pytest.approx(
-        scale / found.rows[0][0], rel=1e-3
-    )
+    assert found.scale_error == ((0.0, 0.0),)  # the weight's error is part of the standard error
+    error, total = found.stderr_rows[0][0], found.rows[0][0]
+    assert 0 < error < 0.5 * total
+    assert found.provenance["scale"]["sales"]["relative_error"] == pytest.approx(error / total, rel=1e-3)
 
 
 def test_a_file_may_stand_alone_and_the_audit_knows_whom_no_ledger_charges(shop: Path) -> None:
