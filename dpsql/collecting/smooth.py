@@ -6,6 +6,7 @@ from one fit. Slots without a row are taken out first: these tables describe row
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -14,7 +15,8 @@ import numpy as np
 from dpsql.client.plan import Plan
 from dpsql.collecting.cells import axis_groups, view_cells
 from dpsql.collecting.tallies import FOLDS, Tallies, oracle_of
-from dpsql.mechanisms.local.joint import Marginal, Model, Strength, fit, make_model, marginal_of, table_of
+from dpsql.mechanisms.local.joint import Marginal, Strength, fit, marginal_of, table_of
+from dpsql.mechanisms.local.lattice import Model, make_model, weights_of
 from dpsql.mechanisms.local.oracles import FloatArray, structure
 from dpsql.mechanisms.local.smooth import Stack, stack
 
@@ -40,7 +42,13 @@ cells can its posterior variance tell to be unknown."""
 PATIENCE = 2
 """How many softer fits in a row may explain held out people worse before no softer one is tried."""
 LARGEST = 40_000
-"""Most cells of one joint fit; its feature matrix takes cells x weights doubles."""
+"""Most cells of one joint fit."""
+MOST_NUMBERS = 25_000_000
+"""Most cells x weights of a joint fit, which takes about four times as many doubles: two axes of 200 leaves took 50
+seconds of one core and 0.7 GB, three of 34 leaves 6 seconds and 0.2 GB."""
+MOST_WEIGHTS = 1_100
+"""Most weights of a joint fit, each step of which solves for all of them: categories have one weight a combination, and
+32 x 32 of them took 42 seconds, 100 x 100 would take hours."""
 
 
 class Joint(NamedTuple):
@@ -83,9 +91,9 @@ def joint_table(
         marginals(plan, tallies, axes, measure, filled, folds)
         for folds in (range(FOLDS // 2), range(FOLDS // 2, FOLDS))
     ]
-    finer = _finer_lattice(plan, axes)
-    best = _choose(make_model(sizes, smooth, seen, USUAL if len(axes) == 2 else 0), STRENGTHS, *halves)
-    if finer and best.strength in SOFT:
+    usual, finer = _lattices(plan, axes)
+    best = _choose(make_model(sizes, smooth, seen, usual), STRENGTHS, *halves)
+    if finer and best.strength in SOFT and fits(sizes, smooth, seen, finer):
         best = min(best, _choose(make_model(sizes, smooth, seen, finer), SOFT, *halves), key=lambda c: c.loss)
     views = marginals(plan, tallies, axes, measure, filled)
     weights = fit(best.model, views, best.strength)
@@ -100,12 +108,27 @@ class _Choice(NamedTuple):
     strength: Strength
 
 
-def _finer_lattice(plan: Plan, axes: Sequence[int]) -> int:
-    """Knots of a lattice finer than a pair's grid, where the usual one is not; else 0."""
-    pairs = [v for v in plan.views if v.kind == "grid" and len(axes) == 2 and set(v.axes) == set(axes)]
+def joint_fits(plan: Plan, axes: Sequence[int]) -> bool:
+    """Whether a joint fit of these axes' counts is small enough to make."""
+    sizes = [plan.axes[a]["leaves"] for a in axes]
+    smooth = [int(plan.axes[a].get("smooth", 0)) for a in axes]
+    return fits(sizes, smooth, _held_together(plan, axes, None), _lattices(plan, axes)[0])
+
+
+def fits(sizes: Sequence[int], smooth: Sequence[int], seen: Sequence[Sequence[int]], knots: int) -> bool:
+    """Whether a model of these axes takes acceptable memory and time."""
+    weights = weights_of(sizes, smooth, seen, knots)
+    return weights <= MOST_WEIGHTS and weights * math.prod(sizes) <= MOST_NUMBERS
+
+
+def _lattices(plan: Plan, axes: Sequence[int]) -> tuple[int, int]:
+    """Knots of a single pair's usual lattice, and of one finer than its grid if the usual one is not; 0: no choice."""
+    if len(axes) != 2:
+        return 0, 0
+    pairs = [v for v in plan.views if v.kind == "grid" and set(v.axes) == set(axes)]
     cells = max((len(edges) - 1 for view in pairs for edges in view.edges), default=0)
     finer = min(FINER * cells, FINEST)
-    return finer if finer > USUAL else 0
+    return USUAL, finer if finer > USUAL else 0
 
 
 def _held_together(plan: Plan, axes: Sequence[int], measure: int | None) -> list[tuple[int, ...]]:

@@ -24,7 +24,7 @@ import numpy as np
 from dpsql.collecting.smooth import LARGEST
 from dpsql.errors import CatalogError
 from dpsql.mechanisms.local.grids import even_edges, granularity, joint_granularity, snapped_edges
-from dpsql.mechanisms.local.joint import knots_of
+from dpsql.mechanisms.local.lattice import knots_of
 from dpsql.mechanisms.local.lprr import IntArray, level_edges
 from dpsql.mechanisms.local.oracles import choose_oracle, wave_reach
 

@@ -19,7 +19,7 @@ from dpsql.collecting.run import collect, write_plan
 from dpsql.collecting.simulate import one_row_each, simulate_reports, simulate_tallies
 from dpsql.collecting.smooth import joint_table
 from dpsql.errors import CatalogError
-from dpsql.mechanisms.local import joint
+from dpsql.mechanisms.local import joint, lattice
 from dpsql.mechanisms.local.grids import granularity, joint_granularity
 from dpsql.variance.kronecker import AxisSplit, KroneckerVariance
 from dpsql.variance.prefix import PrefixVariance
@@ -158,10 +158,10 @@ def test_a_fit_of_ordered_axes_finds_the_wave_where_a_grid_sees_the_axes_togethe
 
 def test_weights_of_three_axes_exist_only_where_a_view_holds_them() -> None:
     pairs, triple = (
-        joint.make_model((6, 6, 6), (6, 6, 6)),
-        joint.make_model((6, 6, 6), (6, 6, 6), [(0, 1, 2)]),
+        lattice.make_model((6, 6, 6), (6, 6, 6)),
+        lattice.make_model((6, 6, 6), (6, 6, 6), [(0, 1, 2)]),
     )
-    assert triple.features.shape[1] - pairs.features.shape[1] == joint.knots_of(3) ** 3
+    assert triple.features.shape[1] - pairs.features.shape[1] == lattice.knots_of(3) ** 3
     assert (triple.features[:, : pairs.features.shape[1]] == pairs.features).all()
     wave = 1 + 0.8 * np.prod([np.cos(np.pi * (a + 0.5) / 6) for a in np.indices((6, 6, 6))], axis=0)
     edges = tuple(np.array([0, 2, 4, 6]) for _ in range(3))
@@ -177,7 +177,7 @@ def test_weights_of_three_axes_exist_only_where_a_view_holds_them() -> None:
 
 
 def test_the_posterior_of_a_table_that_reports_pin_down_is_their_covariance_given_the_total() -> None:
-    model, noise = joint.make_model((6, 6), (6, 6)), 1e-8
+    model, noise = lattice.make_model((6, 6), (6, 6)), 1e-8
     even = np.full((6, 6), 1 / 36)
     edges = (np.arange(7), np.arange(7))
     view = joint.Marginal((0, 1), edges, even, np.full((6, 6), noise))

@@ -19,6 +19,7 @@ from dpsql.mechanisms.local import (
     ahead,
     blue,
     joint,
+    lattice,
     lprr,
     maxent,
     oracles,
@@ -213,7 +214,7 @@ def test_a_joint_fit_recovers_a_smooth_table() -> None:
         joint.Marginal((0,), (leaves,), table.sum(axis=1), np.full(12, 1e-8)),
         joint.Marginal((1,), (leaves,), table.sum(axis=0), np.full(12, 1e-8)),
     ]
-    model = joint.make_model((12, 12), (12, 12))
+    model = lattice.make_model((12, 12), (12, 12))
     found = joint.table_of(model, joint.fit(model, views, joint.Strength(1.0, 1.0, 1e-2)))
     assert np.abs(joint.marginal_of(found, views[0]) - pair).max() < 2e-4
     assert np.abs(found - table).max() < 0.15 * table.max()

@@ -13,13 +13,13 @@ from dpsql.client.plan import read_plan
 from dpsql.collecting import positive
 from dpsql.collecting.estimate import axis_table
 from dpsql.collecting.plan import Design, PlannedAxis, build_plan
-from dpsql.collecting.positive import fit_size, positive_shares
+from dpsql.collecting.positive import positive_shares
 from dpsql.collecting.raw import write_spool
 from dpsql.collecting.run import collect, write_plan
 from dpsql.collecting.simulate import one_row_each, simulate_reports, simulate_tallies
 from dpsql.inspection.tables import check_tables
 from dpsql.mechanisms.local.blue import range_variances
-from dpsql.mechanisms.local.joint import make_model
+from dpsql.mechanisms.local.lattice import make_model, weights_of
 from dpsql.release.read import open_release
 
 CATALOG = """
@@ -164,17 +164,17 @@ def test_a_fit_that_would_take_hours_is_left_out(monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.parametrize(
-    ("sizes", "smooth", "seen"),
+    ("sizes", "smooth", "seen", "knots"),
     [
-        ([30, 20], [30, 18], []),
-        ([9, 8, 7], [9, 8, 0], []),
-        ([12, 5, 6, 7], [12, 0, 6, 4], []),
-        ([9, 8, 7], [9, 8, 6], [(0, 1, 2)]),
-        ([6, 5, 6, 4], [6, 0, 6, 0], [(0, 1, 2, 3)]),
+        ([30, 20], [30, 18], [], 12),
+        ([9, 8, 7], [9, 8, 0], [], 0),
+        ([12, 5, 6, 7], [12, 0, 6, 4], [], 0),
+        ([9, 8, 7], [9, 8, 6], [(0, 1, 2)], 0),
+        ([6, 5, 6, 4], [6, 0, 6, 0], [(0, 1, 2, 3)], 0),
     ],
 )
-def test_fits_are_not_larger_than_foretold(
-    sizes: list[int], smooth: list[int], seen: list[tuple[int, ...]]
+def test_fits_are_as_large_as_foretold(
+    sizes: list[int], smooth: list[int], seen: list[tuple[int, ...]], knots: int
 ) -> None:
-    held = make_model(sizes, smooth, seen).features.shape[1]
-    assert 0.4 * fit_size(sizes, smooth, seen) <= held <= fit_size(sizes, smooth, seen)
+    held = make_model(sizes, smooth, seen, knots).features.shape[1]
+    assert weights_of(sizes, smooth, seen, knots) == held
