@@ -39,6 +39,10 @@ FINER = 2
 FINEST = 24
 """Knots per axis of a single pair's lattice. It is finer than the grid's cells: only what the fit is free to do inside
 cells can its posterior variance tell to be unknown."""
+LOOSE = (1e-2, 1e-4)
+"""Parts of the penalty on single axes to try as well: a value that half the people have is no smooth axis."""
+NEAR = 1.0
+"""Held out people cannot tell strengths apart whose misfits differ by less: the softest is honest about most."""
 PATIENCE = 2
 """How many softer fits in a row may explain held out people worse before no softer one is tried."""
 LARGEST = 40_000
@@ -93,7 +97,7 @@ def joint_table(
     ]
     usual, finer = _lattices(plan, axes)
     best = _choose(make_model(sizes, smooth, seen, usual), STRENGTHS, *halves)
-    if finer and best.strength in SOFT and fits(sizes, smooth, seen, finer):
+    if finer and best.strength.pair <= SOFT[0].pair and fits(sizes, smooth, seen, finer):
         best = min(best, _choose(make_model(sizes, smooth, seen, finer), SOFT, *halves), key=lambda c: c.loss)
     views = marginals(plan, tallies, axes, measure, filled)
     weights = fit(best.model, views, best.strength)
@@ -145,7 +149,19 @@ def _held_together(plan: Plan, axes: Sequence[int], measure: int | None) -> list
 def _choose(
     model: Model, strengths: Sequence[Strength], kept: Sequence[Marginal], held: Sequence[Marginal]
 ) -> _Choice:
-    """The strength whose fit to some people explains the others best."""
+    """The strength whose fit to some people explains the others best; axes are let loose while that helps."""
+    best = _path(model, strengths, kept, held)
+    for loose in LOOSE:
+        found = _path(model, [s._replace(main=s.main * loose) for s in strengths], kept, held)
+        if found.loss >= best.loss:
+            break
+        best = found
+    return best
+
+
+def _path(
+    model: Model, strengths: Sequence[Strength], kept: Sequence[Marginal], held: Sequence[Marginal]
+) -> _Choice:
     losses: list[float] = []
     start = None
     for strength in strengths:
@@ -154,8 +170,8 @@ def _choose(
         losses.append(sum(float(np.sum((marginal_of(fitted, v) - v.shares) ** 2 / v.variance)) for v in held))
         if len(losses) > PATIENCE and min(losses) < min(losses[-PATIENCE:]):
             break
-    least = int(np.argmin(losses))
-    return _Choice(losses[least], model, strengths[least])
+    least = max(i for i, loss in enumerate(losses) if loss <= min(losses) + NEAR)
+    return _Choice(min(losses), model, strengths[least])
 
 
 def marginals(

@@ -202,7 +202,7 @@ def test_rough_pairs_get_a_lattice_finer_than_their_grid() -> None:
     plan = read_plan(build_plan(design))
     (cells,) = {len(v.edges[0]) - 1 for v in plan.views if len(v.axes) == 2}
     smooth = rng.normal(20, 8, size=(100_000, 2))
-    rough = rng.integers(2, 38, size=(4, 2))[rng.integers(0, 4, 100_000)] + rng.normal(0, 0.7, (100_000, 2))
+    rough = rng.integers(2, 38, size=(15, 2))[rng.integers(0, 15, 100_000)] + rng.normal(0, 1, (100_000, 2))
     knots = []
     for rows in (smooth, rough):
         leaves = np.clip(np.rint(rows), 0, 39).astype(np.int64)
