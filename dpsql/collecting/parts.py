@@ -25,6 +25,9 @@ CAUTION = 0.8
 """Which quantile, over random boxes, of variance by model is a pair's strength."""
 WIDE_CAUTION = 0.98
 """The same for three axes and more: smooth waves make errors that few boxes hold whole."""
+UNSEEN = 0.01
+"""Part of a grid's own variance that its agreement with a fit leaves open. With it intervals of two-axis boxes hold the
+answer in 95% at epsilon 1 (60 collections of a hundred thousand people), without it in 93%."""
 PartKey = tuple[int, ...]
 Seen = tuple[FloatArray, list[tuple[float, list[FloatArray]]]]
 """What grids say of a set, as `interaction` gives it."""
@@ -154,11 +157,12 @@ def _against_grid(
     cuts = [np.asarray(view.edges[view.axes.index(a)]) for a in axes]
     distance = values - centred(seen[0])
     bent, own = _bent(distance, seen[1], models, cuts, rng)
+    least = max(fitted.strength, UNSEEN * own)
     if bent == 0:
-        return fitted
+        return Part(values, least)
     trust = bent / (bent + own)
     moved = values - trust * (distance - _inside_cells(values, seen[1][0][1]))
-    return Part(moved, fitted.strength + (1 - trust) * bent)
+    return Part(moved, least + (1 - trust) * bent)
 
 
 def _inside_cells(values: FloatArray, spreads: Sequence[FloatArray]) -> FloatArray:
