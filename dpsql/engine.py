@@ -46,7 +46,8 @@ def publish(
         catalog: the YAML file.
         output: the release file to make.
         label: idempotence label; the output's name unless given. With the same specification and label the
-            existing release is returned and nothing is charged.
+            existing release is returned as it is and nothing is charged. Data are not compared; to publish today's
+            rows, give another label or another output.
         progress: called with each step in words.
 
     Returns:

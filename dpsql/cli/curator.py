@@ -41,7 +41,11 @@ def init(source: Path, output: Path, name: str | None, as_json: bool) -> None:
 @click.option("--label", help="idempotence label (default: the output's name)")
 @click.option("--json", "as_json", is_flag=True, help="report as JSON on standard output")
 def publish(catalog: Path, output: Path, label: str | None, as_json: bool) -> None:
-    """Spend the budget once and write a release of CATALOG."""
+    """Spend the budget once and write a release of CATALOG.
+
+    The same specification and label return the release as it is: data are not compared, since the answer would tell
+    whether they are equal. To publish today's rows choose another output or another --label.
+    """
     with steps("publish") as progress:
         report = engine.publish(catalog, output, label=label, progress=progress)
     if as_json:

@@ -12,6 +12,7 @@ a ledger that was cut short or restored from an old copy is recognised) and, whi
 from dpsql.ledger.identity import (
     Currency,
     Entry,
+    Label,
     Lineage,
     Receipt,
     Recovery,
@@ -20,7 +21,7 @@ from dpsql.ledger.identity import (
     new_release_id,
     spec_hash,
 )
-from dpsql.ledger.publish import publish_file
+from dpsql.ledger.publish import publish_file, published_before
 from dpsql.ledger.recovery import KillPoint, recover
 from dpsql.ledger.report import BudgetReport, EntryReport, LineageReport, budget_report, ledger_entries
 
@@ -30,6 +31,7 @@ __all__ = [
     "Entry",
     "EntryReport",
     "KillPoint",
+    "Label",
     "Lineage",
     "LineageReport",
     "Receipt",
@@ -40,6 +42,7 @@ __all__ = [
     "ledger_entries",
     "new_release_id",
     "publish_file",
+    "published_before",
     "recover",
     "spec_hash",
 ]

@@ -133,13 +133,12 @@ class Entry:
         return charge_grains(Fraction(self.cost))
 
 
-class Identity(NamedTuple):
-    """What makes two publishes the same: lineage and label name it, specification and data must agree."""
+class Label(NamedTuple):
+    """What makes two publishes the same: lineage and label name it, the specification must agree; data are no part."""
 
     lineage: str
     label: str
     spec_hash: str
-    fingerprint: str
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from dpsql.errors import BudgetExceeded, InternalError
 from dpsql.ledger.files import file_hash, make_directory, sync
-from dpsql.ledger.identity import Entry, Identity, Lineage, Receipt, Spend, lines_json, tables_json
+from dpsql.ledger.identity import Entry, Label, Lineage, Receipt, Spend, lines_json, tables_json
 from dpsql.ledger.recovery import Draft, KillPoint, clean, no_kill, opened, settle, show, write_intent
 from dpsql.ledger.rules import check_public, check_release_id, check_spend, earlier, find
 from dpsql.ledger.store import Store
@@ -32,7 +32,7 @@ def publish_file(
     release_id: str,
     label: str,
     spec_hash: str,
-    source_digest: str,
+    source_digest: Callable[[], str],
     build: Callable[[Path], None],
     target: Path,
     public: Iterable[Path] = (),
@@ -44,9 +44,10 @@ def publish_file(
         ledger: the ledger file; made if there has never been one.
         spend: whose budget, what for, which raw tables.
         release_id: the id that `build` writes into the file, from `new_release_id()`.
-        label: the curator's name for this release; with the specification it decides what is "the same".
+        label: the curator's name for this release; with the specification it decides what is "the same". Data are
+            not compared: that would tell whether they are equal.
         spec_hash: the hash of the canonical specification, from `spec_hash()`.
-        source_digest: a digest of the raw data; stored as a keyed hash only.
+        source_digest: makes a digest of the raw data, if there is something to draw; stored as a keyed hash only.
         build: draws the noise and writes and closes a fresh file at the path it is given.
         target: where the release is to be shown.
         public: other releases that are known to be out; one that the ledger does not know stops spending.
@@ -56,7 +57,7 @@ def publish_file(
         The receipt. With the same specification and label, the earlier release: nothing is drawn or charged.
 
     Raises:
-        ReleaseExists: the label was used for another specification or other data, or the target is taken.
+        ReleaseExists: the label was used for another specification, or the target is taken.
         BudgetExceeded: the cap does not hold this spend.
         LineageError: a budget identity that contradicts its first use.
         IntegrityError: chain, releases and ledger disagree.
@@ -69,22 +70,51 @@ def publish_file(
         kill_point("locked")
         recovery = settle(store)
         kill_point("recovered")
-        identity = Identity(spend.lineage.name, label, spec_hash, store.fingerprint(source_digest))
-        known = find(store, identity)
+        name = Label(spend.lineage.name, label, spec_hash)
+        known = find(store, name)
         if known is not None:
-            return replace(earlier(store, known, identity, target), recovery=recovery)
+            return replace(earlier(store, known, name, target), recovery=recovery)
         check_public(store, target, public)
         check_release_id(store, release_id)
         check_spend(store, spend)
         kill_point("checked")
         draft = Draft(release_id, target)
+        fingerprint = store.fingerprint(source_digest())
         digest = _draw(store, draft, build, kill_point)
-        entry = _seal(store, spend, identity, draft, digest)
+        entry = _seal(store, spend, name, fingerprint, draft, digest)
         _commit(store, entry, spend.lineage, draft, kill_point)
         show(draft, kill_point)
         clean(store, draft)
         left = spend.lineage.cap - store.spent(spend.lineage.name)
         return Receipt(release_id, target, digest, True, spend.cost(), left, recovery)
+
+
+def published_before(ledger: Path, name: Label, target: Path) -> Receipt | None:
+    """The release that a label already names, looked up before anything private is opened.
+
+    Args:
+        ledger: the ledger file.
+        name: lineage, label and specification.
+        target: where the release may also lie.
+
+    Returns:
+        The receipt, or None where `publish_file` has something to draw.
+
+    Raises:
+        ReleaseExists: the label was used for another specification, or its file is gone.
+        IntegrityError: chain, releases and ledger disagree.
+
+    **Privacy**: a function of the catalog, the ledger and release files; no raw row is opened, so nothing about
+    them can be told, not even by the time it takes.
+    """
+    if not ledger.exists():
+        return None
+    with opened(ledger) as store:
+        known = find(store, name)
+        if known is None:
+            return None
+        recovery = settle(store)
+        return replace(earlier(store, known, name, target.absolute()), recovery=recovery)
 
 
 def _draw(store: Store, draft: Draft, build: Callable[[Path], None], kill_point: KillPoint) -> str:
@@ -108,7 +138,7 @@ def _draw(store: Store, draft: Draft, build: Callable[[Path], None], kill_point:
     return digest
 
 
-def _seal(store: Store, spend: Spend, identity: Identity, draft: Draft, digest: str) -> Entry:
+def _seal(store: Store, spend: Spend, name: Label, fingerprint: str, draft: Draft, digest: str) -> Entry:
     """The entry that continues the chain."""
     lineage = spend.lineage
     entry = Entry(
@@ -119,9 +149,9 @@ def _seal(store: Store, spend: Spend, identity: Identity, draft: Draft, digest: 
         neighbours=lineage.neighbours,
         currency=lineage.currency,
         cap=str(lineage.cap),
-        label=identity.label,
-        spec_hash=identity.spec_hash,
-        fingerprint=identity.fingerprint,
+        label=name.label,
+        spec_hash=name.spec_hash,
+        fingerprint=fingerprint,
         lines=lines_json(spend.lines),
         tables=tables_json(spend.tables),
         cost=str(spend.cost()),

@@ -8,25 +8,21 @@ from pathlib import Path
 
 from dpsql.errors import BudgetExceeded, IntegrityError, InternalError, LineageError, ReleaseExists
 from dpsql.ledger.files import file_hash, holds
-from dpsql.ledger.identity import Entry, Identity, Lineage, Receipt, Spend, cap_grains, charge_grains
+from dpsql.ledger.identity import Entry, Label, Lineage, Receipt, Spend, cap_grains, charge_grains
 from dpsql.ledger.store import Store
 
 
-def find(store: Store, identity: Identity) -> Entry | None:
+def find(store: Store, name: Label) -> Entry | None:
     """The entry of this lineage and label, if there is one."""
-    named = (identity.lineage, identity.label)
+    named = (name.lineage, name.label)
     return next((entry for entry in store.entries if (entry.lineage, entry.label) == named), None)
 
 
-def earlier(store: Store, entry: Entry, identity: Identity, target: Path) -> Receipt:
+def earlier(store: Store, entry: Entry, name: Label, target: Path) -> Receipt:
     """The release that this label already names, or the reason why it cannot be it."""
-    if entry.spec_hash != identity.spec_hash:
+    if entry.spec_hash != name.spec_hash:
         raise ReleaseExists(
             f"label {entry.label!r} was published with another specification", hint="choose a new label"
-        )
-    if entry.fingerprint != identity.fingerprint:
-        raise ReleaseExists(
-            f"label {entry.label!r} was published from other data", hint="choose a new label to spend again"
         )
     lineage = store.lineages[entry.lineage][0]
     for path in (target, Path(entry.target)):

@@ -243,7 +243,7 @@ def _charged(plan: StreamPlan, directory: Path, release_id: str, noise: Noise) -
         release_id=release_id,
         label=directory.name,
         spec_hash=spec_hash(catalog),
-        source_digest="stream",
+        source_digest=lambda: "stream",
         build=build,
         target=directory / PROMISE,
     )

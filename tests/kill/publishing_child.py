@@ -48,7 +48,7 @@ def publish(folder: Path, label: str, last_step: str) -> Receipt:
             release_id=release_id,
             label=label,
             spec_hash=spec_hash("spec"),
-            source_digest="data",
+            source_digest=lambda: "data",
             build=build,
             target=folder / f"{label}.dpsql",
             kill_point=kill_point,

@@ -25,7 +25,7 @@ def spend_once(folder: str, name: str, cap: Fraction) -> bool:
             release_id=new_release_id(),
             label=name,
             spec_hash="spec",
-            source_digest="data",
+            source_digest=lambda: "data",
             build=lambda path: path.write_bytes(os.urandom(16)) and None,
             target=Path(folder) / f"{name}.dpsql",
         )
