@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -199,5 +200,5 @@ def cut_values(form: Noisy, answered: Answered) -> FloatArray:
 
 
 def nullable(values: FloatArray) -> list[float | None]:
-    """NaN as None."""
-    return [None if value != value else value for value in values.tolist()]
+    """NaN and infinity as None."""
+    return [value if math.isfinite(value) else None for value in values.tolist()]

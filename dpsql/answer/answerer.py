@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from collections import OrderedDict
 from collections.abc import Sequence
@@ -150,7 +151,16 @@ def run_outer(release: Release, schema: Schema, statement: Statement,
         answer = run(release, text, values, limit=limit)
     except duckdb.Error as error:
         raise outer_error(error) from error
-    return statement.names, answer.types[: len(statement.names)], answer.rows
+    return statement.names, answer.types[: len(statement.names)], _finite(answer.rows)
+
+
+def _finite(rows: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+    """Rows without NaN or infinity: what a statement computes is guarded (`sql.finite`), text that it casts is not."""
+    if not any(isinstance(value, float) and not math.isfinite(value) for row in rows for value in row):
+        return rows
+    return [
+        tuple(None if isinstance(value, float) and not math.isfinite(value) else value for value in row) for row in rows
+    ]
 
 
 def _picked(statement: Statement,

@@ -36,12 +36,14 @@ class Expression:
         columns: the i that occur.
         monotone: built of comparisons and monotone functions alone: what an axis without single values takes.
         span: first and last character of it in the statement, or None.
+        words: the same for people, without guards against NaN; empty if there are none.
     """
 
     sql: str
     columns: frozenset[int]
     monotone: bool = field(default=True, compare=False)
     span: tuple[int, int] | None = field(default=None, compare=False)
+    words: str = field(default="", compare=False)
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ PLACEHOLDER = re.compile(r"\bdp_c(\d+)\b")
 
 def said(expression: Expression, block: Block) -> str:
     """An expression with the star's names in place of placeholders."""
-    text = PLACEHOLDER.sub(lambda m: str(block.columns[int(m.group(1))]), expression.sql)
+    text = PLACEHOLDER.sub(lambda m: str(block.columns[int(m.group(1))]), expression.words or expression.sql)
     return text.replace(" AND dp_kind <> 3", "")
 
 

@@ -31,6 +31,7 @@ LOCKDOWN: dict[str, str | bool | int | float | list[str]] = {
     "python_enable_replacements": "false",
     "memory_limit": "2GB",
     "threads": "1",
+    "error_on_division_by_zero": "false",  # NULL, as for an average over nobody
     "max_temp_directory_size": "0B",
     "lock_configuration": "true",
 }

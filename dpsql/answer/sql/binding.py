@@ -10,6 +10,7 @@ from sqlglot import exp
 
 from dpsql.answer.block import ColumnRef, Expression
 from dpsql.answer.schema import Schema
+from dpsql.answer.sql.finite import finite
 from dpsql.answer.sql.joins import Paths
 from dpsql.answer.sql.names import Rows, column_of, placed
 from dpsql.answer.sql.node import Node
@@ -138,7 +139,8 @@ def expression(binding: Binding, node: Node) -> Expression:
     place = span(node)
     bound = _bottom_up(node.copy(), bind)
     monotone = all(isinstance(part, MONOTONE) for part in parts)
-    return Expression(bound.sql(dialect=DIALECT, copy=False), frozenset(used), monotone, place)
+    plain = bound.sql(dialect=DIALECT)
+    return Expression(finite(bound).sql(dialect=DIALECT, copy=False), frozenset(used), monotone, place, plain)
 
 
 def _bottom_up(node: Node, change: Callable[[Node], Node]) -> Node:

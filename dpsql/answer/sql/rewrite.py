@@ -12,6 +12,7 @@ from dataclasses import replace
 from sqlglot import exp
 
 from dpsql.answer.schema import Schema
+from dpsql.answer.sql.finite import finite
 from dpsql.answer.sql.fromclause import aggregates, bind_from, holds_rows, is_row_level, sources
 from dpsql.answer.sql.node import Node
 from dpsql.answer.sql.outer import outer_select
@@ -43,7 +44,7 @@ def take_apart(tree: Node, schema: Schema, text: str) -> Statement:
     shape = rewrite_query(context, tree, {}, True)
     blocks = tuple(replace(draft.block, values=tuple(draft.values)) for draft in context.drafts)
     picked = picked_columns(shape)
-    outer = shape.node.sql(dialect="duckdb", copy=False)  # the last use of the tree: generating may change it
+    outer = finite(shape.node).sql(dialect="duckdb", copy=False)  # the last use of the tree: generating may change it
     return Statement(blocks, outer, tuple(shape.names), tuple(shape.forms), tuple(shape.carriers.values()),
                      context.catalog_tables, picked)
 

@@ -1,0 +1,92 @@
+"""Random arithmetic over noisy groups: no NaN and no infinity is in any answer, error or interval."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dpsql.answer import Answerer, Result
+from dpsql.errors import Error
+from dpsql.release import open_release
+from tests.release_fixture import make_rows, write_fixture
+
+BASES = [
+    "COUNT(*)", "SUM(amount)", "AVG(qty)", "COUNT(*) FILTER (WHERE region = 'nowhere')", "0", "1", "-0.5", "1e308",
+    "(COUNT(*) - COUNT(*))", "SUM(amount) FILTER (WHERE age < 20)", "NULL", "CAST('nan' AS DOUBLE)", "1e999",
+]  # fmt: skip
+BASE = st.sampled_from(BASES)
+PAIRS = ["+", "-", "*", "/", "//", "%"]
+CALLS = [
+    "SQRT({})", "LN({})", "LOG10({})", "EXP({})", "POWER({}, 0.5)", "POWER({}, -1)", "-({})", "ABS({})", "CBRT({})",
+    "ROUND({}, 2)", "CAST({} AS DOUBLE)", "ACOS({})", "TAN({})", "COALESCE({}, 0)", "NULLIF({}, 1)", "GREATEST({}, 1)",
+    "CASE WHEN {} > 1 THEN 1 ELSE 2 END", "DEGREES({})", "MOD({}, 0)", "LOG2({})",
+]  # fmt: skip
+
+
+def deeper(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
+    return st.one_of(
+        st.builds("({} {} {})".format, inner, st.sampled_from(PAIRS), inner),
+        st.builds(lambda call, item: call.format(item), st.sampled_from(CALLS), inner),
+        st.builds("CASE WHEN {} > 1 THEN {} ELSE {} END".format, inner, inner, inner),
+    )
+
+
+ITEM = st.recursive(BASE, deeper, max_leaves=6)
+OUTER = [
+    "SELECT region, {item} AS x FROM shop GROUP BY region",
+    "SELECT region, {item} AS x FROM shop GROUP BY region HAVING {other} > 1 ORDER BY x DESC, {other}",
+    "SELECT region, SUM({item}) OVER (ORDER BY {other}) AS x FROM shop GROUP BY region",
+    "SELECT SUM(x), AVG(x), STDDEV(x), MAX(y), MEDIAN(x / y), CORR(x, y) FROM"
+    " (SELECT region, {item} AS x, {other} AS y FROM shop GROUP BY region) t",
+    "SELECT x / y AS q, COUNT(*) FROM"
+    " (SELECT region, {item} AS x, {other} AS y FROM shop GROUP BY region) t GROUP BY q",
+    "SELECT RANK() OVER (ORDER BY {item} DESC), DP_STDERR({item}), DP_INTERVAL_LOW({item}) FROM shop GROUP BY region",
+    "SELECT 1 / (age - 20) AS k, {item} FROM shop GROUP BY k",
+]
+
+
+@pytest.fixture(scope="module", params=[1e-18, 1.0, 1e6])
+def answerer(request: Any, tmp_path_factory: pytest.TempPathFactory) -> Answerer:
+    path = tmp_path_factory.mktemp("star") / "fixture.dpsql"
+    return Answerer(open_release(write_fixture(path, make_rows(), request.param)))
+
+
+def unbounded(result: Result) -> list[Any]:
+    """Numbers that are none, in rows and error bars."""
+    grids = [
+        result.rows,
+        result.stderr_rows,
+        *result.interval_rows(0.95),
+        result.model_bound,
+        result.scale_error,
+    ]
+    cells = [value for grid in grids for row in grid for value in row]
+    return [value for value in cells if isinstance(value, float) and not math.isfinite(value)]
+
+
+@settings(max_examples=60)
+@given(outer=st.sampled_from(OUTER), item=ITEM, other=ITEM)
+def test_no_answer_is_nan_or_infinite(answerer: Answerer, outer: str, item: str, other: str) -> None:
+    text = outer.format(item=item, other=other)
+    try:
+        result = answerer.query(text)
+    except Error as error:
+        assert "LIST_FILTER" not in str(error), text
+        return
+    assert unbounded(result) == [], text
+
+
+@settings(max_examples=60)
+@given(item=ITEM)
+def test_no_statement_sees_one(answerer: Answerer, item: str) -> None:
+    """Results are cleaned last of all; what ranks and compares on the way has none either."""
+    odd = "SUM(CASE WHEN ISNAN(x) OR ISINF(x) THEN 1 ELSE 0 END)"
+    text = f"SELECT {odd} AS odd FROM (SELECT region, {item} AS x FROM shop GROUP BY region) t"
+    try:
+        assert answerer.query(text).rows == ((0,),), text
+    except Error as error:
+        assert "LIST_FILTER" not in str(error), text
