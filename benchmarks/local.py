@@ -16,9 +16,10 @@ import numpy as np
 from benchmarks import local_axis, local_star
 from benchmarks.figures import Figures
 from dpsql.client import read_plan
-from dpsql.collecting.collector import add_spool, close_collection, open_state
+from dpsql.collecting.collector import add_spool, close_collection
 from dpsql.collecting.plan import build_plan
 from dpsql.collecting.simulate import one_row_each, simulate_reports
+from dpsql.collecting.state import open_state
 from dpsql.mechanisms.local.blue import cell_design, constrained_inverse, range_workload
 from dpsql.mechanisms.local.lprr import depth_shares, level_edges
 

@@ -2,6 +2,7 @@
 
 The memory is one JSON file, keyed by collection id and not by plan, so that a second plan of one collection
 cannot ask again. Round and report are fixed before anything is sent; a retry sends the stored bytes.
+Only its owner can read it.
 """
 
 from __future__ import annotations
@@ -98,7 +99,8 @@ class Memory:
 
     def _store(self, kept: dict[str, Any]) -> None:
         fresh = self.path.with_name(self.path.name + ".new")
-        with fresh.open("w") as file:
+        fresh.unlink(missing_ok=True)  # what a crash left, perhaps open to others
+        with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
             json.dump(kept, file, sort_keys=True)
             file.flush()
             os.fsync(file.fileno())
@@ -111,10 +113,13 @@ class Memory:
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        with self.path.with_name(self.path.name + ".lock").open("w") as lock:
+        self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        lock = os.open(self.path.with_name(self.path.name + ".lock"), os.O_RDWR | os.O_CREAT, 0o600)
+        try:
             fcntl.flock(lock, fcntl.LOCK_EX)
             yield
+        finally:
+            os.close(lock)
 
 
 def _read_entry(entry: Any) -> None:

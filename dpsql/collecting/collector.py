@@ -23,17 +23,6 @@ from dpsql.client.plan import Plan
 from dpsql.collecting.decode import decode_reports
 from dpsql.collecting.spools import Counted, Spool, file_hash, read_spool
 from dpsql.collecting.tallies import FOLDS, ViewTally, added, empty_tallies
-from dpsql.errors import DataError, OperationalError
-
-SCHEMA = """
-CREATE TABLE IF NOT EXISTS plan (hash BLOB PRIMARY KEY);
-CREATE TABLE IF NOT EXISTS file (hash VARCHAR PRIMARY KEY, name VARCHAR, reports BIGINT, accepted BIGINT);
-CREATE TABLE IF NOT EXISTS size (file VARCHAR PRIMARY KEY, bytes BIGINT);
-CREATE TABLE IF NOT EXISTS rejected (file VARCHAR, reason VARCHAR, reports BIGINT);
-CREATE TABLE IF NOT EXISTS tally (file VARCHAR, view INTEGER, fold INTEGER, item INTEGER, support BIGINT);
-CREATE TABLE IF NOT EXISTS people (file VARCHAR, view INTEGER, fold INTEGER, reports BIGINT);
-CREATE TABLE IF NOT EXISTS held (token VARCHAR, epoch INTEGER, report BLOB, PRIMARY KEY (token, epoch));
-"""
 
 
 class SpoolCount(NamedTuple):
@@ -54,39 +43,11 @@ class Manifest(NamedTuple):
     tokens: int = 0
 
 
-def open_state(plan: Plan, path: Path | None = None) -> duckdb.DuckDBPyConnection:
-    """Open a collection's state.
-
-    Args:
-        plan: the collection's plan; a state belongs to one plan.
-        path: where to keep it; memory if None.
-
-    Returns:
-        The connection.
-
-    Raises:
-        DataError: if the state belongs to another plan.
-        OperationalError: if it cannot be opened.
-    """
-    try:
-        state = duckdb.connect(":memory:" if path is None else str(path))
-    except duckdb.Error as error:
-        raise OperationalError(f"cannot open the state {path}", hint="name a new one, or the last") from error
-    state.execute("SET threads = 1")
-    state.execute(SCHEMA)
-    known = state.execute("SELECT hash FROM plan").fetchall()
-    if known and bytes(known[0][0]) != plan.hash:
-        raise DataError("this collection state belongs to another plan", hint="name a fresh state file")
-    if not known:
-        state.execute("INSERT INTO plan VALUES (?)", [plan.hash])
-    return state
-
-
 def add_spool(state: duckdb.DuckDBPyConnection, plan: Plan, path: Path, key: bytes) -> SpoolCount:
     """Count one spool file, once.
 
     Args:
-        state: from `open_state`.
+        state: from `collecting.state.open_state`.
         plan: the plan.
         path: a .parquet, .jsonl or .ndjson file.
         key: secret bytes under which tokens are hashed.
@@ -122,7 +83,7 @@ def close_collection(state: duckdb.DuckDBPyConnection, plan: Plan) -> tuple[list
     """Add everything up, including reports held by token.
 
     Args:
-        state: from `open_state`.
+        state: from `collecting.state.open_state`.
         plan: the plan.
 
     Returns:

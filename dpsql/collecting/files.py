@@ -70,7 +70,7 @@ def write_plan_file(path: Path, raw: bytes) -> None:
         fresh.replace(path)
     except OSError as error:
         fresh.unlink(missing_ok=True)
-        raise _unwritable(path) from error
+        raise unwritable(path) from error
 
 
 def write_release_file(path: Path, content: ReleaseContent) -> None:
@@ -89,47 +89,9 @@ def write_release_file(path: Path, content: ReleaseContent) -> None:
         fresh.replace(path)
     except (OSError, duckdb.IOException) as error:
         fresh.unlink(missing_ok=True)
-        raise _unwritable(path) from error
+        raise unwritable(path) from error
 
 
-def check_database(path: Path) -> None:
-    """Refuse a file that is no DuckDB database; DuckDB itself would read some text files as one.
-
-    Raises:
-        OperationalError: it is something else, or its folder is not there.
-    """
-    check_folder(path)
-    if path.exists() and path.stat().st_size:
-        with path.open("rb") as file:
-            if file.read(12)[8:] != b"DUCK":
-                raise OperationalError(f"{path.name} is no state of a collection", hint="name a new file")
-
-
-def token_key(state: Path | None, fresh: bytes) -> bytes:
-    """The secret under which a kept state hashes tokens: made once, beside it, readable by its owner alone.
-
-    Args:
-        state: the state file; without one nothing is kept.
-        fresh: secret bytes, used if there is no key yet.
-
-    Raises:
-        OperationalError: the key cannot be read or written.
-    """
-    if state is None:
-        return fresh
-    file = state.with_name(state.name + ".key")
-    try:
-        handle = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    except FileExistsError:
-        return file.read_bytes()
-    except OSError as error:
-        raise _unwritable(file) from error
-    with os.fdopen(handle, "wb") as key:
-        key.write(fresh)
-        key.flush()
-        os.fsync(key.fileno())
-    return fresh
-
-
-def _unwritable(path: Path) -> OperationalError:
+def unwritable(path: Path) -> OperationalError:
+    """The error of a file that the system refuses to write."""
     return OperationalError(f"cannot write {path}", hint="check the folder, its rights and the disk")

@@ -19,10 +19,11 @@ from numpy.typing import NDArray
 
 from dpsql.client.plan import Plan
 from dpsql.client.report import HEADER, MAGIC, ORACLES
-from dpsql.collecting.collector import Manifest, open_state
+from dpsql.collecting.collector import Manifest
 from dpsql.collecting.decode import payload_ok, varints
 from dpsql.collecting.services import Sheet
 from dpsql.collecting.spools import file_hash, read_spool
+from dpsql.collecting.state import open_state
 from dpsql.collecting.tallies import IntArray, oracle_of
 from dpsql.mechanisms.local.oracles import FloatArray
 from dpsql.mechanisms.local.services import item_scores

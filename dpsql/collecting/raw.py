@@ -6,6 +6,7 @@ Rows that the catalog leaves out (out of domain, no owner) are left out here too
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -19,12 +20,13 @@ from dpsql.catalog import Catalog, load_catalog, reachable, unit_path
 from dpsql.catalog.graph import KeyPath
 from dpsql.client.plan import read_plan
 from dpsql.collecting.decode import decode_reports
-from dpsql.collecting.files import check_folder, write_plan_file
+from dpsql.collecting.files import check_folder, unwritable, write_plan_file
 from dpsql.collecting.services import make_sheet, write_sheet
 from dpsql.collecting.simulate import People, Progress, chosen, simulate_reports
 from dpsql.collecting.survey import Survey, design_of, public_axis_maker, survey_of
 from dpsql.collecting.tau import asks_rows_alone, first_plan, row_reports, second_plan
 from dpsql.errors import OperationalError
+from dpsql.ledger.files import PRIVATE_FILE
 from dpsql.sources import RawSide, identifier, open_sources
 
 SIMULATION = 0xC011EC7
@@ -141,7 +143,7 @@ def _rows_file(path: Path) -> Path:
 
 
 def write_spool(path: Path, reports: Sequence[bytes], tokens: Sequence[str] | None = None) -> None:
-    """Write reports as a Parquet spool.
+    """Write simulated reports as a Parquet spool, for its maker alone: who has the seed has the rows.
 
     Args:
         path: the file to make.
@@ -158,7 +160,11 @@ def write_spool(path: Path, reports: Sequence[bytes], tokens: Sequence[str] | No
     connection = duckdb.connect()
     try:
         connection.register("incoming", pd.DataFrame(columns))
-        connection.execute(f"COPY incoming TO '{str(path).replace(chr(39), chr(39) * 2)}' (FORMAT parquet)")
+        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, PRIVATE_FILE))
+        target = str(path).replace("'", "''")
+        connection.execute(f"COPY incoming TO '{target}' (FORMAT parquet, USE_TMP_FILE false)")
+    except OSError as error:
+        raise unwritable(path) from error
     finally:
         connection.close()
 

@@ -10,21 +10,15 @@ from typing import Any, NamedTuple
 from dpsql.blas import one_blas_thread
 from dpsql.catalog import Catalog, catalog_from_json, load_catalog
 from dpsql.client.plan import Plan, read_plan
-from dpsql.collecting.collector import Manifest, add_spool, close_collection, open_state
+from dpsql.collecting.collector import Manifest, add_spool, close_collection
 from dpsql.collecting.content import release_content
-from dpsql.collecting.files import (
-    check_database,
-    check_folder,
-    plan_file,
-    token_key,
-    write_plan_file,
-    write_release_file,
-)
+from dpsql.collecting.files import check_folder, plan_file, write_plan_file, write_release_file
 from dpsql.collecting.plan import Design, plan_body
 from dpsql.collecting.predict import Prediction, predict
 from dpsql.collecting.product import joined_content
 from dpsql.collecting.pseudonyms import join_spools
 from dpsql.collecting.services import Sheet, make_sheet, predict_services, read_sheet, write_sheet
+from dpsql.collecting.state import Kept, check_state, open_state, token_key
 from dpsql.collecting.survey import design_of, needs_rows, public_axis_maker, survey_of
 from dpsql.collecting.tau import asks_rows_alone, first_plan, row_reports, second_plan
 from dpsql.errors import DataError, InterfaceError, OperationalError
@@ -153,7 +147,7 @@ def collect(
         )
     check_folder(target)
     if state is not None:
-        check_database(state)
+        check_state(state)
     sheet = read_sheet(plan)
     if sheet is not None:
         if state is not None:
@@ -175,9 +169,9 @@ def collect(
         )
     described = _catalog(body.get("catalog"), catalog)
     survey = survey_of(described, public_axis_maker(described))
-    connection = open_state(loaded, state)
+    secret = token_key(state, key)
+    connection = open_state(loaded, None if state is None else Kept(state, secret))
     try:
-        secret = token_key(state, key)
         for spool in spools:
             count = add_spool(connection, loaded, spool, secret)
             progress(

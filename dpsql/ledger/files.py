@@ -69,17 +69,22 @@ def sync(path: Path) -> None:
         os.close(handle)
 
 
-def write_json(path: Path, value: object) -> None:
-    """Replace a small private file atomically: a reader sees the old text or the new one."""
+def write_private(path: Path, content: bytes) -> None:
+    """Replace a small private file atomically: whatever crashes, a reader sees the old content or the new one."""
     fresh = path.with_name(path.name + ".new")
     fresh.unlink(missing_ok=True)
     handle = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, PRIVATE_FILE)
-    with os.fdopen(handle, "w", encoding="utf-8") as out:
-        json.dump(value, out, sort_keys=True)
+    with os.fdopen(handle, "wb") as out:
+        out.write(content)
         out.flush()
         os.fsync(out.fileno())
     fresh.replace(path)
     sync(path.parent)
+
+
+def write_json(path: Path, value: object) -> None:
+    """Replace a small private file by a value as JSON, atomically."""
+    write_private(path, json.dumps(value, sort_keys=True).encode())
 
 
 def file_hash(path: Path) -> str:

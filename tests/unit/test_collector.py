@@ -15,12 +15,13 @@ import pytest
 from dpsql.client import Row, decode, encode, read_plan, respond, to_json
 from dpsql.client.entropy import InsecureTestEntropy
 from dpsql.client.plan import Plan
-from dpsql.collecting.collector import add_spool, close_collection, open_state
+from dpsql.collecting.collector import add_spool, close_collection
 from dpsql.collecting.decode import decode_reports
 from dpsql.collecting.plan import Design, PlannedAxis, PlannedGrid, PlannedMeasure, build_plan
 from dpsql.collecting.predict import predict
 from dpsql.collecting.simulate import People, one_row_each, simulate_reports, simulate_tallies
 from dpsql.collecting.spools import file_hash
+from dpsql.collecting.state import Kept, open_state
 from dpsql.errors import CatalogError, DataError, OperationalError
 
 KEY = b"k" * 32
@@ -135,12 +136,12 @@ def test_a_state_on_disk_goes_on_where_it_stopped(tmp_path: Path) -> None:
     plan, other = plan_of(), plan_of(tau=1)
     path = spool(tmp_path / "a.parquet", list(reports_of(plan, 50)))
     for expected in (50, 0):
-        state = open_state(plan, tmp_path / "state.duckdb")
+        state = open_state(plan, Kept(tmp_path / "state.duckdb", KEY))
         assert add_spool(state, plan, path, KEY).accepted == expected
         assert close_collection(state, plan)[1].accepted == 50
         state.close()
     with pytest.raises(DataError, match="another plan"):
-        open_state(other, tmp_path / "state.duckdb")
+        open_state(other, Kept(tmp_path / "state.duckdb", KEY))
 
 
 def test_one_report_a_token_whatever_the_order(tmp_path: Path) -> None:

@@ -14,8 +14,9 @@ import dpsql
 from dpsql.client import Row, decode, read_plan, respond, to_json
 from dpsql.client.device import draw_round
 from dpsql.client.entropy import InsecureTestEntropy
-from dpsql.collecting.collector import add_spool, close_collection, open_state
+from dpsql.collecting.collector import add_spool, close_collection
 from dpsql.collecting.files import plan_file
+from dpsql.collecting.state import open_state
 
 ROOT = Path(__file__).parents[2]
 TEXT = (ROOT / "docs" / "collections.md").read_text()

@@ -9,9 +9,9 @@ import pytest
 
 import dpsql
 from dpsql.catalog import Catalog, load_catalog
-from dpsql.collecting.collector import open_state
 from dpsql.collecting.raw import people_of, simulated_collection
 from dpsql.collecting.run import collect
+from dpsql.collecting.state import open_state
 from dpsql.collecting.survey import public_axis_maker, survey_of
 from dpsql.examples.retail import make_star, write_star
 from dpsql.sources import open_sources

@@ -14,8 +14,9 @@ import pytest
 from test_local_release import CATALOG, page_collector
 
 from dpsql.client import read_plan
-from dpsql.collecting.collector import add_spool, close_collection, open_state
+from dpsql.collecting.collector import add_spool, close_collection
 from dpsql.collecting.run import write_plan
+from dpsql.collecting.state import open_state
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 DRIVER = """<!doctype html><title>driver</title><iframe id="page" src="/"></iframe><script>
