@@ -17,7 +17,7 @@ BREACHES = {
     "The release file cannot draw noise": ("release/format.py", "import dpsql.mechanisms"),
     "A person's own device runs": ("client/entropy.py", "import numpy"),
     "Mechanisms are numpy in, numpy out": ("mechanisms/central/view.py", "import duckdb"),
-    "Only answer.sql and sources import sqlglot": ("release/read.py", "import sqlglot"),
+    "Only answer.sql and sql import sqlglot": ("release/read.py", "import sqlglot"),
     "The house": ("tree.py", "import dpsql.release"),
 }
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from dpsql.answer.sql import guard
-from dpsql.answer.sql.guard import check_text
 from dpsql.answer.sql.parse import parse
 from dpsql.errors import InterfaceError, SqlSyntaxError
+from dpsql.sql import guard
+from dpsql.sql.guard import check_text
 
 
 def test_bytes() -> None:

@@ -10,9 +10,9 @@ from dpsql.answer.block import TRUE, Condition, Form, Known, Linear, Ratio, Term
 from dpsql.answer.forms import added, one, scaled
 from dpsql.answer.sql.binding import Binding, declared_measures, expression
 from dpsql.answer.sql.conditions import condition
-from dpsql.answer.sql.node import Node
 from dpsql.answer.sql.refuse import refusal
 from dpsql.errors import NotSupportedError, ProgrammingError
+from dpsql.sql.node import Node
 
 QUANTILES = (exp.Median, exp.Quantile, exp.PercentileCont, exp.PercentileDisc, exp.ApproxQuantile)
 NUMERIC = ("INT", "DOUBLE", "FLOAT", "DECIMAL", "REAL")

@@ -13,9 +13,9 @@ from dpsql.answer.schema import Schema
 from dpsql.answer.sql.finite import finite
 from dpsql.answer.sql.joins import Paths
 from dpsql.answer.sql.names import Rows, column_of, placed
-from dpsql.answer.sql.node import Node
 from dpsql.answer.sql.refuse import refusal, span
 from dpsql.errors import NotSupportedError
+from dpsql.sql.node import Node
 
 DIALECT = "duckdb"
 

@@ -10,9 +10,9 @@ from sqlglot import exp
 
 from dpsql.answer.block import FALSE, TRUE, Condition, Predicate, complement, every, some
 from dpsql.answer.sql.binding import Binding, expression
-from dpsql.answer.sql.node import Node
 from dpsql.answer.sql.refuse import refusal
 from dpsql.errors import ProgrammingError
+from dpsql.sql.node import Node
 
 
 def condition(binding: Binding, node: Node, negated: bool = False) -> Condition:

@@ -8,9 +8,9 @@ from sqlglot import exp
 
 from dpsql.answer.block import Form, Known
 from dpsql.answer.forms import added, constant, divided, is_constant, multiplied, scaled
-from dpsql.answer.sql.node import Node
 from dpsql.answer.sql.refuse import refusal
 from dpsql.errors import ProgrammingError
+from dpsql.sql.node import Node
 
 CALLS = {
     "dp_stderr": "stderr", "dp_interval_low": "low", "dp_interval_high": "high", "dp_bias_hint": "bias",

@@ -9,10 +9,10 @@ from sqlglot import exp
 from dpsql.answer.schema import nearest
 from dpsql.answer.sql.joins import conjuncts
 from dpsql.answer.sql.names import Rows, Source, resolve, wide_source
-from dpsql.answer.sql.node import Node
 from dpsql.answer.sql.refuse import refusal
 from dpsql.answer.sql.statement import Common, Context, output_name, unaliased
 from dpsql.errors import NotSupportedError, ProgrammingError, UnknownName
+from dpsql.sql.node import Node
 
 Scope = Mapping[str, Common]
 SCHEMAS = frozenset({"", "main", "public", "dbo", "default"})

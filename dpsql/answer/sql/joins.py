@@ -13,9 +13,9 @@ from sqlglot import exp
 from dpsql.answer.block import INNER, LEFT
 from dpsql.answer.schema import Schema
 from dpsql.answer.sql.names import Edge, Instance, Rows
-from dpsql.answer.sql.node import Node
 from dpsql.answer.sql.refuse import refusal
 from dpsql.errors import NotSupportedError
+from dpsql.sql.node import Node
 
 
 @dataclass(frozen=True)

@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from sqlglot import exp
 
 from dpsql.answer.schema import Schema, Table, nearest
-from dpsql.answer.sql.node import Node
 from dpsql.answer.sql.refuse import refusal
 from dpsql.errors import UnknownName
+from dpsql.sql.node import Node
 
 
 @dataclass

@@ -10,10 +10,10 @@ from dpsql.answer.block import ErrorOf, Form
 from dpsql.answer.schema import nearest
 from dpsql.answer.sql.formof import error_call, form_of
 from dpsql.answer.sql.fromclause import aggregates, sources
-from dpsql.answer.sql.node import Node
 from dpsql.answer.sql.refuse import refusal
 from dpsql.answer.sql.statement import Common, Context, Shape, named, output_name, quoted_column, unaliased
 from dpsql.errors import NotSupportedError, UnknownName
+from dpsql.sql.node import Node
 
 Scope = dict[str, Common]
 Rewrite = Callable[[Context, Node, Scope, bool], Shape]

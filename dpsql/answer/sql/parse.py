@@ -8,11 +8,11 @@ import sqlglot
 from sqlglot import exp
 from sqlglot.errors import ParseError, SqlglotError
 
-from dpsql.answer.sql.guard import check_text
-from dpsql.answer.sql.node import Node
 from dpsql.answer.sql.refuse import refusal
 from dpsql.answer.sql.settings import read_change
 from dpsql.errors import InterfaceError, SqlSyntaxError
+from dpsql.sql.guard import check_text
+from dpsql.sql.node import Node
 
 DEFAULT_DIALECT = "duckdb"
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TypeVar
 
-from dpsql.answer.sql.node import Node
 from dpsql.errors import Error
+from dpsql.sql.node import Node
 
 E = TypeVar("E", bound=Error)
 Span = tuple[int, int]

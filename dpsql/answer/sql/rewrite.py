@@ -14,13 +14,13 @@ from sqlglot import exp
 from dpsql.answer.schema import Schema
 from dpsql.answer.sql.finite import finite
 from dpsql.answer.sql.fromclause import aggregates, bind_from, holds_rows, is_row_level, sources
-from dpsql.answer.sql.node import Node
 from dpsql.answer.sql.outer import outer_select
 from dpsql.answer.sql.refuse import refusal
 from dpsql.answer.sql.select import build
 from dpsql.answer.sql.statement import Common, Context, Shape, Statement, named
 from dpsql.answer.sql.whitelist import check
 from dpsql.errors import NotSupportedError, ProgrammingError
+from dpsql.sql.node import Node
 
 Scope = dict[str, Common]
 

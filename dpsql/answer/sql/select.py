@@ -15,10 +15,10 @@ from dpsql.answer.sql.formof import error_call, form_of
 from dpsql.answer.sql.fromclause import Scope, aggregates, bind_from
 from dpsql.answer.sql.joins import conjuncts, find_paths
 from dpsql.answer.sql.names import placed, resolve
-from dpsql.answer.sql.node import Node
 from dpsql.answer.sql.refuse import refusal, span
 from dpsql.answer.sql.statement import AT, Context, Draft, Shape, named, output_name, quoted_column, unaliased
 from dpsql.errors import NotSupportedError, ProgrammingError, RawRowsError
+from dpsql.sql.node import Node
 
 RewriteSubquery = Callable[[exp.Subquery], None]
 

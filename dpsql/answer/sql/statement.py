@@ -8,7 +8,7 @@ from sqlglot import exp
 
 from dpsql.answer.block import Block, Form, Value
 from dpsql.answer.schema import Schema
-from dpsql.answer.sql.node import Node
+from dpsql.sql.node import Node
 
 AT = "dp_at"
 """Row number of a block's relation; carried through the statement so that error bars find their row."""
