@@ -16,6 +16,7 @@ import numpy.typing as npt
 from benchmarks.baselines.common import SimulationNoise
 from dpsql.catalog import Catalog, load_catalog
 from dpsql.mechanisms.central.view import NoisyView
+from dpsql.noise import noised
 from dpsql.publishing.axes import axis_maker
 from dpsql.publishing.content import release_content
 from dpsql.publishing.contributions import histogram, set_key
@@ -43,15 +44,15 @@ class RecordingNoise(SimulationNoise):
         super().__init__(seed)
         self.drawn: list[IntArray] = []
 
-    def laplace(self, units: IntArray, denominator: int) -> IntArray:
+    def laplace(self, units: IntArray, denominator: int, exact: IntArray | None = None) -> IntArray:
         """See `SimulationNoise`."""
         self.drawn.append(super().laplace(units, denominator))
-        return self.drawn[-1]
+        return noised(exact, self.drawn[-1])
 
-    def gaussian(self, sigma2: Fraction, size: int) -> IntArray:
+    def gaussian(self, sigma2: Fraction, size: int, exact: IntArray | None = None) -> IntArray:
         """See `SimulationNoise`."""
         self.drawn.append(super().gaussian(sigma2, size))
-        return self.drawn[-1]
+        return noised(exact, self.drawn[-1])
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from typing import ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from dpsql.noise import Noise
+from dpsql.noise import Noise, noised
 from dpsql.tree import Tree
 
 IntArray = npt.NDArray[np.int64]
@@ -36,14 +36,14 @@ class SimulationNoise:
         """Start the generator at `seed`."""
         self.rng = np.random.default_rng(seed)
 
-    def laplace(self, units: IntArray, denominator: int) -> IntArray:
+    def laplace(self, units: IntArray, denominator: int, exact: IntArray | None = None) -> IntArray:
         """Difference of two geometric draws, which is the discrete Laplace law."""
         p = -np.expm1(-np.asarray(units, np.float64) / denominator)
-        return (self.rng.geometric(p) - self.rng.geometric(p)).astype(np.int64)
+        return noised(exact, (self.rng.geometric(p) - self.rng.geometric(p)).astype(np.int64))
 
-    def gaussian(self, sigma2: Fraction, size: int) -> IntArray:
+    def gaussian(self, sigma2: Fraction, size: int, exact: IntArray | None = None) -> IntArray:
         """Rounded normal draws: close enough to the discrete law to measure errors by."""
-        return np.rint(self.rng.normal(0.0, float(sigma2) ** 0.5, size)).astype(np.int64)
+        return noised(exact, np.rint(self.rng.normal(0.0, float(sigma2) ** 0.5, size)).astype(np.int64))
 
 
 def units(share: FloatArray, epsilon: Fraction) -> IntArray:

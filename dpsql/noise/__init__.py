@@ -13,7 +13,7 @@ from dpsql.noise.coins import HEADROOM, Entropy
 from dpsql.noise.entropy import insecure_test_entropy, os_entropy
 from dpsql.noise.gaussian import discrete_gaussian, gaussian_variance
 from dpsql.noise.laplace import discrete_laplace, laplace_variance
-from dpsql.noise.source import ExactNoise, Noise, ZeroNoise
+from dpsql.noise.source import ExactNoise, Noise, ZeroNoise, noised
 
 __all__ = [
     "HEADROOM",
@@ -26,5 +26,6 @@ __all__ = [
     "gaussian_variance",
     "insecure_test_entropy",
     "laplace_variance",
+    "noised",
     "os_entropy",
 ]

@@ -13,18 +13,27 @@ from dpsql.noise.gaussian import discrete_gaussian
 from dpsql.noise.laplace import discrete_laplace
 
 
+def noised(exact: IntArray | None, drawn: IntArray) -> IntArray:
+    """Exact integers plus their draws; the bare draws where there are none."""
+    return drawn if exact is None else np.asarray(exact + drawn, dtype=np.int64)
+
+
 class Noise(Protocol):
-    """Where a mechanism gets its noise from; the one argument that makes a release private or not."""
+    """Where a mechanism gets its noise from; the one argument that makes a release private or not.
+
+    Publishing code hands its exact integers over and gets them back with noise, so that a source which watches a
+    publish (`tests/privacy/loss.py`) sees every place where the two meet. Without `exact` the bare draws come back.
+    """
 
     @property
     def insecure(self) -> bool:
         """True if the release must be stamped as not private."""
 
-    def laplace(self, units: IntArray, denominator: int) -> IntArray:
-        """Independent draws, draw i with P(x) proportional to exp(-|x| units_i / denominator)."""
+    def laplace(self, units: IntArray, denominator: int, exact: IntArray | None = None) -> IntArray:
+        """`exact` plus independent draws, draw i with P(x) proportional to exp(-|x| units_i / denominator)."""
 
-    def gaussian(self, sigma2: Fraction, size: int) -> IntArray:
-        """Independent draws with P(x) proportional to exp(-x^2 / (2 sigma2))."""
+    def gaussian(self, sigma2: Fraction, size: int, exact: IntArray | None = None) -> IntArray:
+        """`exact` plus independent draws with P(x) proportional to exp(-x^2 / (2 sigma2))."""
 
 
 @dataclass(frozen=True)
@@ -38,13 +47,13 @@ class ExactNoise:
         """True if the entropy is a marked test source."""
         return bool(getattr(self.entropy, "insecure", False))
 
-    def laplace(self, units: IntArray, denominator: int) -> IntArray:
+    def laplace(self, units: IntArray, denominator: int, exact: IntArray | None = None) -> IntArray:
         """See `discrete_laplace`."""
-        return discrete_laplace(units, denominator, self.entropy)
+        return noised(exact, discrete_laplace(units, denominator, self.entropy))
 
-    def gaussian(self, sigma2: Fraction, size: int) -> IntArray:
+    def gaussian(self, sigma2: Fraction, size: int, exact: IntArray | None = None) -> IntArray:
         """See `discrete_gaussian`."""
-        return discrete_gaussian(sigma2, size, self.entropy)
+        return noised(exact, discrete_gaussian(sigma2, size, self.entropy))
 
 
 @dataclass(frozen=True)
@@ -53,10 +62,10 @@ class ZeroNoise:
 
     insecure: ClassVar[bool] = True
 
-    def laplace(self, units: IntArray, denominator: int) -> IntArray:
-        """Zeros in the shape of `units`."""
-        return np.zeros(np.shape(units), dtype=np.int64)
+    def laplace(self, units: IntArray, denominator: int, exact: IntArray | None = None) -> IntArray:
+        """`exact` as it is, in the shape of `units`."""
+        return noised(exact, np.zeros(np.shape(units), dtype=np.int64))
 
-    def gaussian(self, sigma2: Fraction, size: int) -> IntArray:
-        """`size` zeros."""
-        return np.zeros(size, dtype=np.int64)
+    def gaussian(self, sigma2: Fraction, size: int, exact: IntArray | None = None) -> IntArray:
+        """`exact` as it is, or `size` zeros."""
+        return noised(exact, np.zeros(size, dtype=np.int64))

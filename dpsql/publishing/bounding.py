@@ -124,6 +124,6 @@ def measure_left_out(
     t = scaled_denominator(REACH * tau)
     units = np.array([cap_units(steps[0].spend, t)], np.int64)
     denominator = t * REACH * tau
-    drawn = int(beyond) + int(noise.laplace(units, denominator)[0])
+    drawn = int(noise.laplace(units, denominator, np.array([beyond], np.int64))[0])
     error = float(np.sqrt(laplace_variance(units, denominator)[0]))
     return [LeftOut(of, catalog.tables[of].bounding, tau, drawn, error, REACH * tau)]

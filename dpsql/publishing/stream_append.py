@@ -177,7 +177,7 @@ class OpenStream:
             for emission in emissions(self.spec.strategy, self.spec.currency, batch.number):
                 values = self._exact(emission, statistic, increment.size)
                 for read in emission.reads:
-                    values = values + read.sign * self._noise(read, statistic, length, draw)
+                    values = self._noised(values, read, statistic, length, draw)
                 state.send(
                     batch.number, NoisyNode(statistic, emission.level, emission.lo, emission.hi, values)
                 )
@@ -196,15 +196,15 @@ class OpenStream:
             value, below = value + weight * (above - below), above
         return value
 
-    def _noise(self, read: Read, statistic: int, length: int, draw: Draw) -> IntArray:
-        """The node's draw: the one kept, or a fresh one, kept if later batches read it again."""
+    def _noised(self, values: IntArray, read: Read, statistic: int, length: int, draw: Draw) -> IntArray:
+        """The sums with the node's noise: its draw is the one kept, or a fresh one, kept if it is read again."""
         kept = self.state.drawn(read.node, statistic)
         if kept is not None:
-            return kept
-        fresh = draw(statistic, read)
+            return values + read.sign * kept
+        noised = read.sign * draw(statistic, read, read.sign * values)
         if read.until > length + 1:
-            self.state.keep_noise(read.node, statistic, read.until, fresh)
-        return fresh
+            self.state.keep_noise(read.node, statistic, read.until, read.sign * (noised - values))
+        return noised
 
 
 @contextmanager

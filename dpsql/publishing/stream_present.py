@@ -231,8 +231,10 @@ def _budgets(
 
 def _units(stream: StreamPlan, statistic: StreamStatistic, time: tuple[int, int]) -> IntArray:
     """Units of every cell at one time budget."""
-    if time[0] == 0 or stream.currency == "zcdp":
-        return np.broadcast_to(statistic.budget * min(time[0], 1), (statistic.cells,))
+    if time[0] == 0:
+        return np.zeros(statistic.cells, dtype=np.int64)
+    if stream.currency == "zcdp":
+        return statistic.budget
     read = stream.reads()[0]._replace(budget=time[0], total=time[1])
     return statistic.units(read)
 

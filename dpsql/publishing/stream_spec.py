@@ -18,8 +18,8 @@ from dpsql.mechanisms.stream.schedule import Read
 from dpsql.noise import Noise
 
 IntArray = NDArray[np.int64]
-Draw: TypeAlias = Callable[[int, Read], IntArray]
-"""Noise of one node for one statistic (its position): int64[cells]."""
+Draw: TypeAlias = Callable[[int, Read, IntArray], IntArray]
+"""(position of a statistic, noise node, exact sums) -> the sums with the node's noise: int64[cells]."""
 
 
 class StreamStatistic(NamedTuple):
@@ -93,7 +93,7 @@ def noise_for(statistics: Sequence[StreamStatistic], noise: Noise) -> Draw:
     cap.
     """
 
-    def draw(statistic: int, read: Read) -> IntArray:
+    def draw(statistic: int, read: Read, exact: IntArray) -> IntArray:
         entry = statistics[statistic]
         if entry.sigma2 is not None:
             rows = np.empty(entry.cells, dtype=np.int64)
@@ -103,9 +103,9 @@ def noise_for(statistics: Sequence[StreamStatistic], noise: Noise) -> Draw:
                     entry.sigma2 * Fraction(read.total, read.budget) * Fraction(entry.total, int(budget)) ** 2
                 )
                 same = np.broadcast_to(entry.budget == budget, (entry.cells,))
-                rows[same] = noise.gaussian(sigma2, int(same.sum()))
+                rows[same] = noise.gaussian(sigma2, int(same.sum()), exact[same])
             return rows
-        return noise.laplace(entry.units(read), entry.denominator)
+        return noise.laplace(entry.units(read), entry.denominator, exact)
 
     return draw
 

@@ -73,8 +73,8 @@ def work(directory: Path, private: Path, last: int, step: str, at: int) -> None:
     Path.replace = watched  # type: ignore[method-assign, assignment]
     exact = noise_for(STATISTICS, ExactNoise(os_entropy()))
 
-    def draw(statistic: int, read: Read) -> IntArray:
-        drawn = exact(statistic, read)
+    def draw(statistic: int, read: Read, values: IntArray) -> IntArray:
+        drawn = exact(statistic, read, values)
         point("drawing")
         return drawn
 

@@ -137,11 +137,11 @@ class Halved:
     def __init__(self) -> None:
         self.right = ExactNoise(insecure_test_entropy(7))
 
-    def laplace(self, units, denominator):
-        return self.right.laplace(units * 2, denominator)
+    def laplace(self, units, denominator, exact=None):
+        return self.right.laplace(units * 2, denominator, exact)
 
-    def gaussian(self, sigma2, size):
-        return self.right.gaussian(sigma2 / 4, size)
+    def gaussian(self, sigma2, size, exact=None):
+        return self.right.gaussian(sigma2 / 4, size, exact)
 
 
 @pytest.mark.parametrize(("noise", "word"), [(Halved(), "promised size"), (ZeroNoise(), "promised size")])

@@ -22,7 +22,7 @@ from dpsql.mechanisms.central.strategy import Strategy
 from dpsql.mechanisms.central.struct_construct import best_struct_construct, equal_strategy
 from dpsql.mechanisms.central.tents import tents
 from dpsql.mechanisms.central.view import draw_laplace
-from dpsql.noise import Noise
+from dpsql.noise import Noise, noised
 from dpsql.tree import kary_tree
 
 SAMPLES = 20_000
@@ -52,8 +52,8 @@ class Halved:
     inner: Noise
     insecure = True
 
-    def laplace(self, units: np.ndarray, denominator: int) -> np.ndarray:
-        return self.inner.laplace(2 * units, denominator)
+    def laplace(self, units: np.ndarray, denominator: int, exact: np.ndarray | None = None) -> np.ndarray:
+        return self.inner.laplace(2 * units, denominator, exact)
 
 
 @dataclass
@@ -64,10 +64,10 @@ class Bare:
     runs: int
     insecure = True
 
-    def laplace(self, units: np.ndarray, denominator: int) -> np.ndarray:
+    def laplace(self, units: np.ndarray, denominator: int, exact: np.ndarray | None = None) -> np.ndarray:
         drawn = self.inner.laplace(units, denominator)
         drawn[: self.runs] = 0
-        return drawn
+        return noised(exact, drawn)
 
 
 def strategy_sampler(strategy: Strategy, plant: str) -> audit.Sampler:

@@ -27,7 +27,7 @@ from dpsql.mechanisms.central.shape import shape_strategy
 from dpsql.mechanisms.central.strategy import Strategy, measure
 from dpsql.mechanisms.central.view import draw_gaussian_rows
 from dpsql.mechanisms.central.zero_sum import zero_sum_strategy
-from dpsql.noise import ExactNoise, Noise, insecure_test_entropy
+from dpsql.noise import ExactNoise, Noise, insecure_test_entropy, noised
 from dpsql.tree import kary_tree
 
 SAMPLES = 20_000
@@ -58,10 +58,10 @@ class Planted:
     inner: Noise
     insecure = True
 
-    def laplace(self, units: np.ndarray, denominator: int) -> np.ndarray:
-        return self.inner.laplace(units, denominator)
+    def laplace(self, units: np.ndarray, denominator: int, exact: np.ndarray | None = None) -> np.ndarray:
+        return self.inner.laplace(units, denominator, exact)
 
-    def gaussian(self, sigma2: Fraction, size: int) -> np.ndarray:
+    def gaussian(self, sigma2: Fraction, size: int, exact: np.ndarray | None = None) -> np.ndarray:
         if self.plant == "scaled by .6":
             sigma2 = sigma2 * Fraction(36, 100)
         if self.plant == "sigma for its square":
@@ -71,7 +71,7 @@ class Planted:
             drawn[: self.runs] = 0
         if self.plant == "one draw for all rows":
             drawn = np.tile(drawn[: self.runs], size // self.runs)
-        return drawn
+        return noised(exact, drawn)
 
 
 @cache
@@ -167,14 +167,14 @@ class Pooled:
     pools: dict[Fraction, list[int]]
     insecure = True
 
-    def laplace(self, units: np.ndarray, denominator: int) -> np.ndarray:
-        return self.inner.laplace(units, denominator)
+    def laplace(self, units: np.ndarray, denominator: int, exact: np.ndarray | None = None) -> np.ndarray:
+        return self.inner.laplace(units, denominator, exact)
 
-    def gaussian(self, sigma2: Fraction, size: int) -> np.ndarray:
+    def gaussian(self, sigma2: Fraction, size: int, exact: np.ndarray | None = None) -> np.ndarray:
         pool = self.pools.setdefault(sigma2, [])
         if len(pool) < size:
             pool.extend(self.inner.gaussian(sigma2, 50_000).tolist())
-        return np.array([pool.pop() for _ in range(size)])
+        return noised(exact, np.array([pool.pop() for _ in range(size)]))
 
 
 def choices_sampler(plant: str) -> audit.Sampler:

@@ -13,7 +13,7 @@ from benchmarks.baselines import diffhr_as_published as published
 from benchmarks.baselines.common import SimulationNoise
 from dpsql.errors import InterfaceError, PrivacyError
 from dpsql.mechanisms.central import diffhr
-from dpsql.noise import ExactNoise, ZeroNoise, insecure_test_entropy, laplace_variance
+from dpsql.noise import ExactNoise, ZeroNoise, insecure_test_entropy, laplace_variance, noised
 
 RUNS = range(300)
 
@@ -46,11 +46,11 @@ def test_equal_views_give_equal_groups_whatever_the_data() -> None:
         def __init__(self, view: np.ndarray, counts: np.ndarray) -> None:
             self.next = [view - counts]
 
-        def laplace(self, units: np.ndarray, denominator: int) -> np.ndarray:
-            return self.next.pop() if self.next else np.zeros(len(units), np.int64)
+        def laplace(self, units: np.ndarray, denominator: int, exact: np.ndarray | None = None) -> np.ndarray:
+            return noised(exact, self.next.pop() if self.next else np.zeros(len(units), np.int64))
 
-        def gaussian(self, sigma2: Fraction, size: int) -> np.ndarray:
-            return np.zeros(size, np.int64)
+        def gaussian(self, sigma2: Fraction, size: int, exact: np.ndarray | None = None) -> np.ndarray:
+            return noised(exact, np.zeros(size, np.int64))
 
     view = np.array([9, 0, 1, 8, 30])
     groups = [

@@ -33,7 +33,7 @@ def test_ninety_five_percent_intervals(name: str) -> None:
             for emission in emissions(strategy, "pure", batch):
                 value = np.zeros(CELLS, np.int64)
                 for read in emission.reads:
-                    kept.setdefault(read.node, draw(0, read))
+                    kept.setdefault(read.node, draw(0, read, np.zeros(CELLS, np.int64)))
                     value = value + read.sign * kept[read.node]
                 published.append(value)
         estimate = batch_estimates(strategy, "pure", BATCHES, np.array(published))

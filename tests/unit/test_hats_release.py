@@ -320,8 +320,8 @@ class Halved:
     def __init__(self) -> None:
         self.right = ExactNoise(insecure_test_entropy(7))
 
-    def laplace(self, units, denominator):
-        return self.right.laplace(2 * units, denominator)
+    def laplace(self, units, denominator, exact=None):
+        return self.right.laplace(2 * units, denominator, exact)
 
 
 @pytest.mark.parametrize(("noise", "size"), [(Halved(), 0.5), (ExactNoise(insecure_test_entropy(3)), 1.0)])

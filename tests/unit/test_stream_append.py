@@ -344,7 +344,8 @@ def test_published_status_does_not_depend_on_the_rows(make: Make, tmp_path: Path
 def test_gaussian_draws_scale_with_both_shares() -> None:
     budget = np.tile([1, 2], 3000)
     statistic = StreamStatistic("count", 6000, budget=budget, total=2, sigma2=Fraction(400))
-    drawn = noise_for([statistic], ExactNoise(insecure_test_entropy(3)))(0, Read(0, 1, 1, 4, 1))
+    draw = noise_for([statistic], ExactNoise(insecure_test_entropy(3)))
+    drawn = draw(0, Read(0, 1, 1, 4, 1), np.zeros(6000, np.int64))
     spread = drawn.reshape(3000, 2).var(axis=0)
     assert np.allclose(spread, [400 * 4 * 4, 400 * 4], rtol=0.15)
 

@@ -131,9 +131,9 @@ def _noisy(costs: list[IntArray], epsilon: Fraction, sensitivity: int, noise: No
         moved = change_bound(level, top) * sensitivity
         t = scaled_denominator(moved)
         units = cap_units(epsilon, t)
-        drawn = noise.laplace(np.full(len(cost), units, np.int64), moved * t)
+        drawn = noise.laplace(np.full(len(cost), units, np.int64), moved * t, cost)
         surcharge = (SURCHARGE * moved + BUCKET_NOISE * (sensitivity << top)) * t / units
-        noisy.append(cost + drawn + int(surcharge))
+        noisy.append(drawn + int(surcharge))
     return noisy
 
 

@@ -124,12 +124,12 @@ def draw_diffhr(counts: IntArray, epsilon: Fraction, sensitivity: int, noise: No
     denominator = t * sensitivity
     first = cap_units(epsilon * VIEW_SHARE, t)
     second = cap_units(epsilon, t) - first
-    view = counts + noise.laplace(np.full(len(counts), first, np.int64), denominator)
+    view = noise.laplace(np.full(len(counts), first, np.int64), denominator, counts)
     spread = laplace_variance(np.array([first, second]), denominator)
     group = cluster(view, float(spread[0]), float(spread[1]))
     exact = np.zeros(int(group.max()) + 1, np.int64)
     np.add.at(exact, group, counts)
-    total = exact + noise.laplace(np.full(len(exact), second, np.int64), denominator)
+    total = noise.laplace(np.full(len(exact), second, np.int64), denominator, exact)
     return DiffhrRelease(view, group, total, (first, second), denominator)
 
 

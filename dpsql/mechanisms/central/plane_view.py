@@ -51,9 +51,9 @@ def draw_plane(
     """
     budget = plane_budget(strategy, epsilon, sensitivity)
     denominator = scaled_denominator(sensitivity) * sensitivity
-    drawn = noise.laplace(budget, denominator)
+    noisy = noise.laplace(budget, denominator, measure_plane(strategy, histogram))
     variance = plane_unit_variance(strategy, epsilon, sensitivity)
-    return NoisyView(measure_plane(strategy, histogram) + drawn, budget, variance, sensitivity)
+    return NoisyView(noisy, budget, variance, sensitivity)
 
 
 def plane_budget(strategy: ProductHats, epsilon: Fraction, sensitivity: int) -> IntArray:

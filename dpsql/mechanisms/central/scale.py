@@ -132,13 +132,14 @@ def draw_total(exact: int, bound: int, amount: Fraction, norm: int, noise: Noise
 
     **Privacy**: epsilon-DP or rho-zCDP.
     """
+    cell = np.array([exact], dtype=np.int64)
     if norm == 2:
         sigma2 = gaussian_sigma2(amount, bound**2)
-        return NoisyTotal(exact + int(noise.gaussian(sigma2, 1)[0]), float(sigma2) ** 0.5, bound)
+        return NoisyTotal(int(noise.gaussian(sigma2, 1, cell)[0]), float(sigma2) ** 0.5, bound)
     t = scaled_denominator(bound)
     units = cap_units(amount, t)
-    drawn = int(noise.laplace(np.array([units], dtype=np.int64), t * bound)[0])
-    return NoisyTotal(exact + drawn, float(laplace_variance(units, t * bound)) ** 0.5, bound)
+    noisy = int(noise.laplace(np.array([units], dtype=np.int64), t * bound, cell)[0])
+    return NoisyTotal(noisy, float(laplace_variance(units, t * bound)) ** 0.5, bound)
 
 
 def unit_noise(amount: Fraction, norm: int) -> float:

@@ -97,10 +97,10 @@ def draw_histogram(
         raise InternalError("a histogram of amounts does not fit its edges")
     if norm == 2:
         sigma2 = gaussian_sigma2(amount, 1)
-        return NoisyHistogram(edges, counts + noise.gaussian(sigma2, counts.size), float(sigma2) ** 0.5)
+        return NoisyHistogram(edges, noise.gaussian(sigma2, counts.size, counts), float(sigma2) ** 0.5)
     units = cap_units(amount, DENOMINATOR)
-    drawn = noise.laplace(np.full(counts.size, units, dtype=np.int64), DENOMINATOR)
-    return NoisyHistogram(edges, counts + drawn, float(laplace_variance(units, DENOMINATOR)) ** 0.5)
+    noisy = noise.laplace(np.full(counts.size, units, dtype=np.int64), DENOMINATOR, counts)
+    return NoisyHistogram(edges, noisy, float(laplace_variance(units, DENOMINATOR)) ** 0.5)
 
 
 def cleaned(histogram: NoisyHistogram) -> FloatArray:

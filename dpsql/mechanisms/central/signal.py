@@ -76,7 +76,7 @@ def noisy_signal(counts: IntArray, epsilon: Fraction, sensitivity: int, noise: N
     units = np.array([cap_units(epsilon * share, t) for share in (ROWS_SHARE, OCCUPIED_SHARE)], np.int64)
     bar = math.ceil(STANDS_OUT * sensitivity / epsilon)
     exact = np.array([counts.sum(), np.count_nonzero(counts >= bar)], np.int64)
-    rows, occupied = (exact + noise.laplace(units, t * sensitivity)).tolist()
+    rows, occupied = noise.laplace(units, t * sensitivity, exact).tolist()
     return Signal(rows, occupied, DOUBT * t * sensitivity / int(units[1]))
 
 

@@ -81,8 +81,8 @@ def draw_laplace(
     """
     budget, cap, denominator = _laplace_budget(strategies, epsilon, sensitivity)
     exact = _measure_all(histogram, strategies)
-    drawn = noise.laplace(budget.ravel(), denominator).reshape(budget.shape)
-    return NoisyView(exact + drawn, budget, _laplace_unit(budget, cap, denominator, strategies), sensitivity)
+    noisy = noise.laplace(budget.ravel(), denominator, exact.ravel()).reshape(budget.shape)
+    return NoisyView(noisy, budget, _laplace_unit(budget, cap, denominator, strategies), sensitivity)
 
 
 def _laplace_budget(
@@ -178,14 +178,14 @@ def draw_gaussian_rows(
     **Privacy**: for neighbours whose rows differ by d_r, sum_r (b_r d_r)^2 / (2 sigma^2)-zCDP.
     """
     budget = planned_budget(strategies, 2, variance, sensitivity)
-    drawn = np.zeros(budget.shape, dtype=np.int64)
+    exact = _measure_all(histogram, strategies)
+    noisy = np.zeros(budget.shape, dtype=np.int64)
     for share in np.unique(budget):
         where = budget == share
         sigma2 = gaussian_sigma2(Fraction(int(share) ** 2, 2) / variance, 1)
-        drawn[where] = noise.gaussian(sigma2, int(np.count_nonzero(where)))
+        noisy[where] = noise.gaussian(sigma2, int(np.count_nonzero(where)), exact[where])
     total = prod(strategy.total for strategy in strategies)
-    exact = _measure_all(histogram, strategies)
-    return NoisyView(np.asarray(exact + drawn), budget, float(variance / total**2), sensitivity)
+    return NoisyView(noisy, budget, float(variance / total**2), sensitivity)
 
 
 def leaf_estimates(view: NoisyView, strategies: Sequence[Strategy]) -> FloatArray:
