@@ -13,6 +13,8 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from dpsql.catalog.source import Csv
+
 INTEGERS = (
     "TINYINT",
     "SMALLINT",
@@ -65,7 +67,9 @@ class TableFacts:
     columns: tuple[ColumnFacts, ...]
 
 
-def draft_catalog(name: str, kind: str, root: str, tables: Sequence[TableFacts]) -> str:
+def draft_catalog(
+    name: str, kind: str, root: str, tables: Sequence[TableFacts], csv: Csv | None = None
+) -> str:
     """The YAML of a first catalog.
 
     Args:
@@ -73,6 +77,7 @@ def draft_catalog(name: str, kind: str, root: str, tables: Sequence[TableFacts])
         kind: parquet, csv or duckdb.
         root: the source's folder or file.
         tables: what was read; at least one.
+        csv: how CSV files are written, for the curator to check.
 
     Returns:
         YAML text with ``CHOOSE`` where the curator must choose and ``confirm: true`` beside each guess.
@@ -84,20 +89,23 @@ def draft_catalog(name: str, kind: str, root: str, tables: Sequence[TableFacts])
     links = {table.name: _links(table, keys) for table in tables}
     facts = _facts(tables, links)
     unit = next((f"{t.name}.{keys[t.name]}" for t in tables if t.name not in facts and keys[t.name]), "row")
-    lines = _header(name, kind, root, tables, unit)
+    lines = _header(name, kind, root, tables, unit, csv)
     for table in tables:
         lines += _table(table, keys[table.name], links[table.name], table.name in facts, unit)
     return "\n".join([*lines, "", "views:", *_views(tables, facts, keys, links)]) + "\n"
 
 
-def _header(name: str, kind: str, root: str, tables: Sequence[TableFacts], unit: str) -> list[str]:
+def _header(
+    name: str, kind: str, root: str, tables: Sequence[TableFacts], unit: str, csv: Csv | None
+) -> list[str]:
     """What stands above the tables: name, source, and the choices that are the curator's."""
+    written = "" if csv is None else f"csv: {json.dumps(csv.model_dump(exclude={'columns'}))}, "
     return [
         "# A draft. Write numbers for CHOOSE, check every bound marked `confirm: true` and remove the mark:",
         "# bounds must hold for every possible row and must not follow from the rows at hand.",
         "dpsql: 1",
         f"name: {re.sub('[^A-Za-z0-9_]', '_', name)}",
-        f"source: {{kind: {kind}, root: {_text(root)}, tables: {{"
+        f"source: {{kind: {kind}, root: {_text(root)}, {written}tables: {{"
         + ", ".join(f"{_text(t.name)}: {_text(t.source)}" for t in tables)
         + "}}",
         "privacy:",

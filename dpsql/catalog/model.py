@@ -140,6 +140,11 @@ class Catalog(Model):
         return source
 
     @property
+    def public_tables(self) -> frozenset[str]:
+        """Tables whose rows anybody may see."""
+        return frozenset(name for name, table in self.tables.items() if table.is_public)
+
+    @property
     def file(self) -> Path | None:
         """The YAML file that this catalog was read from, if any."""
         return self._file

@@ -6,9 +6,9 @@ import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Literal
+from typing import Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from dpsql.catalog.base import Model
 from dpsql.errors import CatalogError
@@ -45,10 +45,36 @@ def expand(text: str, environment: Mapping[str, str] | None = None) -> str:
     return _VARIABLE.sub(value, text)
 
 
+class Csv(Model):
+    """How the CSV files of a source are written: RFC 4180 unless it says otherwise, one row a line.
+
+    **Privacy**: nothing of it is read from rows. A private row that does not fit is left out, a public one is an error.
+    """
+
+    delimiter: str = Field(default=",", min_length=1, max_length=1, description="between two fields")
+    quote: str = Field(default='"', min_length=1, max_length=1, description="around a field that holds a delimiter")
+    escape: str = Field(default='"', min_length=1, max_length=1, description="before a quote inside a quoted field")
+    encoding: Literal["utf-8", "latin-1", "cp1252"] = "utf-8"
+    null: str = Field(default="", description="a field that reads so, quoted or not, is NULL")
+    columns: dict[str, tuple[str, ...]] = Field(
+        default={}, description="table: its column names, if its file has no header line"
+    )
+
+    @model_validator(mode="after")
+    def _told_apart(self) -> Self:
+        marks = (self.delimiter, self.quote, self.escape)
+        if any(not mark.isascii() or mark in "\r\n\0" for mark in marks):
+            raise ValueError("`delimiter`, `quote` and `escape` are ASCII characters other than line ends")
+        if self.delimiter in marks[1:]:
+            raise ValueError("`delimiter` is neither `quote` nor `escape`; write another one")
+        return self
+
+
 class Source(Model):
     """The raw side. A table is a file name below `root`, or a SELECT over files below `root`."""
 
     kind: Literal["parquet", "csv", "duckdb"] = "parquet"
+    csv: Csv = Field(default=Csv(), description="how CSV files are written, batch files of a stream among them")
     root: str = Field(".", description="folder of the files, or the DuckDB file; ${NAME} expands")
     tables: dict[str, str] = Field(description="table: file name (duckdb: table name), or a SELECT statement")
 

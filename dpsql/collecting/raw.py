@@ -172,7 +172,13 @@ def write_spool(path: Path, reports: Sequence[bytes], tokens: Sequence[str] | No
 def _read_people(survey: Survey, progress: Progress) -> People:
     """Everybody's rows, from the catalog's source."""
     source = survey.catalog.whole_source()
-    raw = open_sources(source.kind, source.folder(survey.catalog.file), source.expanded())
+    raw = open_sources(
+        source.kind,
+        source.folder(survey.catalog.file),
+        source.expanded(),
+        csv=source.csv,
+        public=survey.catalog.public_tables,
+    )
     try:
         progress("reading the star")
         return people_of(survey, raw)

@@ -190,7 +190,9 @@ def _read_public(catalog: Catalog, table: str) -> PublicTable:
     source = catalog.raw_source()
     if table not in source.tables:
         raise SourceError(f"source.tables has no `{table}`", hint="name its file there")
-    raw = open_sources(source.kind, source.folder(catalog.file), {table: source.expanded()[table]})
+    raw = open_sources(
+        source.kind, source.folder(catalog.file), {table: source.expanded()[table]}, csv=source.csv, public={table}
+    )
     try:
         rows = raw.connection.execute(f'SELECT * FROM raw."{table}"').fetchall()
         types = raw.columns[table]

@@ -150,8 +150,12 @@ def publish_release(
     known = published_before(ledger_path(catalog), name, target)
     if known is not None:
         return _published_before(known)
-    with_raw = open_sources(source.kind, source.folder(catalog.file), source.expanded())
+    with_raw = open_sources(
+        source.kind, source.folder(catalog.file), source.expanded(), csv=source.csv, public=catalog.public_tables
+    )
     try:
+        for table, lines in with_raw.left_out.items():
+            progress(f"left out {lines} lines of {table} that are no rows (exact, for the curator alone)")
         plan = plan_release(catalog, axis_maker(catalog, with_raw))
         cells = sum(int(np.prod(plan.shape(s))) for s in plan.statistics)
         progress(f"planned {len(plan.statistics)} statistics over {len(plan.axes)} axes, {cells} cells")

@@ -6,11 +6,14 @@ comes out cannot be published until each marked place has been replaced or confi
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from dpsql.catalog.draft import MOST_CATEGORIES, ColumnFacts, TableFacts, draft_catalog
+from dpsql.catalog.source import Csv
 from dpsql.errors import InterfaceError, SourceError
 from dpsql.sources import RawSide, identifier, open_sources
+from dpsql.sources.csv import LONGEST
 
 
 def draft_from_source(source: Path, output: Path, name: str | None) -> int:
@@ -31,12 +34,13 @@ def draft_from_source(source: Path, output: Path, name: str | None) -> int:
     if output.exists():
         raise InterfaceError(f"{output} exists", hint="choose another output, or remove it")
     kind, tables = _tables(source)
-    raw = open_sources(kind, source, tables)
+    dialect = Csv(delimiter=_delimiter([source / where for where in tables.values()])) if kind == "csv" else None
+    raw = open_sources(kind, source, tables, csv=dialect)
     try:
         facts = [_table_facts(raw, table, where) for table, where in tables.items()]
     finally:
         raw.close()
-    text = draft_catalog(name or _plain(source.stem), kind, str(source), facts)
+    text = draft_catalog(name or _plain(source.stem), kind, str(source), facts, dialect)
     output.parent.mkdir(parents=True, exist_ok=True)
     output.write_text(text, encoding="utf-8")
     return text.count("confirm: true") - text.count("`confirm: true`")
@@ -62,6 +66,15 @@ def _tables(source: Path) -> tuple[str, dict[str, str]]:
     raise SourceError(
         f"{source} holds no Parquet or CSV file", hint="give a folder of tables or a DuckDB file"
     )
+
+
+def _delimiter(files: Sequence[Path]) -> str:
+    """The delimiter that stands most often in the header lines, which are no rows; a comma where none does."""
+    headers = b""
+    for file in files:
+        with file.open("rb") as stream:
+            headers += stream.readline(LONGEST)
+    return max(",;\t|", key=lambda mark: headers.count(mark.encode()))
 
 
 def _table_facts(raw: RawSide, table: str, where: str) -> TableFacts:

@@ -37,7 +37,7 @@ from dpsql.publishing.stream_calendar import batch_bounds
 from dpsql.publishing.stream_plan import StreamPlan
 from dpsql.publishing.stream_spec import Batch, IntArray
 from dpsql.publishing.stream_state import BoolArray
-from dpsql.sources import READERS, RawSide, identifier, literal, open_sources
+from dpsql.sources import RawSide, identifier, open_sources
 
 Admit = Callable[[Sequence[str]], BoolArray]
 
@@ -63,13 +63,16 @@ def open_batch(catalog: Catalog, source: Source, of: str, file: Path | None) -> 
     Raises:
         SourceError: a file is missing or cannot be read.
     """
-    tables = dict(source.expanded())
-    if file is not None:
-        kind = "csv" if file.suffix.lower() in (".csv", ".tsv", ".txt") else "parquet"
-        if not file.is_file():
-            raise SourceError(f"there is no file {file}", hint="pass a Parquet or CSV file with the batch's rows")
-        tables[of] = f"SELECT * FROM {READERS[kind].format(file=literal(str(file.absolute())))}"
-    return open_sources(source.kind, source.folder(catalog.file), tables)
+    if file is not None and not file.is_file():
+        raise SourceError(f"there is no file {file}", hint="pass a Parquet or CSV file with the batch's rows")
+    return open_sources(
+        source.kind,
+        source.folder(catalog.file),
+        source.expanded(),
+        csv=source.csv,
+        public=catalog.public_tables,
+        own_files=None if file is None else {of: file},
+    )
 
 
 def arrive(raw: RawSide, plan: StreamPlan, number: int, own_file: bool) -> Arrived:
@@ -109,9 +112,10 @@ def arrive(raw: RawSide, plan: StreamPlan, number: int, own_file: bool) -> Arriv
         f'CREATE OR REPLACE VIEW {table} AS SELECT * EXCLUDE ("arrival rule") REPLACE ({moved} AS {column}) '
         f'FROM arrived WHERE "arrival rule" IN {kept}'
     )
-    return Arrived(number, *_digest(connection.execute(
+    content, left_out = _digest(connection.execute(
         'SELECT "arrival rule", count(*), sum(hash(CAST(arrived AS VARCHAR))::HUGEINT) FROM arrived GROUP BY 1'
-    ).fetchall(), plan.stream.late == "batch"))  # fmt: skip
+    ).fetchall(), plan.stream.late == "batch")  # fmt: skip
+    return Arrived(number, content, left_out | ({"no row": raw.left_out[plan.of]} if plan.of in raw.left_out else {}))
 
 
 def _digest(rows: Sequence[tuple[str, int, int]], late_kept: bool) -> tuple[bytes, dict[str, int]]:

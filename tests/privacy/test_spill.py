@@ -1,0 +1,52 @@
+"""What does not fit into memory goes to a private folder, never to the working directory, and does not stay."""
+
+from __future__ import annotations
+
+import stat
+from pathlib import Path
+
+import pytest
+
+from dpsql.errors import OperationalError, SourceError
+from dpsql.sources import RawSide, open_sources
+
+SPILLING = "CREATE TEMP TABLE wide AS SELECT i, repeat(md5(i::VARCHAR), 8) AS text FROM range(200000) AS t(i)"
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    for name in ("spill", "work", "data"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "data" / "t.csv").write_text("a\n1\n")
+    monkeypatch.setenv("DPSQL_TMPDIR", str(tmp_path / "spill"))
+    monkeypatch.chdir(tmp_path / "work")
+    return tmp_path
+
+
+def spilling(folder: Path) -> RawSide:
+    raw = open_sources("csv", folder, {"t": "t.csv"})
+    raw.connection.execute("SET threads = 1")
+    raw.connection.execute("SET memory_limit = '20MB'")
+    raw.connection.execute(SPILLING)
+    return raw
+
+
+def test_rows_spill_into_a_private_folder_that_goes(place: Path) -> None:
+    raw = spilling(place / "data")
+    (folder,) = (place / "spill").iterdir()
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    assert sum(file.stat().st_size for file in folder.iterdir()) > 1 << 20
+    raw.close()
+    assert not [*(place / "spill").iterdir(), *(place / "work").iterdir()]
+
+
+def test_an_error_leaves_nothing(place: Path) -> None:
+    with pytest.raises(SourceError):
+        open_sources("csv", place / "data", {"t": "t.csv", "u": "missing.csv"})
+    assert not list((place / "spill").iterdir())
+
+
+def test_a_folder_that_cannot_be_made_is_named(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DPSQL_TMPDIR", str(place / "nowhere"))
+    with pytest.raises(OperationalError, match="DPSQL_TMPDIR"):
+        open_sources("csv", place / "data", {"t": "t.csv"})
