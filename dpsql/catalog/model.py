@@ -24,11 +24,11 @@ DEFAULT_LEDGER = ".dpsql/ledger.duckdb"
 class Privacy(Model):
     """The promise: whose rows, which neighbours, how much; none of it has a default that spends.
 
-    **Privacy**: `lineage`, `unit`, `neighbours` and `cap` are fixed at the lineage's first release.
+    **Privacy**: `lineage`, `unit`, `neighbours`, `delta` and `cap` are fixed at the lineage's first release.
     """
 
     lineage: str = Field(min_length=1, description="the people; every release about them draws on one cap")
-    cap: Exact = Field(description="most that the lineage may ever spend: epsilon, or rho where delta > 0")
+    cap: Exact = Field(description="most that the lineage may ever spend: epsilon at this catalog's delta")
     unit: str = Field(description="row, or table.key of the people's table")
     neighbours: Literal["add_remove", "replace_one"] = "add_remove"
     epsilon: Exact = Field(description="spent by one release; there is no default")

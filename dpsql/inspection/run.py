@@ -20,6 +20,7 @@ from dpsql.inspection.streams import audit_stream
 from dpsql.inspection.tables import check_axes, check_tables
 from dpsql.ledger import ledger_entries
 from dpsql.ledger.files import file_hash
+from dpsql.ledger.stated import at_delta
 from dpsql.noise import Noise
 from dpsql.release import Release, open_release
 
@@ -97,7 +98,7 @@ def _check_ledger(release: Release, catalog: Catalog) -> Iterator[Check]:
         yield Check("charged to the ledger", False, f"no entry of release {identity}")
         return
     (entry,) = entries
-    charged = f"{float(Fraction(entry.cost)):g} {entry.currency}, {entry.published_at}"
+    charged = f"epsilon {float(entry.epsilon):g}{at_delta(Fraction(entry.delta))}, {entry.published_at}"
     yield Check("charged to the ledger", True, charged)
     yield Check("the file is the one that was charged", file_hash(release.path) == entry.sha256)
     yield Check("the catalog is the one it was made from", spec_hash(catalog) == release.meta["spec_hash"])

@@ -1,7 +1,10 @@
 """What is charged and to whom: lineages, spends, and the entries that record them.
 
-A **lineage** is the budget of one group of people: a name, the privacy unit, the neighbour relation, the
-currency and the cap. It is declared, never guessed, and fixed at its first use.
+A **lineage** is the budget of one group of people: a name, the privacy unit, the neighbour relation, delta
+and the cap. It is declared, never guessed, and fixed at its first use.
+
+A cap is an epsilon at the lineage's delta. What is counted is epsilon where delta is 0 and rho else, so under a delta
+the cap is converted once, by the conversion that turns a release's epsilon into rho (`stated`).
 
 Amounts are fractions; the ledger counts them in grains, 1 / (2^40 3^4 5^20) of epsilon or rho, rounded up
 for charges and down for caps. Decimals of up to 20 places, halves and thirds are exact, so ten releases of
@@ -21,6 +24,7 @@ from typing import Literal, NamedTuple, TypeAlias
 
 from dpsql.budget import pure_rho
 from dpsql.errors import LineageError, PrivacyError
+from dpsql.ledger.stated import counted, left_epsilon, spent_epsilon
 from dpsql.noise import os_entropy
 
 Currency: TypeAlias = Literal["epsilon", "rho"]
@@ -37,15 +41,25 @@ class Lineage:
         name: the declared id.
         unit: the privacy unit, for instance `customer.customer_id` or `row`.
         neighbours: `add_remove` or `replace_one`.
-        currency: `epsilon` while delta is 0, `rho` with a delta.
-        cap: the most that may ever be spent, in the currency.
+        delta: 0, or the delta at which every epsilon of this lineage is meant.
+        cap: the most that may ever be spent, an epsilon at delta.
     """
 
     name: str
     unit: str
     neighbours: str
-    currency: Currency
+    delta: Fraction
     cap: Fraction
+
+    @property
+    def currency(self) -> Currency:
+        """What is counted: `epsilon` while delta is 0, `rho` with a delta."""
+        return "rho" if self.delta else "epsilon"
+
+    @property
+    def limit(self) -> Fraction:
+        """The cap in the currency: under a delta the largest rho that implies it."""
+        return counted(self.cap, self.delta)
 
 
 class SpendLine(NamedTuple):
@@ -101,8 +115,9 @@ class Entry:
     lineage: str
     unit: str
     neighbours: str
-    currency: str
+    delta: str
     cap: str
+    limit: str
     label: str
     spec_hash: str
     fingerprint: str
@@ -127,6 +142,11 @@ class Entry:
     def table_names(self) -> tuple[str, ...]:
         """The raw tables that were read."""
         return tuple(json.loads(self.tables))
+
+    @property
+    def epsilon(self) -> Fraction:
+        """What this release alone cost, as an epsilon at the lineage's delta."""
+        return spent_epsilon(Fraction(self.cost), Fraction(self.delta))
 
     def grains(self) -> int:
         """What was charged, in grains."""
@@ -165,8 +185,9 @@ class Receipt:
         path: where the release is.
         sha256: its hash.
         drawn: False if an earlier release of the same specification and label was returned.
-        charged: what this call charged, 0 if nothing was drawn.
-        left: what the lineage has left.
+        charged: what this call charged, in the lineage's currency; 0 if nothing was drawn.
+        left: what the lineage has left, in its currency.
+        delta: the lineage's delta.
         recovery: what an earlier crash had left behind, and what was done about it.
     """
 
@@ -176,7 +197,18 @@ class Receipt:
     drawn: bool
     charged: Fraction
     left: Fraction
+    delta: Fraction
     recovery: Recovery = Recovery()
+
+    @property
+    def charged_epsilon(self) -> Fraction:
+        """What was charged, as an epsilon at delta."""
+        return spent_epsilon(self.charged, self.delta)
+
+    @property
+    def left_epsilon(self) -> Fraction:
+        """The largest epsilon of one more release that is left."""
+        return left_epsilon(self.left, self.delta)
 
 
 def spec_hash(canonical: str) -> str:
@@ -204,9 +236,9 @@ def charge_grains(amount: Fraction) -> int:
     return math.ceil(amount * GRAINS)
 
 
-def cap_grains(cap: Fraction) -> int:
-    """A cap in grains, rounded down."""
-    return math.floor(cap * GRAINS)
+def limit_grains(limit: Fraction) -> int:
+    """A limit in grains, rounded down."""
+    return math.floor(limit * GRAINS)
 
 
 def _cost(line: SpendLine, currency: Currency) -> Fraction:

@@ -85,8 +85,8 @@ def publish_file(
         _commit(store, entry, spend.lineage, draft, kill_point)
         show(draft, kill_point)
         clean(store, draft)
-        left = spend.lineage.cap - store.spent(spend.lineage.name)
-        return Receipt(release_id, target, digest, True, spend.cost(), left, recovery)
+        left = spend.lineage.limit - store.spent(spend.lineage.name)
+        return Receipt(release_id, target, digest, True, spend.cost(), left, spend.lineage.delta, recovery)
 
 
 def published_before(ledger: Path, name: Label, target: Path) -> Receipt | None:
@@ -147,8 +147,9 @@ def _seal(store: Store, spend: Spend, name: Label, fingerprint: str, draft: Draf
         lineage=lineage.name,
         unit=lineage.unit,
         neighbours=lineage.neighbours,
-        currency=lineage.currency,
+        delta=str(lineage.delta),
         cap=str(lineage.cap),
+        limit=str(lineage.limit),
         label=name.label,
         spec_hash=name.spec_hash,
         fingerprint=fingerprint,

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from dpsql.ledger.files import beside, locked
 from dpsql.ledger.identity import GRAINS, Entry, Lineage, SpendLine
+from dpsql.ledger.stated import left_epsilon, spent_epsilon
 from dpsql.ledger.store import Store
 
 
@@ -18,6 +19,7 @@ class EntryReport:
     Attributes:
         label, release_id, published_at, path: which release, when (UTC), and where it was put.
         cost: what it was charged, in the lineage's currency.
+        epsilon: the same as an epsilon at the lineage's delta, for this release alone.
         lines: what for.
         present: whether the file is still there (a missing one stays charged).
     """
@@ -27,18 +29,29 @@ class EntryReport:
     published_at: str
     path: Path
     cost: Fraction
+    epsilon: Fraction
     lines: tuple[SpendLine, ...]
     present: bool
 
 
 @dataclass(frozen=True)
 class LineageReport:
-    """One lineage: its identity and cap, what is spent, what is left, and the releases."""
+    """One lineage: its identity and cap, what is spent and left in its currency, and the releases."""
 
     lineage: Lineage
     spent: Fraction
     left: Fraction
     entries: tuple[EntryReport, ...]
+
+    @property
+    def spent_epsilon(self) -> Fraction:
+        """What is spent, as an epsilon at the lineage's delta."""
+        return spent_epsilon(self.spent, self.lineage.delta)
+
+    @property
+    def left_epsilon(self) -> Fraction:
+        """The largest epsilon of one more release; under a delta epsilons do not add up to the cap."""
+        return left_epsilon(self.left, self.lineage.delta)
 
 
 @dataclass(frozen=True)
@@ -70,11 +83,11 @@ def budget_report(ledger: Path) -> BudgetReport:
         store = Store(ledger)
         store.close()
     reports = []
-    for name in sorted(store.lineages):
-        lineage, grains = store.lineages[name]
+    for name in sorted(store.counters):
+        counter = store.counters[name]
         entries = tuple(_entry_report(entry) for entry in store.entries if entry.lineage == name)
-        spent = Fraction(grains, GRAINS)
-        reports.append(LineageReport(lineage, spent, lineage.cap - spent, entries))
+        spent, left = (Fraction(grains, GRAINS) for grains in (counter.spent, counter.ceiling - counter.spent))
+        reports.append(LineageReport(counter.lineage, spent, left, entries))
     return BudgetReport(ledger, tuple(reports))
 
 
@@ -104,6 +117,7 @@ def _entry_report(entry: Entry) -> EntryReport:
         entry.published_at,
         path,
         Fraction(entry.cost),
+        entry.epsilon,
         entry.spend_lines(),
         path.is_file(),
     )

@@ -8,7 +8,8 @@ from pathlib import Path
 
 from dpsql.errors import BudgetExceeded, IntegrityError, InternalError, LineageError, ReleaseExists
 from dpsql.ledger.files import file_hash, holds
-from dpsql.ledger.identity import Entry, Label, Lineage, Receipt, Spend, cap_grains, charge_grains
+from dpsql.ledger.identity import Entry, Label, Lineage, Receipt, Spend, charge_grains, limit_grains
+from dpsql.ledger.stated import at_delta, left_epsilon, spent_epsilon
 from dpsql.ledger.store import Store
 
 
@@ -24,11 +25,11 @@ def earlier(store: Store, entry: Entry, name: Label, target: Path) -> Receipt:
         raise ReleaseExists(
             f"label {entry.label!r} was published with another specification", hint="choose a new label"
         )
-    lineage = store.lineages[entry.lineage][0]
+    lineage = store.counters[entry.lineage].lineage
     for path in (target, Path(entry.target)):
         if holds(path, entry.sha256):
-            left = lineage.cap - store.spent(entry.lineage)
-            return Receipt(entry.release_id, path, entry.sha256, False, Fraction(0), left)
+            left = lineage.limit - store.spent(entry.lineage)
+            return Receipt(entry.release_id, path, entry.sha256, False, Fraction(0), left, lineage.delta)
     raise ReleaseExists(
         f"label {entry.label!r} is charged but its file is gone or changed",
         hint=f"restore {Path(entry.target).name} from a backup, or choose a new label to spend again",
@@ -69,26 +70,27 @@ def check_spend(store: Store, spend: Spend) -> None:
             raise LineageError(
                 f"table {table!r} belongs to lineage {owner!r}", hint=f"name lineage {owner!r}"
             )
-    if lineage.name in store.lineages:
-        _check_identity(lineage, store.lineages[lineage.name][0])
-    left = lineage.cap - store.spent(lineage.name)
-    if charge_grains(cost) > cap_grains(left):
+    if lineage.name in store.counters:
+        _check_identity(lineage, store.counters[lineage.name].lineage)
+    left, delta = lineage.limit - store.spent(lineage.name), lineage.delta
+    if charge_grains(cost) > limit_grains(left):
         raise BudgetExceeded(
-            f"lineage {lineage.name!r} has {_short(left)} {lineage.currency} left of {_short(lineage.cap)}"
-            f" and this release costs {_short(cost)}",
+            f"lineage {lineage.name!r} has {_short(left_epsilon(max(left, Fraction(0)), delta))} epsilon left"
+            f" of {_short(lineage.cap)}{at_delta(delta)} and this release costs {_short(spent_epsilon(cost, delta))}",
             hint="lower epsilon; a cap never rises",
         )
 
 
 def _check_identity(lineage: Lineage, known: Lineage) -> None:
-    for name in ("unit", "neighbours", "currency"):
+    for name in ("unit", "neighbours", "delta"):
         first, now = getattr(known, name), getattr(lineage, name)
         if first != now:
+            before, today = (_short(value) if name == "delta" else repr(value) for value in (first, now))
             raise LineageError(
-                f"lineage {lineage.name!r} was opened with {name} {first!r}, not {now!r}",
-                hint=f"write {first!r}, or name a new lineage for other people",
+                f"lineage {lineage.name!r} was opened with {name} {before}, not {today}",
+                hint=f"write {before}, or name a new lineage for other people",
             )
-    if cap_grains(lineage.cap) > cap_grains(known.cap):
+    if lineage.cap > known.cap:
         raise LineageError(
             f"lineage {lineage.name!r} has cap {_short(known.cap)} and caps never rise",
             hint=f"write cap {_short(known.cap)} or less",

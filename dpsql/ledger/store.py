@@ -3,8 +3,10 @@
 | table | one row per | columns |
 |---|---|---|
 | `meta` | key | format, and the secret key of the data fingerprints |
-| `lineage` | lineage | name, unit, neighbours, currency, cap, spent (grains), CHECK (spent <= cap) |
+| `lineage` | lineage | name, unit, neighbours, delta, cap in epsilon, ceiling, spent, CHECK (spent <= ceiling) |
 | `entry` | release | the fields of `Entry` |
+
+Ceiling and spent are grains of what the lineage counts (`stated`).
 
 DuckDB decides the shape: transactions that each SUM entries overspend (24 of 10 measured), so the counter is
 one row; a cut write-ahead log opens as a shorter history, so `<ledger>.head` keeps the last hash outside.
@@ -19,26 +21,37 @@ from collections.abc import Callable
 from dataclasses import astuple, fields
 from fractions import Fraction
 from pathlib import Path
+from typing import NamedTuple
 
 import duckdb
 
 from dpsql.errors import BudgetExceeded, IntegrityError, OperationalError
 from dpsql.ledger.files import PRIVATE_FILE, beside, sync, write_json
-from dpsql.ledger.identity import GENESIS, GRAINS, Currency, Entry, Lineage, cap_grains
+from dpsql.ledger.identity import GENESIS, GRAINS, Entry, Lineage, limit_grains
 from dpsql.noise import os_entropy
 
-_FORMAT = "dpsql-ledger-1"
+_FORMAT = "dpsql-ledger-2"
 _COLUMNS = [field.name for field in fields(Entry)]
 _SCHEMA = f"""
 CREATE TABLE meta (key VARCHAR PRIMARY KEY, value VARCHAR NOT NULL);
 CREATE TABLE lineage (
-    name VARCHAR PRIMARY KEY, unit VARCHAR NOT NULL, neighbours VARCHAR NOT NULL, currency VARCHAR NOT NULL,
-    cap HUGEINT NOT NULL, spent HUGEINT NOT NULL, CHECK (spent <= cap), CHECK (spent >= 0));
+    name VARCHAR PRIMARY KEY, unit VARCHAR NOT NULL, neighbours VARCHAR NOT NULL, delta VARCHAR NOT NULL,
+    cap VARCHAR NOT NULL, ceiling HUGEINT NOT NULL, spent HUGEINT NOT NULL, CHECK (spent <= ceiling),
+    CHECK (spent >= 0));
 CREATE TABLE entry (
-    {", ".join(f"{name} {'BIGINT' if name == 'sequence' else 'VARCHAR'} NOT NULL" for name in _COLUMNS)},
+    {", ".join(f'"{name}" {"BIGINT" if name == "sequence" else "VARCHAR"} NOT NULL' for name in _COLUMNS)},
     PRIMARY KEY (sequence), UNIQUE (release_id), UNIQUE (lineage, label));
 """
 _RESTORE = "restore the ledger and its .head file from their newest backup; spending has stopped"
+_OTHER = "restore the ledger, or name another file under `ledger` if an older version wrote this one"
+
+
+class Counter(NamedTuple):
+    """One lineage's row: who, and the most and the spent in grains."""
+
+    lineage: Lineage
+    ceiling: int
+    spent: int
 
 
 class Store:
@@ -60,8 +73,8 @@ class Store:
             _create(path, head)
         self._connection = _connect(path)
         try:
-            self.entries, self.lineages, self._secret = self._read()
-            _check_chain(self.entries, self.lineages)
+            self.entries, self.counters, self._secret = self._read()
+            _check_chain(self.entries, self.counters)
             _check_head(self.entries, head)
         except BaseException:
             self._connection.close()
@@ -73,7 +86,7 @@ class Store:
 
     def spent(self, name: str) -> Fraction:
         """What a lineage has spent, in its currency."""
-        return Fraction(self.lineages[name][1], GRAINS) if name in self.lineages else Fraction(0)
+        return Fraction(self.counters[name].spent, GRAINS) if name in self.counters else Fraction(0)
 
     def fingerprint(self, digest: str) -> str:
         """The keyed hash of a digest of the raw data; without the ledger it tells nothing about them."""
@@ -94,17 +107,17 @@ class Store:
         Raises:
             BudgetExceeded: the CHECK of the counter row refused the charge.
         """
-        connection, charge, cap = self._connection, entry.grains(), cap_grains(lineage.cap)
+        connection, charge, ceiling = self._connection, entry.grains(), limit_grains(lineage.limit)
         connection.execute("BEGIN")
         try:
-            if lineage.name in self.lineages:
+            if lineage.name in self.counters:
                 connection.execute(
-                    "UPDATE lineage SET spent = spent + ?, cap = ? WHERE name = ?",
-                    [charge, cap, lineage.name],
+                    "UPDATE lineage SET spent = spent + ?, cap = ?, ceiling = ? WHERE name = ?",
+                    [charge, str(lineage.cap), ceiling, lineage.name],
                 )
             else:
-                row = [lineage.name, lineage.unit, lineage.neighbours, lineage.currency, cap, charge]
-                connection.execute("INSERT INTO lineage VALUES (?, ?, ?, ?, ?, ?)", row)
+                who = [lineage.name, lineage.unit, lineage.neighbours, str(lineage.delta), str(lineage.cap)]
+                connection.execute("INSERT INTO lineage VALUES (?, ?, ?, ?, ?, ?, ?)", [*who, ceiling, charge])
             kill_point("charged")
             marks = ", ".join("?" * len(_COLUMNS))
             connection.execute(f"INSERT INTO entry VALUES ({marks})", list(astuple(entry)))
@@ -121,7 +134,7 @@ class Store:
                 f"the ledger {self.path} could not be written", hint="free space, then publish again"
             ) from error
         kill_point("committed")
-        self.entries, self.lineages, self._secret = self._read()
+        self.entries, self.counters, self._secret = self._read()
         self.move_head()
 
     def move_head(self) -> None:
@@ -130,22 +143,24 @@ class Store:
         if _read_head(head) != (len(self.entries), self.last_hash()):
             _write_head(head, len(self.entries), self.last_hash())
 
-    def _read(self) -> tuple[list[Entry], dict[str, tuple[Lineage, int]], bytes]:
+    def _read(self) -> tuple[list[Entry], dict[str, Counter], bytes]:
         try:
             meta = dict(self._connection.execute("SELECT key, value FROM meta").fetchall())
-            listed = ", ".join(_COLUMNS)
+            if meta.get("format") != _FORMAT or "secret" not in meta:
+                raise IntegrityError(f"{self.path} is not a ledger of this version of dpsql", hint=_OTHER)
+            listed = ", ".join(f'"{name}"' for name in _COLUMNS)
             rows = self._connection.execute(f"SELECT {listed} FROM entry ORDER BY sequence").fetchall()
             counters = self._connection.execute("SELECT * FROM lineage").fetchall()
         except duckdb.Error as error:
             raise IntegrityError(f"{self.path} is not a ledger or is damaged", hint=_RESTORE) from error
-        if meta.get("format") != _FORMAT or "secret" not in meta:
-            raise IntegrityError(f"{self.path} is not a ledger of this format", hint=_RESTORE)
-        lineages = {row[0]: (_lineage(*row[:5]), int(row[5])) for row in counters}
-        return [Entry(*row) for row in rows], lineages, bytes.fromhex(meta["secret"])
+        known = {row[0]: _counter(*row) for row in counters}
+        return [Entry(*row) for row in rows], known, bytes.fromhex(meta["secret"])
 
 
-def _lineage(name: str, unit: str, neighbours: str, currency: Currency, cap: int) -> Lineage:
-    return Lineage(name, unit, neighbours, currency, Fraction(cap, GRAINS))
+def _counter(
+    name: str, unit: str, neighbours: str, delta: str, cap: str, ceiling: int, spent: int
+) -> Counter:
+    return Counter(Lineage(name, unit, neighbours, Fraction(delta), Fraction(cap)), ceiling, spent)
 
 
 def _connect(path: Path) -> duckdb.DuckDBPyConnection:
@@ -195,10 +210,10 @@ def _read_head(head: Path) -> tuple[int, str]:
         raise IntegrityError(f"the ledger's head {head} is missing or damaged", hint=_RESTORE) from error
 
 
-def _check_chain(entries: list[Entry], lineages: dict[str, tuple[Lineage, int]]) -> None:
+def _check_chain(entries: list[Entry], counters: dict[str, Counter]) -> None:
     """Each entry continues the one before, and the counters are what the entries add up to."""
     previous = GENESIS
-    spent: dict[str, int] = dict.fromkeys(lineages, 0)
+    spent: dict[str, int] = dict.fromkeys(counters, 0)
     latest: dict[str, Entry] = {}
     for number, entry in enumerate(entries, start=1):
         if entry.sequence != number or entry.previous != previous or entry.hash != entry.expected_hash():
@@ -207,14 +222,15 @@ def _check_chain(entries: list[Entry], lineages: dict[str, tuple[Lineage, int]])
         spent[entry.lineage] = spent.get(entry.lineage, 0) + entry.grains()
         latest[entry.lineage] = entry
     for name, total in spent.items():
-        if name not in lineages or name not in latest or not _agrees(*lineages[name], latest[name], total):
+        if name not in counters or name not in latest or not _agrees(counters[name], latest[name], total):
             raise IntegrityError(f"lineage {name!r} does not agree with its entries", hint=_RESTORE)
 
 
-def _agrees(lineage: Lineage, counter: int, entry: Entry, total: int) -> bool:
-    identity = (lineage.unit, lineage.neighbours, lineage.currency, cap_grains(lineage.cap))
-    recorded = (entry.unit, entry.neighbours, entry.currency, cap_grains(Fraction(entry.cap)))
-    return counter == total and identity == recorded
+def _agrees(counter: Counter, entry: Entry, total: int) -> bool:
+    lineage = counter.lineage
+    identity = (lineage.unit, lineage.neighbours, str(lineage.delta), str(lineage.cap), counter.ceiling)
+    recorded = (entry.unit, entry.neighbours, entry.delta, entry.cap, limit_grains(Fraction(entry.limit)))
+    return counter.spent == total and identity == recorded
 
 
 def _check_head(entries: list[Entry], head: Path) -> None:

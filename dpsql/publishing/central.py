@@ -29,7 +29,6 @@ from dpsql.catalog.graph import ledger_path
 from dpsql.catalog.source import Source
 from dpsql.errors import CatalogError
 from dpsql.ledger import (
-    Currency,
     KillPoint,
     Label,
     Lineage,
@@ -40,6 +39,7 @@ from dpsql.ledger import (
     publish_file,
     published_before,
 )
+from dpsql.ledger.stated import at_delta
 from dpsql.noise import Noise
 from dpsql.publishing.axes import axis_maker
 from dpsql.publishing.content import release_content
@@ -77,8 +77,9 @@ class Published:
             "path": str(self.path),
             "release_id": self.receipt.release_id,
             "drawn": self.receipt.drawn,
-            "charged": str(self.receipt.charged),
-            "left": str(self.receipt.left),
+            "charged": str(self.receipt.charged_epsilon),
+            "left": str(self.receipt.left_epsilon),
+            "delta": str(self.receipt.delta),
             "statistics": self.statistics,
             "cells": self.cells,
         }
@@ -88,7 +89,8 @@ class Published:
         if self.receipt.drawn:
             done = (
                 f"published {self.path}: {self.statistics} statistics, {self.cells} cells; "
-                f"charged {float(self.receipt.charged):g}, left {float(self.receipt.left):g}"
+                f"charged epsilon {float(self.receipt.charged_epsilon):g}{at_delta(self.receipt.delta)}, "
+                f"left {float(self.receipt.left_epsilon):g}"
             )
         else:
             done = (
@@ -222,9 +224,8 @@ def release_spend(catalog: Catalog, plan: ReleasePlan, unit: str | None = None) 
         unit: whose rows are protected; the catalog's unit unless given.
     """
     privacy = catalog.privacy
-    currency: Currency = "rho" if privacy.delta else "epsilon"
-    lineage = Lineage(privacy.lineage, unit or privacy.unit, privacy.neighbours, currency, privacy.cap)
-    lines = tuple(SpendLine(purpose, charge, currency) for purpose, charge in plan.lines)
+    lineage = Lineage(privacy.lineage, unit or privacy.unit, privacy.neighbours, privacy.delta, privacy.cap)
+    lines = tuple(SpendLine(purpose, charge, lineage.currency) for purpose, charge in plan.lines)
     source = confirmed_source(catalog)
     root = source.folder(catalog.file)
     tables = tuple(

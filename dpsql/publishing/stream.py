@@ -60,7 +60,7 @@ class Appended:
         label: the date or time that it was named by.
         added: False where the batch was public already.
         created: whether this append made the stream and charged the budget.
-        charged, left: in the ledger's currency.
+        charged, left: epsilon at the catalog's delta.
         left_out: raw rows that each rule left out: late, early, bounded (out of domain, or more than max_ids
             of a unit), lifetime (units past max_batches). Private.
     """
@@ -147,8 +147,8 @@ def append_batch(
         with opened as opened_now:
             left_out = _append(opened_now, raw, plan, number, source is not None, noise, progress)
         return Appended(
-            directory, number, label, left_out is not None, receipt.drawn, receipt.charged, receipt.left,
-            left_out or {},
+            directory, number, label, left_out is not None, receipt.drawn, receipt.charged_epsilon,
+            receipt.left_epsilon, left_out or {},
         )  # fmt: skip
     finally:
         raw.close()

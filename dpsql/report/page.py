@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from fractions import Fraction
 from html import escape
 from importlib.resources import files
 from typing import Any
@@ -57,19 +58,26 @@ def report_page(release: Release) -> str:
 def _promise(privacy: dict[str, Any]) -> list[str]:
     unit = str(privacy.get("unit", "row"))
     change = NEIGHBOURS.get(str(privacy.get("neighbours")), "changing one {unit}").format(unit=unit)
-    currency = "rho" if privacy.get("rho") else "epsilon"
-    bound = f"{currency} = {privacy.get(currency)}"
-    if str(privacy.get("delta", "0")) != "0":
-        bound += f", delta = {privacy['delta']}"
-    words = (
-        f"Whatever is computed from this release, {change} changes the chance of any outcome "
-        f"by a factor of at most exp(epsilon): {bound}."
-    )
+    start = f"Whatever is computed from this release, {change} changes the chance p of any outcome"
+    epsilon, delta = (_short(privacy.get(name, "0")) for name in ("epsilon", "delta"))
+    if delta == "0":
+        words = f"{start} by a factor of at most exp(epsilon): epsilon = {epsilon}."
+    else:
+        words = (
+            f"{start} to at most exp(epsilon) p + delta: epsilon = {epsilon}, delta = {delta}. "
+            f"The same draws are zero-concentrated with rho = {_short(privacy['rho'])}; an epsilon at every other "
+            "delta follows."
+        )
     rows = [
         (str(key), json.dumps(value) if isinstance(value, dict) else str(value))
         for key, value in privacy.items()
     ]
     return [f"<p>{escape(words)}</p>", table(("part", "value"), rows)]
+
+
+def _short(amount: object) -> str:
+    """A budget, which meta keeps as a fraction in text, in six significant digits."""
+    return f"{float(Fraction(str(amount))):.6g}"
 
 
 def _scales(scales: Sequence[dict[str, Any]], inside: bool) -> list[str]:

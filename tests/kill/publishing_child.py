@@ -16,7 +16,7 @@ import duckdb
 from dpsql.ledger import Lineage, Receipt, Spend, SpendLine, new_release_id, publish_file, spec_hash
 
 EPSILON = Fraction(1, 10)
-LINEAGE = Lineage("people", "row", "add_remove", "epsilon", Fraction(100))
+LINEAGE = Lineage("people", "row", "add_remove", Fraction(0), Fraction(100))
 STEPS = (
     *("locked", "recovered", "checked", "intent", "directory", "drawing", "built", "hashed"),
     *("charged", "recorded", "committed", "readable", "renamed"),

@@ -10,6 +10,7 @@ import pytest
 from dpsql.axis import PublicTable, build_axis, leaf_sql, needed_tables
 from dpsql.catalog import Catalog, Cuts, load_catalog, resolve_axis
 from dpsql.catalog.tables import AxisSpec, View
+from dpsql.ledger.stated import counted
 
 CATALOGS = Path(__file__).parents[2] / "catalog"
 NAMES = ("adult", "blackfriday", "chinook", "foodmart", "northwind", "nyc_taxi", "online_retail", "ssb")
@@ -33,6 +34,12 @@ def public_rows(connection: duckdb.DuckDBPyConnection, table: str) -> PublicTabl
     types = {row[0]: row[1] for row in connection.execute(f'DESCRIBE "{table}"').fetchall()}
     rows = connection.execute(f'SELECT * FROM "{table}"').fetchall()
     return PublicTable(table, types, {name: [row[i] for row in rows] for i, name in enumerate(types)})
+
+
+@pytest.mark.parametrize("file", sorted(CATALOGS.glob("*.yaml")), ids=lambda file: file.stem)
+def test_the_cap_holds_a_release(file: Path) -> None:
+    privacy = load_catalog(file).privacy
+    assert counted(privacy.epsilon, privacy.delta) <= counted(privacy.cap, privacy.delta)
 
 
 @pytest.mark.usefixtures("shared_data")

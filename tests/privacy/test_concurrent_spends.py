@@ -17,7 +17,7 @@ EPSILON = Fraction(1, 10)
 
 
 def spend_once(folder: str, name: str, cap: Fraction) -> bool:
-    lineage = Lineage("people", "row", "add_remove", "epsilon", cap)
+    lineage = Lineage("people", "row", "add_remove", Fraction(0), cap)
     try:
         publish_file(
             Path(folder) / "ledger.duckdb",

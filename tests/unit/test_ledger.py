@@ -11,6 +11,8 @@ from pathlib import Path
 import duckdb
 import pytest
 
+from dpsql.budget import epsilon_of, rho_of
+from dpsql.cli.budget import budget_json, budget_text
 from dpsql.errors import (
     BudgetExceeded,
     IntegrityError,
@@ -32,7 +34,8 @@ from dpsql.ledger import (
     spec_hash,
 )
 
-SHOP = Lineage("shop", "customer.customer_id", "add_remove", "epsilon", Fraction(4))
+MILLIONTH = Fraction(1, 10**6)
+SHOP = Lineage("shop", "customer.customer_id", "add_remove", Fraction(0), Fraction(4))
 
 
 class Curator:
@@ -85,7 +88,7 @@ def change_lineage(**fields):
                 "name": "shop",
                 "unit": SHOP.unit,
                 "neighbours": SHOP.neighbours,
-                "currency": "epsilon",
+                "delta": SHOP.delta,
                 "cap": SHOP.cap,
             }
             | fields
@@ -152,7 +155,7 @@ def test_a_public_release_that_the_ledger_does_not_know_stops_spending(curator):
 
 @pytest.mark.parametrize(
     "fields",
-    [{"unit": "row"}, {"neighbours": "replace_one"}, {"currency": "rho"}, {"cap": Fraction("4.01")}],
+    [{"unit": "row"}, {"neighbours": "replace_one"}, {"delta": MILLIONTH}, {"cap": Fraction("4.01")}],
 )
 def test_a_lineage_is_fixed_at_first_use(curator, fields):
     curator.publish("a")
@@ -177,11 +180,68 @@ def test_a_table_belongs_to_one_lineage(curator):
 
 
 def test_rho_lineages_take_pure_lines_at_half_the_square(curator):
-    lineage = change_lineage(name="z", currency="rho", cap=Fraction(1, 100))
+    lineage = change_lineage(name="z", delta=MILLIONTH, cap=Fraction(1))
     assert curator.publish("a", "0.1", lineage=lineage).charged == Fraction(1, 200)
-    assert curator.publish("b", "0.005", lineage=lineage, currency="rho").left == 0
+    rest = lineage.limit - Fraction(1, 200)
+    assert curator.publish("b", rest, lineage=lineage, currency="rho").left == 0
     with pytest.raises(LineageError, match="pure epsilon"):
         curator.publish("c", "0.1", currency="rho", tables=("visits",))
+
+
+def test_a_cap_is_an_epsilon_at_delta_and_holds_what_rho_allows(curator):
+    """The cap in rho, read as a number, would be epsilon 18.9: 164 releases of epsilon 1 instead of 12."""
+    lineage, one = change_lineage(delta=MILLIONTH), rho_of(Fraction(1), MILLIONTH)
+    fits = int(rho_of(Fraction(4), MILLIONTH) / one)
+    for i in range(fits):
+        receipt = curator.publish(f"r{i}", one, lineage=lineage, currency="rho")
+    assert fits == 12 and epsilon_of(fits * one, MILLIONTH) <= 4 < epsilon_of((fits + 1) * one, MILLIONTH)
+    assert 0.999 < receipt.charged_epsilon <= 1 and receipt.left_epsilon < 1
+    left = f"{float(receipt.left_epsilon):.12g}"
+    with pytest.raises(BudgetExceeded, match=f"has {left} epsilon left of 4 at delta 1e-06 and this release costs 1"):
+        curator.publish("more", one, lineage=lineage, currency="rho")
+    assert curator.publish("rest", rho_of(receipt.left_epsilon, MILLIONTH), lineage=lineage, currency="rho").left >= 0
+
+
+def test_one_release_of_the_whole_cap_fits(curator):
+    for cap in (Fraction(1), Fraction(1, 3), Fraction("0.1"), Fraction(20)):
+        lineage = change_lineage(name=str(cap), delta=MILLIONTH, cap=cap)
+        whole = rho_of(cap, MILLIONTH)
+        made = curator.publish(f"r{float(cap):g}", whole, lineage=lineage, currency="rho", tables=(f"table {cap}",))
+        assert made.left == 0 == made.left_epsilon
+
+
+def test_a_lineage_keeps_its_delta(curator):
+    lineage = change_lineage(delta=MILLIONTH)
+    curator.publish("a", "0.001", lineage=lineage, currency="rho")
+    for delta in (Fraction(0), MILLIONTH / 10, MILLIONTH * 10):
+        with pytest.raises(LineageError, match="was opened with delta 1e-06, not"):
+            curator.publish("b", "0.001", lineage=change_lineage(delta=delta))
+
+
+def test_report_under_a_delta(curator):
+    lineage, one = change_lineage(delta=MILLIONTH), rho_of(Fraction(1), MILLIONTH)
+    for label in "ab":
+        curator.publish(label, one, lineage=lineage, currency="rho")
+    report = budget_report(curator.ledger)
+    (shop,) = report.lineages
+    assert (shop.spent, shop.left) == (2 * one, rho_of(Fraction(4), MILLIONTH) - 2 * one)
+    assert shop.spent_epsilon == epsilon_of(2 * one, MILLIONTH)
+    assert rho_of(shop.left_epsilon, MILLIONTH) <= shop.left < rho_of(shop.left_epsilon + MILLIONTH, MILLIONTH)
+    (told,) = budget_json(report)["lineages"]
+    assert (told["currency"], told["delta"], told["cap"]) == ("rho", "1/1000000", "4")
+    assert told["rho"] == {"cap": str(lineage.limit), "spent": str(shop.spent), "left": str(shop.left)}
+    first, second, *_ = budget_text(report).splitlines()
+    assert first.startswith("shop: 1.451 of 4 epsilon spent at delta 1e-06, 3.638 left (unit customer.customer_id")
+    assert second == "  rho 0.04871 of 0.3111 spent, 0.2624 left: under a delta rho adds up and epsilon does not"
+
+
+def test_an_older_ledger_is_refused_in_one_sentence(curator):
+    curator.publish("a")
+    with duckdb.connect(str(curator.ledger)) as connection:
+        connection.execute("UPDATE meta SET value = 'dpsql-ledger-1' WHERE key = 'format'")
+        connection.execute("ALTER TABLE lineage DROP COLUMN delta")
+    with pytest.raises(IntegrityError, match=r"not a ledger of this version of dpsql.*name another file"):
+        curator.publish("b")
 
 
 def test_spends_must_be_positive(curator):
@@ -238,7 +298,9 @@ TAMPER = {
     "label": "UPDATE entry SET label = 'x' WHERE sequence = 1",
     "cost": "UPDATE entry SET cost = '1/100' WHERE sequence = 2",
     "counter": "UPDATE lineage SET spent = 0",
-    "cap": "UPDATE lineage SET cap = cap * 2",
+    "cap": "UPDATE lineage SET cap = '8'",
+    "ceiling": "UPDATE lineage SET ceiling = ceiling * 2",
+    "delta": "UPDATE lineage SET delta = '1/10'",
     "unit": "UPDATE lineage SET unit = 'row'",
     "removed last": "DELETE FROM entry WHERE sequence = 3",
     "removed middle": "DELETE FROM entry WHERE sequence = 2",

@@ -21,5 +21,5 @@ from dpsql.publishing.central import Published
     ],
 )
 def test_recovery_is_said(recovery, words):
-    receipt = Receipt("id", Path("x.dpsql"), "0" * 64, True, Fraction(1), Fraction(3), recovery)
+    receipt = Receipt("id", Path("x.dpsql"), "0" * 64, True, Fraction(1), Fraction(3), Fraction(0), recovery)
     assert words in Published(Path("x.dpsql"), receipt, 2, 10).summary().splitlines()[0]

@@ -136,6 +136,16 @@ def test_scales_of_tables_with_uneven_owners_are_shown_with_their_errors(tmp_pat
     assert "hidden by noise" in report_page(hidden)
 
 
+def test_each_promise_has_a_sentence_of_its_own(shop: Path) -> None:
+    release = open_release(shop)
+    assert "by a factor of at most exp(epsilon): epsilon = 4." in report_page(release)
+    release.meta["privacy"] |= {"epsilon": "2/3", "delta": "1/1000000", "rho": "1/81"}
+    page = report_page(release)
+    assert "by a factor of" not in page
+    assert "to at most exp(epsilon) p + delta: epsilon = 0.666667, delta = 1e-06." in page
+    assert "zero-concentrated with rho = 0.0123457" in page
+
+
 def test_releases_without_scales_say_nothing_about_them(shop: Path) -> None:
     assert "How shapes got their scale" not in report_page(open_release(shop))
 
