@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from dpsql.answer import Result
     from dpsql.answer.result import Grid
 
+ROW = "row"
 NOT_ADDITIVE = "combined cell by cell: parts no longer add up to the whole exactly"
 
 
@@ -103,12 +104,13 @@ class Blend:
         )
 
 
-def blend(sources: Sequence[Source], ordered: bool) -> Result | None:
+def blend(sources: Sequence[Source], ordered: bool, opened: Sequence[Mapping[str, Any]]) -> Result | None:
     """The inverse-variance estimate of independent answers, or None where they cannot be blended.
 
     Args:
         sources: answers to one statement, the one with the smallest error first.
         ordered: whether the statement sorts its rows; then all answers must agree on the order.
+        opened: `meta` of all releases that are open, those that do not answer included.
 
     Returns:
         An answer with the first one's rows; None unless releases are independent, every column is a group key or
@@ -135,7 +137,7 @@ def blend(sources: Sequence[Source], ordered: bool) -> Result | None:
     mixed = Blend(tuple(sources), places, shares)
     facts = {
         "release": [source.name for source in sources],
-        "all_together": promise_together([source.meta for source in sources]),
+        "all_together": promise_together(opened),
         "estimate": "inverse-variance mean of independent releases",
         "combined": [
             _fact(source, _mean([row[i] for row in _flat(shares)])) for i, source in enumerate(sources)
@@ -154,30 +156,42 @@ def independent(metas: Sequence[Mapping[str, Any]]) -> bool:
 
     A device answers a collection once, so whatever is made of its reports, under whichever plan, shares their noise.
     """
-    names = []
-    for meta in metas:
-        local = meta.get("local", {})
-        names.append(str(local.get("collection") or local.get("plan_hash") or meta.get("release_id")))
-    return len(set(names)) == len(names)
+    return len({_draw(meta) for meta in metas}) == len(metas)
+
+
+def _draw(meta: Mapping[str, Any]) -> str:
+    """What a release's noise was drawn for: itself, or a collection."""
+    local = meta.get("local", {})
+    return str(local.get("collection") or local.get("plan_hash") or meta.get("release_id"))
 
 
 def promise_together(metas: Sequence[Mapping[str, Any]]) -> dict[str, str] | None:
-    """What somebody is promised who is in all releases: epsilons for replacing one person, added up.
+    """What somebody is promised who is in all releases: epsilons for replacing what is hers, added up.
+
+    A release that is open twice, and all that is made of one collection's reports, were drawn once and cost once.
 
     Args:
         metas: the releases' `meta` tables; adding or removing a person counts twice when replacing one.
 
     Returns:
-        Neighbours and epsilon, or None where a release's promise is not a pure epsilon.
+        Neighbours, unit and epsilon, or None where a release's promise is not a pure epsilon, or where the releases
+        protect different units. What is promised to a person holds for each of her rows, not the other way round.
     """
-    total = Fraction(0)
+    costs: dict[str, Fraction] = {}
+    units = set()
     for meta in metas:
         privacy = meta["privacy"]
         if privacy.get("epsilon") is None or Fraction(str(privacy.get("delta") or 0)) > 0:
             return None
         twice = 1 if privacy.get("neighbours") == "replace_one" else 2
-        total += twice * Fraction(str(privacy["epsilon"]))
-    return {"neighbours": "replace_one", "epsilon": str(total)}
+        cost = twice * Fraction(str(privacy["epsilon"]))
+        costs[_draw(meta)] = max(cost, costs.get(_draw(meta), cost))
+        if "local" not in meta:  # a report is all that a device says about its person, whatever it is called
+            units.add(str(privacy.get("unit")))
+    if len(units - {ROW}) > 1:
+        return None
+    unit = ROW if ROW in units else min(units, default="person")
+    return {"neighbours": "replace_one", "unit": unit, "epsilon": str(sum(costs.values()))}
 
 
 def total_error(result: Result) -> Grid:
@@ -200,17 +214,22 @@ def rank(source: Source) -> tuple[int, float]:
     return sum(e is None for row in source.result.stderr_rows for e in row), mean_error(source.result)
 
 
-def routed(sources: Sequence[Source]) -> dict[str, Any]:
+def routed(
+    sources: Sequence[Source], left_out: Sequence[str], opened: Sequence[Mapping[str, Any]]
+) -> dict[str, Any]:
     """Why the first of several answers was taken, and what all releases promise together.
 
     Args:
         sources: the best first.
+        left_out: releases that could answer, but only for those who reported to them.
+        opened: `meta` of all releases that are open, those that do not answer included.
     """
     return {
         "chosen": sources[0].name,
         "because": "smallest mean predicted error",
         "mean_errors": {source.name: mean_error(source.result) for source in sources},
-        "all_together": promise_together([source.meta for source in sources]),
+        "left_out": list(left_out),
+        "all_together": promise_together(opened),
     }
 
 

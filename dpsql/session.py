@@ -1,8 +1,9 @@
 """Several releases opened together: what DB-API, the shell and the wire server hold.
 
 One release answers everything. With several, a table name says which ones may answer: releases whose
-catalogs name the same population are alternatives and the smallest predicted error wins; a schema name
-(`retail.sales`) picks one release by its catalog's name. What a user sets in SQL is a `Settings` of her own.
+catalogs name the same population are alternatives and the smallest predicted error wins, except that those who
+reported stand for everybody only where their catalog says so; a schema name (`retail.sales`) picks one release by
+its catalog's name. What a user sets in SQL is a `Settings` of her own.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from dpsql.combine import Source, blend, rank, routed
 from dpsql.errors import InterfaceError, NotSupportedError, QueryTimeout, UnknownName
@@ -23,6 +24,25 @@ if TYPE_CHECKING:
 NOT_COMBINED = (
     "not combined: groups differ, a value has no standard error, or the releases are not independent"
 )
+
+
+class Choice(NamedTuple):
+    """Which releases may answer a statement.
+
+    Args:
+        sources: their answers, the best first.
+        answerers: theirs, in the same order.
+        left_out: names of those that answer too, but only for the people who reported to them.
+    """
+
+    sources: list[Source]
+    answerers: list[Answerer]
+    left_out: list[str]
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What a reader should know about who does not answer."""
+        return tuple(f"{name} is left out: it answers for those who reported to it" for name in self.left_out)
 
 
 @dataclass(frozen=True)
@@ -72,39 +92,50 @@ class OpenReleases:
         """
         if len(self.answerers) == 1:
             return _ask(self.answerers[0], sql, dialect)
-        sources = [source for source, _ in self._ranked(sql, dialect)]
+        choice = self._choose(sql, dialect)
+        sources, opened = choice.sources, [release.meta for release in self.releases]
         best = sources[0].result
         if self.combine:
-            blended = blend(sources, " order by " in " ".join(sql.lower().split()))
+            blended = blend(sources, " order by " in " ".join(sql.lower().split()), opened)
             if blended is not None:
-                return blended
+                return replace(blended, notes=(*blended.notes, *choice.notes))
             best = replace(best, notes=(*best.notes, NOT_COMBINED)) if len(sources) > 1 else best
-        return replace(best, provenance={**best.provenance, "routed": routed(sources)})
+        route = {"routed": routed(sources, choice.left_out, opened)}
+        return replace(best, provenance={**best.provenance, **route}, notes=(*best.notes, *choice.notes))
 
     def explain(self, sql: str, *, dialect: str = "duckdb") -> str:
         """How a statement would be answered, by the release that `query` would take."""
         if len(self.answerers) == 1:
             return self.answerers[0].explain(sql, dialect=dialect)
-        return self._ranked(sql, dialect)[0][1].explain(sql, dialect=dialect)
+        choice = self._choose(sql, dialect)
+        return "\n".join([choice.answerers[0].explain(sql, dialect=dialect), *choice.notes])
 
-    def _ranked(self, sql: str, dialect: str) -> list[tuple[Source, Answerer]]:
-        """Every release's answer, the best first."""
-        found: list[tuple[Source, Answerer]] = []
+    def _choose(self, sql: str, dialect: str) -> Choice:
+        """The releases that may answer, the best first."""
+        answers: list[tuple[Source, Answerer]] = []
         refusals: list[NotSupportedError | UnknownName] = []
+        answering: list[Release] = []
         for release, answerer in zip(self.releases, self.answerers, strict=True):
             try:
                 source = Source(_label(release, self.releases), release.meta, _ask(answerer, sql, dialect))
             except (NotSupportedError, UnknownName) as error:
                 refusals.append(error)
             else:
-                found.append((source, answerer))
-        if not found:
+                answers.append((source, answerer))
+                answering.append(release)
+        if not answers:
             raise refusals[0]
-        answering = {id(answerer) for _, answerer in found}
-        _check_alternatives(
-            [r for r, a in zip(self.releases, self.answerers, strict=True) if id(a) in answering]
-        )
-        return sorted(found, key=lambda each: rank(each[0]))
+        _check_alternatives(answering)
+        kept = answers if len(answers) == 1 else [each for each in answers if _for_everybody(each[0])]
+        if not kept:
+            names = [source.name for source, _ in answers]
+            raise UnknownName(
+                f"several releases ({', '.join(names)}) answer, each for those who reported to it alone",
+                hint=f"qualify the tables, for instance {answering[0].name}.table, or open one of them",
+            )
+        kept = sorted(kept, key=lambda each: rank(each[0]))
+        left_out = [each[0].name for each in answers if not any(each[0] is source for source, _ in kept)]
+        return Choice([source for source, _ in kept], [answerer for _, answerer in kept], left_out)
 
     def close(self) -> None:
         """Close every release."""
@@ -218,6 +249,13 @@ def _label(release: Release, others: Sequence[Release]) -> str:
     """A release's catalog name, with its file's where several share it."""
     alone = sum(other.name == release.name for other in others) == 1
     return release.name if alone else f"{release.name} ({release.path.name})"
+
+
+def _for_everybody(source: Source) -> bool:
+    """Whether an answer is about everybody of the population."""
+    from dpsql.answer.participation import stands_for_everybody
+
+    return stands_for_everybody(source.meta, source.result.reads)
 
 
 def _check_alternatives(releases: Sequence[Release]) -> None:

@@ -18,6 +18,7 @@ import duckdb
 
 from dpsql.answer.block import Form
 from dpsql.answer.explain import explain_relation, numbered
+from dpsql.answer.participation import reads_of
 from dpsql.answer.relation import Relation, relate
 from dpsql.answer.result import Grid, Result
 from dpsql.answer.run import LIMIT, run
@@ -113,7 +114,8 @@ class Answerer:
 
         stamp = (SIMULATED,) if self.release.meta.get("local", {}).get("simulated") else ()
         notes = tuple(dict.fromkeys([*(note for relation in relations for note in relation.notes), *stamp]))
-        return Result(names, types, shown, provenance(self.release, relations), notes, grid, stages)
+        told = provenance(self.release, relations)
+        return Result(names, types, shown, told, notes, grid, stages, reads_of(statement.blocks))
 
 
 def run_outer(release: Release, schema: Schema, statement: Statement,

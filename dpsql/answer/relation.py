@@ -14,6 +14,7 @@ from dpsql.answer.block import TRUE, Block, ErrorOf, Form, Known, Noisy, Term, V
 from dpsql.answer.cuts import cut_notes
 from dpsql.answer.errorbars import quantile
 from dpsql.answer.known import catalog_plan, known_values, not_an_axis
+from dpsql.answer.participation import reported_notes
 from dpsql.answer.plan import Plan, choose
 from dpsql.answer.quantiles import Prefix, along, prefixes
 from dpsql.answer.result import NONNEGATIVE
@@ -83,7 +84,7 @@ def relate(block: Block, release: Release, schema: Schema, refuse_cuts: bool = F
         The relation of its groups, in catalog order.
     """
     terms = list(dict.fromkeys(term for value in block.values for term in terms_of(value)))
-    notes: list[str] = []
+    notes = reported_notes(release.meta, block)
     if not terms or (block.listing and not _answerable(block, terms, release, schema)):
         plan = catalog_plan(block, release, schema)
         notes.append(_catalog_note(block))

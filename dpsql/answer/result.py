@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from dpsql.answer.participation import Reads
 from dpsql.errors import DataError, InterfaceError
 
 if TYPE_CHECKING:
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
 Grid = tuple[tuple[Any, ...], ...]
 NONNEGATIVE = "non-negative estimates"
 """How the note begins that flags them."""
+REPORTED = "of those who reported"
+"""How the note begins that says whom a local release's answer is about."""
 
 ErrorGrid = Callable[[str, float], Grid]
 
@@ -33,6 +36,7 @@ class Result:
         notes: what a reader should know.
         grid: computes standard errors and interval ends.
         stages: computes `plan`.
+        reads: what the statement takes from the release.
     """
 
     columns: tuple[str, ...]
@@ -42,6 +46,7 @@ class Result:
     notes: tuple[str, ...] = ()
     grid: ErrorGrid = field(default=lambda what, level: (), repr=False, compare=False)
     stages: Callable[[], tuple[str, ...]] = field(default=tuple, repr=False, compare=False)
+    reads: Reads = Reads.TOTALS
 
     @cached_property
     def plan(self) -> tuple[str, ...]:
@@ -50,8 +55,11 @@ class Result:
 
     @property
     def flags(self) -> tuple[str, ...]:
-        """The notes that say that counts are non-negative, and therefore biased, estimates; usually none."""
-        return tuple(note for note in self.notes if note.startswith(NONNEGATIVE))
+        """The notes without which numbers would be misread; doors that show no notes show these.
+
+        That counts are non-negative, and therefore biased, estimates; that they are of those who reported.
+        """
+        return tuple(note for note in self.notes if note.startswith((NONNEGATIVE, REPORTED)))
 
     @cached_property
     def model_bound(self) -> Grid:

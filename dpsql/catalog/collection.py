@@ -7,6 +7,7 @@
 | `row_weighting` | `mar`: counts are scaled to the rows that tau left out |
 | `joint`         | grids over three axes or more, each asked of its own part of the people |
 | `shares`        | view: part of the people who report on its axes and pairs |
+| `participation` | whom the people who report stand for: everybody, a random sample of them, or nobody knows |
 | `services`      | who holds which axes, where no device holds them all (see `catalog.services`) |
 """
 
@@ -86,6 +87,11 @@ class Collection(Model):
     )
     row_weighting: Literal["none", "mar"] = "none"
     shuffled: bool = False
+    participation: Literal["all", "random", "unknown"] = Field(
+        "unknown",
+        description="who reports: all of the population, a random sample of it, or unknown; "
+        "counts and sums stand for everybody only under `all`",
+    )
     services: dict[str, Service] = Field(
         default_factory=dict,
         description="services that cannot join on one device, each with its axes; far noisier than one report",

@@ -206,7 +206,9 @@ def _promise(survey: Survey, plan: Plan, manifest: Manifest, scale: Scale, relea
         "privacy": privacy | simulated,
         "spends": [[f"one report of {plan.collection}", str(plan.epsilon)]],
         "insecure_entropy": False,
-        "local": _collected(plan, manifest, scale, bool(body.get("shuffled"))) | simulated,
+        "local": {"participation": survey.participation}
+        | _collected(plan, manifest, scale, bool(body.get("shuffled")))
+        | simulated,
     }
 
 

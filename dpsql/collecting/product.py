@@ -182,6 +182,7 @@ def _promise(survey: Survey, sheet: Sheet, joined: Joined, release_id: str) -> d
         "insecure_entropy": False,
         "local": {
             "collection": sheet.collection,
+            "participation": survey.participation,
             "manifest": joined.manifest._asdict(),
             "people": joined.people,
             "tau": 1,

@@ -50,6 +50,12 @@ class Survey:
     measures: tuple[ResolvedMeasure, ...]
     views: Mapping[str, tuple[tuple[int, ...], tuple[int, ...]]]
 
+    @property
+    def participation(self) -> str:
+        """Whom the people who report stand for."""
+        collection = self.catalog.collection
+        return "unknown" if collection is None else collection.participation
+
 
 def survey_of(catalog: Catalog, make: AxisMaker) -> Survey:
     """Read a catalog's views as questions to people.

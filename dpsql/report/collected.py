@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from html import escape
 from typing import Any
 
+from dpsql.answer.participation import WHOM
 from dpsql.report.markup import table
 
 SIMULATED = (
@@ -40,8 +41,9 @@ def collected(local: Mapping[str, Any]) -> list[str]:
         *_smooth(local),
         *([("hash of the plan", str(local["plan_hash"]))] if "plan_hash" in local else []),
     ]
+    whom = f"<p>Counts, sums and averages are {escape(WHOM[local.get('participation', 'unknown')])}.</p>"
     stamp = [f"<p><strong>{SIMULATED}</strong></p>"] if local.get("simulated") else []
-    return ["<h2>Who reported</h2>", *stamp, table(("what", "value"), rows), *_shuffled(local)]
+    return ["<h2>Who reported</h2>", whom, *stamp, table(("what", "value"), rows), *_shuffled(local)]
 
 
 def _influence(local: Mapping[str, Any]) -> list[tuple[str, str]]:

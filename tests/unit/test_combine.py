@@ -44,7 +44,7 @@ def pair(second: Grid = (("south", 24.0), ("north", 14.0)), **meta: Any) -> list
 
 
 def test_cells_are_weighted_by_inverse_variance() -> None:
-    found = blend(pair(), ordered=False)
+    found = blend(pair(), ordered=False, opened=[])
     assert found is not None
     assert found.rows == (("north", pytest.approx(10.8)), ("south", pytest.approx(22.0)))
     assert found.stderr_rows == (
@@ -63,14 +63,15 @@ def test_cells_are_weighted_by_inverse_variance() -> None:
 def test_scale_errors_count() -> None:
     first = answer((("north", 10.0),), ((None, 3.0),), scale=4.0)
     second = answer((("north", 20.0),), ((None, 5.0),))
-    found = blend([source("a", first), source("b", second)], ordered=False)
+    found = blend([source("a", first), source("b", second)], ordered=False, opened=[])
     assert found is not None
     assert found.rows[0][1] == pytest.approx(15)
 
 
 def test_an_exact_value_takes_all() -> None:
     first = answer((("north", 10.0),), ((None, 0.0),))
-    found = blend([source("a", first), source("b", answer((("north", 20.0),), ((None, 5.0),)))], ordered=True)
+    second = source("b", answer((("north", 20.0),), ((None, 5.0),)))
+    found = blend([source("a", first), second], ordered=True, opened=[])
     assert found is not None
     assert (found.rows[0][1], found.stderr_rows[0][1]) == (10.0, 0.0)
 
@@ -82,15 +83,15 @@ def test_an_exact_value_takes_all() -> None:
 def test_other_groups_are_not_blended(second: Grid) -> None:
     first = pair()[0]
     other = answer(second, tuple((None, 1.0) for _ in second))
-    assert blend([first, source("b", other)], ordered=False) is None
+    assert blend([first, source("b", other)], ordered=False, opened=[]) is None
 
 
 def test_order_nulls_and_shared_noise_prevent_blending() -> None:
-    assert blend(pair(), ordered=True) is None
-    assert blend(pair()[:1], ordered=False) is None
-    assert blend(pair(local={"plan_hash": "x"}), ordered=False) is None
+    assert blend(pair(), ordered=True, opened=[]) is None
+    assert blend(pair()[:1], ordered=False, opened=[]) is None
+    assert blend(pair(local={"plan_hash": "x"}), ordered=False, opened=[]) is None
     half = answer((("north", 1.0), ("south", None)), ((None, 1.0), (None, None)))
-    assert blend([pair()[0], source("b", half)], ordered=False) is None
+    assert blend([pair()[0], source("b", half)], ordered=False, opened=[]) is None
     assert rank(source("b", half)) > rank(pair()[0])
     assert not independent([{"release_id": "1"}, {"release_id": "1"}])
 
@@ -104,11 +105,37 @@ def test_one_collection_s_reports_are_never_independent() -> None:
     assert independent(labelled)
 
 
+def promised(name: str, epsilon: str, unit: str = "person.id", **meta: Any) -> dict[str, Any]:
+    neighbours = "replace_one" if "local" in meta else "add_remove"
+    promise = {"neighbours": neighbours, "epsilon": epsilon, "delta": "0", "unit": unit}
+    return {"release_id": name, "privacy": promise, **meta}
+
+
 def test_promises_add_up_for_replacing_one_person() -> None:
-    central = {"privacy": {"neighbours": "add_remove", "epsilon": "1/2", "delta": "0"}}
-    local = {"privacy": {"neighbours": "replace_one", "epsilon": "2", "delta": "0"}}
-    assert promise_together([central, local, local]) == {"neighbours": "replace_one", "epsilon": "5"}
+    central, other = promised("a", "1/2"), promised("b", "1")
+    local = promised("c", "2", local={"collection": "c"})
+    later = promised("d", "2", local={"collection": "d"})
+    found = promise_together([central, other, local, later])
+    assert found == {"neighbours": "replace_one", "unit": "person.id", "epsilon": "7"}
     assert promise_together([central, {"privacy": {"epsilon": "1", "delta": "1/1000"}}]) is None
+
+
+def test_what_was_drawn_once_costs_once() -> None:
+    central, local = promised("a", "1/2"), promised("c", "2", local={"collection": "c"})
+    again = promised("e", "2", local={"collection": "c", "plan_hash": "x"})
+    assert promise_together([central, central, local, again]) == promise_together([central, local])
+
+
+def test_promises_to_rows_do_not_add_up_to_one_for_people() -> None:
+    person, row = promised("a", "1"), promised("b", "1", unit="row")
+    assert promise_together([person, row]) == {"neighbours": "replace_one", "unit": "row", "epsilon": "4"}
+    assert promise_together([person, promised("c", "1", unit="household.id")]) is None
+    reported = promised("d", "1", unit="row", local={"collection": "d"})
+    assert promise_together([person, reported]) == {
+        "neighbours": "replace_one",
+        "unit": "person.id",
+        "epsilon": "3",
+    }
 
 
 @pytest.fixture(scope="module")
@@ -122,7 +149,7 @@ def both(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     view = "views:\n  people: {of: customer, axes: [customer.age, customer.sex], measures: [count]}\n"
     (folder / "central.yaml").write_text(head.replace("epsilon: 1.0", "epsilon: 0.02") + view)
     (folder / "local.yaml").write_text(
-        head.replace("name: retail", "name: asked") + "collection: {epsilon: 3}\n" + view
+        head.replace("name: retail", "name: asked") + "collection: {epsilon: 3, participation: all}\n" + view
     )
     dpsql.publish(folder / "central.yaml", folder / "c.dpsql")
     dpsql.simulate(folder / "local.yaml", folder / "r.parquet", folder / "p.json", seed=1)
@@ -140,7 +167,11 @@ def test_central_local_and_both(both: tuple[Path, Path]) -> None:
         )
     errors = routed.provenance["routed"]["mean_errors"]
     assert errors[routed.provenance["routed"]["chosen"]] == min(errors.values())
-    assert routed.provenance["routed"]["all_together"] == {"neighbours": "replace_one", "epsilon": "76/25"}
+    assert routed.provenance["routed"]["all_together"] == {
+        "neighbours": "replace_one",
+        "unit": "customer.customer_id",
+        "epsilon": "76/25",
+    }
     assert {each["release"] for each in blended.provenance["combined"]} == {"retail", "asked"}
     for row, single in zip(blended.stderr_rows, routed.stderr_rows, strict=True):
         assert 0 < row[1] < single[1]
