@@ -5,6 +5,9 @@ every measure; rows are ranked inside their unit by a keyed hash of their conten
 left out; what remains is counted and summed per cell. The rank of a row depends on its unit's rows and
 the key alone, never on row order or on other people.
 
+A foreign key leads to every row that has the key where those rows are a unit's own (`Join.own`), and to one row
+where nobody owns them. So a row whose key two units share counts for each of them, within each one's bound.
+
 **Privacy**: adding or removing one unit changes the counts by at most tau and the centred sums by at
 most tau * reach, in L1. Every input has a leaf or is dropped by a rule that looks at its row alone.
 **Source**: reliability.md section 2; central.md section 5.
@@ -37,6 +40,7 @@ class Join:
         table: the table reached.
         key: its key column.
         on_missing: `keep` or `drop` rows whose key finds no row.
+        own: whether the rows reached say whose the counted row is, so that all rows of a key are joined.
         as_text: compare as text, because the two columns differ in type and a failing cast would tell.
     """
 
@@ -45,6 +49,12 @@ class Join:
     key: str
     on_missing: str = "keep"
     as_text: bool = False
+    own: bool = False
+
+    @property
+    def rows(self) -> str:
+        """Name of the rows joined."""
+        return counted(self.table) if self.own else checked(self.table)
 
 
 @dataclass(frozen=True)
@@ -87,10 +97,10 @@ def checked(table: str) -> str:
 
 
 def counted(table: str) -> str:
-    """Name of a counted table: its raw rows with their derived columns, whatever their keys.
+    """Name of a table that is counted or lies on the way to the unit: its raw rows with their derived columns.
 
-    Rows that are counted need no unique key, since each unit's rows are bounded; keeping one row of a key
-    that two units share would make one unit's row appear when the other's goes.
+    Such rows need no unique key, since each unit's rows are bounded after all joins; keeping one row of a key that
+    two units share would give one unit's rows to the other when that one comes.
     """
     return f"counted.{identifier(table)}"
 
@@ -107,7 +117,10 @@ def check_dimension(
     """Make `checked.<table>`: keys unique and not NULL, so that a join multiplies nothing.
 
     In a public table a duplicate or NULL key is an error. In a private one an error would tell something
-    about its people, so the row with the least keyed hash of its content is kept.
+    about its rows, so the row with the least keyed hash of its content is kept.
+
+    **Privacy**: only for rows that no unit owns, which are alike in neighbours; which of two units' rows is kept
+    would be decided by both.
 
     Raises:
         SourceError: a public table's key is not unique or holds NULL.
@@ -117,7 +130,7 @@ def check_dimension(
     connection.execute(
         f"CREATE OR REPLACE TABLE {checked(table)} AS SELECT * FROM {rows} AS {alias(())} "
         + ("" if public else f"WHERE {column} IS NOT NULL QUALIFY row_number() OVER "
-           f"(PARTITION BY {column} ORDER BY {_keyed_hash(alias(()))}) = 1")
+           f"(PARTITION BY {column} ORDER BY {_keyed_hash(alias(()))}, {alias(())}) = 1")
     )  # fmt: skip
     if not public:
         return
@@ -158,7 +171,11 @@ def bounded_rows(connection: duckdb.DuckDBPyConnection, plan: RowPlan) -> str:
         for join in plan.joins
         if join.on_missing == "drop"
     ]
-    slots = f"QUALIFY row_number() OVER (PARTITION BY unit ORDER BY rank) <= {plan.tau}" if bounded else ""
+    # A counted row that meets two rows of its unit ties with itself; equally placed rows are interchangeable.
+    order = ["rank", *(f"a{axis}" for axis in plan.axes), *(f"m{i}" for i in range(len(plan.measures)))]
+    slots = (
+        f"QUALIFY row_number() OVER (PARTITION BY unit ORDER BY {', '.join(order)}) <= {plan.tau}" if bounded else ""
+    )
     hidden = "rank" if plan.unit is not None and (plan.keep_unit or not bounded) else "unit, rank"
     connection.execute(
         f"CREATE OR REPLACE TEMP TABLE {table} AS WITH placed AS ("
@@ -228,7 +245,7 @@ def _join_sql(plan: RowPlan) -> str:
         )
         if join.as_text:
             foreign, own = f"CAST({foreign} AS VARCHAR)", f"CAST({own} AS VARCHAR)"
-        parts.append(f"LEFT JOIN {checked(join.table)} AS {child} ON {foreign} = {own}")
+        parts.append(f"LEFT JOIN {join.rows} AS {child} ON {foreign} = {own}")
     return " ".join([*parts, *plan.lookups])
 
 

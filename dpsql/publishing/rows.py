@@ -19,27 +19,29 @@ from dpsql.publishing.contributions import (
     prepare_counted,
 )
 from dpsql.publishing.measures import Bounds, measure_sql
-from dpsql.publishing.ownership import check_ownership
+from dpsql.publishing.ownership import check_ownership, is_own
 from dpsql.publishing.planned import PlannedStatistic, ReleasePlan
 from dpsql.sources import RawSide, identifier
 
 
 def prepare_tables(catalog: Catalog, raw: RawSide, plan: ReleasePlan) -> None:
-    """Make the checked copy of every table that some view reaches.
+    """Make what rows are read from: counted tables and the way to their units as they are, the others checked.
 
     Raises:
         SourceError: a table or column of the catalog is not in the source, or a public key is not unique.
     """
     counted = {s.of for s in plan.statistics}
-    joined = {path: t for of in counted for path, t in reachable(catalog, of).items() if path}
-    for name in sorted(counted | set(joined.values())):
+    reached = [(of, path, t) for of in sorted(counted) for path, t in reachable(catalog, of).items() if path]
+    own = {table for of, path, table in reached if is_own(catalog, of, path)}
+    checked = {table for of, path, table in reached if not is_own(catalog, of, path)}
+    for name in sorted(counted | own | checked):
         if name not in raw.columns:
             raise SourceError(f"source.tables has no `{name}`", hint="name its file there")
         table, derived = catalog.tables[name], _derived(catalog, name)
         _require(raw, name, [*table.foreign_keys, *([table.key] if table.key else [])], derived)
-        if name in counted:
+        if name in counted | own:
             prepare_counted(raw.connection, name, derived)
-        if name in joined.values():
+        if name in checked:
             check_dimension(raw.connection, name, str(table.key), derived, public=table.is_public)
 
 
@@ -117,7 +119,8 @@ def _joins(catalog: Catalog, raw: RawSide, of: str, ends: set[KeyPath]) -> list[
         key = str(catalog.tables[table].key)
         foreign_type = raw.columns[tables[path[:-1]]].get(path[-1])
         as_text = foreign_type != raw.columns[table].get(key)
-        joins.append(Join(path, table, key, _key(catalog, tables, path).on_missing, as_text))
+        own = is_own(catalog, of, path)
+        joins.append(Join(path, table, key, _key(catalog, tables, path).on_missing, as_text, own))
     return joins
 
 

@@ -148,7 +148,8 @@ def aggregate(raw: RawSide, plan: StreamPlan, arrived: Arrived, key: bytes, admi
     table, columns = place_rows(catalog, raw, plan.batch, plan.of, keep_unit=capped)
     placed = _count(raw, table)
     people = _admitted(raw, table, admit) if capped else ()
-    left_out = {"bounded": total - placed, "lifetime": placed - _count(raw, table)}
+    # a row whose key two units share is placed for each of them
+    left_out = {"bounded": max(0, total - placed), "lifetime": placed - _count(raw, table)}
     cells = histograms(raw, plan.batch, plan.of, table, columns)
     increments = tuple(_rows(plan, index, cells[index]) for index in range(len(plan.batch.statistics)))
     nonzero = {rule: rows for rule, rows in {**arrived.left_out, **left_out}.items() if rows}

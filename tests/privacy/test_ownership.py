@@ -20,6 +20,7 @@ from dpsql.sources import open_sources
 CATALOG = """
 dpsql: 1
 name: market
+ledger: ROOT/ledger.duckdb
 source: {kind: parquet, root: ROOT, tables: {sales: s.parquet, orders: o.parquet, person: p.parquet}}
 privacy: {lineage: market, cap: 9, unit: person.id, epsilon: 1.0}
 tables:
