@@ -6,9 +6,11 @@ Every line `figure <name>: <value> (<bound>) ok|short` is one promise; the exit 
 from __future__ import annotations
 
 import argparse
+import math
 import sys
 import tempfile
 import time
+from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
@@ -17,22 +19,24 @@ from benchmarks import local_axis, local_star
 from benchmarks.figures import Figures
 from dpsql.client import read_plan
 from dpsql.collecting.collector import add_spool, close_collection
-from dpsql.collecting.plan import build_plan
+from dpsql.collecting.plan import Design, PlannedAxis, build_plan
+from dpsql.collecting.predict import MANY, range_variances
 from dpsql.collecting.simulate import one_row_each, simulate_reports
 from dpsql.collecting.state import open_state
-from dpsql.mechanisms.local.blue import cell_design, constrained_inverse, range_workload
-from dpsql.mechanisms.local.lprr import depth_shares, level_edges
 
 
 def unbiased_factors(figures: Figures) -> None:
-    """Variance of all ranges by least squares with shares proportional to depth, in units of v(eps) / n."""
-    for leaves, branching, bound in ((25, 5, 3.45), (64, 4, 5.75), (125, 5, 8.1)):
-        levels = level_edges(leaves, branching)
-        shares = depth_shares([(j + 1,) for j in range(len(levels))])
-        designs = [cell_design(e, leaves) for e in levels]
-        precision = np.asarray(sum(s * d.T @ d for s, d in zip(shares, designs, strict=True)))
-        factor = float((constrained_inverse(precision) * range_workload(leaves)).sum())
-        figures.at_most(f"unbiased variance factor, {leaves} leaves", factor, bound)
+    """Variance of all ranges of one ordered axis under the plan that ships, in units of v(eps) / n at epsilon 1.
+
+    v(eps) = 4 e^eps / (e^eps - 1)^2; levels, oracles, Square Wave and shares are those that `build_plan` writes.
+    """
+    unit = 4 * math.e / (math.e - 1) ** 2 / MANY
+    for leaves, bound in ((25, 3.45), (64, 5.75), (125, 8.1)):
+        axis = PlannedAxis("axis", leaves, smooth=leaves)
+        plan = read_plan(build_plan(Design("factors", Fraction(1), MANY, (axis,), rows_floor=1)))
+        figures.at_most(
+            f"unbiased variance factor, {leaves} leaves", range_variances(plan, MANY)[0] / unit, bound
+        )
 
 
 def collector_speed(figures: Figures, reports: int) -> None:
