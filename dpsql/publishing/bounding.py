@@ -26,6 +26,7 @@ from dpsql.budget import cap_units, scaled_denominator
 from dpsql.catalog.graph import unit_path
 from dpsql.catalog.model import Catalog
 from dpsql.noise import Noise, laplace_variance
+from dpsql.publishing.exact import cut_sum
 from dpsql.publishing.userlevel_plan import Step
 from dpsql.sources import RawSide
 
@@ -118,7 +119,7 @@ def measure_left_out(
     tau = next(s.tau for s in plan.statistics if s.of == of)
     table, _ = place_rows(catalog, raw, plan, of, tau=0)
     ((beyond,),) = raw.connection.execute(
-        f"SELECT CAST(coalesce(sum(least(greatest(n - {tau}, 0), {REACH * tau})), 0) AS BIGINT) "
+        f"SELECT {cut_sum(f'least(greatest(n - {tau}, 0), {REACH * tau})')} "
         f"FROM (SELECT count(*) AS n FROM {table} GROUP BY unit)"
     ).fetchall()
     t = scaled_denominator(REACH * tau)

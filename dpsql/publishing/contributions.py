@@ -23,6 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dpsql.errors import SourceError
+from dpsql.publishing.exact import cut_sum
 from dpsql.sources import identifier, literal
 
 IntArray = npt.NDArray[np.int64]
@@ -204,12 +205,12 @@ def histogram(
         value: BIGINT expression summed per cell; NULL adds nothing.
 
     Returns:
-        int64 array of the given shape.
+        int64 array of the given shape; sums are cut at `exact.LARGEST`.
     """
     cells = np.zeros(tuple(shape), dtype=np.int64)
     keys = [f"a{axis}" for axis in axes]
     grouped = connection.execute(
-        f"SELECT {', '.join([*keys, f'CAST(coalesce(sum({value}), 0) AS BIGINT) AS total'])} FROM {table} "
+        f"SELECT {', '.join([*keys, f'{cut_sum(value)} AS total'])} FROM {table} "
         + (f"GROUP BY {', '.join(keys)}" if keys else "")
     ).fetchnumpy()
     where = tuple(np.asarray(grouped[key], dtype=np.int64) for key in keys)

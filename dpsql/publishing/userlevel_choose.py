@@ -30,6 +30,7 @@ from dpsql.mechanisms.central.selection import (
 )
 from dpsql.mechanisms.central.whitened import typical_square
 from dpsql.noise import Noise
+from dpsql.publishing.exact import LARGEST
 from dpsql.publishing.planned import PlannedStatistic, ReleasePlan
 from dpsql.publishing.userlevel_plan import ROWS, SUMS, TOTAL_ROWS, TOTAL_SUMS, Step
 from dpsql.publishing.userlevel_sql import clipped_total, make_people, people_per_bin
@@ -142,7 +143,7 @@ def choose_bounds(table: Table) -> Choices:
 def _total_rows(table: Table, people: str, per_unit: NoisyHistogram) -> NoisyTotal:
     """N_hi, or the number of rows where the catalog says that it may be told."""
     if table.plan.catalog.privacy.rows == "public":
-        exact = clipped_total(table.connection, people, "n", 1 << 62)
+        exact = clipped_total(table.connection, people, "n", LARGEST)
         return NoisyTotal(exact, 0.0, 0)
     bound = _high_bound(per_unit, table.step(TOTAL_ROWS), table.norm)
     exact = clipped_total(table.connection, people, "n", bound)

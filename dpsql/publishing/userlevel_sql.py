@@ -22,13 +22,10 @@ import numpy.typing as npt
 
 from dpsql.mechanisms.central.strategy import Strategy, dense
 from dpsql.mechanisms.central.whitened import LARGEST_NORM, UNIT, Whitening
+from dpsql.publishing.exact import cut_sum, huge
 from dpsql.sources import identifier
 
 IntArray = npt.NDArray[np.int64]
-
-LARGEST = 1 << 62
-"""Sums are cut here, far above what weights of 2^20 and bounded measures reach."""
-
 
 class Shape(NamedTuple):
     """One view as the norm sees it.
@@ -159,9 +156,7 @@ def weighted_cells(
     """
     keys = [f"a{axis}" for axis in axes]
     sums = [
-        f"CAST(greatest(least(coalesce(sum(CAST(w AS HUGEINT) * ({value})), 0), {huge(LARGEST)}), "
-        f"{huge(-LARGEST)}) AS BIGINT) AS v{i}"
-        for i, value in enumerate(values)
+        f"{cut_sum(f'CAST(w AS HUGEINT) * ({value})')} AS v{i}" for i, value in enumerate(values)
     ]
     found = connection.execute(
         f"SELECT {', '.join([*keys, *sums])} FROM {rows} JOIN {weights} USING (unit)"
@@ -173,15 +168,6 @@ def weighted_cells(
         column = np.asarray(found[f"v{i}"], dtype=np.int64)
         each[where] = column if keys else column[0]
     return cells
-
-
-def huge(value: int) -> str:
-    """A HUGEINT literal.
-
-    >>> huge(-3)
-    '(-3)::HUGEINT'
-    """
-    return f"({value})::HUGEINT"
 
 
 def _norm_sql(connection: duckdb.DuckDBPyConnection, rows: str, shape: Shape, whitening: Whitening) -> str:

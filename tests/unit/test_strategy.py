@@ -94,11 +94,6 @@ def test_inner_nodes_cannot_spend_more_than_the_whole():
         tree_strategy(kary_tree(4, 2), np.full(7, 0.6))
 
 
-def test_sums_that_do_not_fit_are_refused():
-    with pytest.raises(InternalError):
-        measure(STRATEGIES["dense"], np.full(N, 1 << 50))
-
-
 @given(st.integers(1, 200), st.integers(2, 8), st.sampled_from([1, 2]), st.integers(0, 2**32))
 def test_path_sums_hold_for_any_real_budgets(n, k, norm, seed):
     tree = kary_tree(n, k)
@@ -121,8 +116,8 @@ def test_sine_rows_are_the_integer_matrix_of_their_table_and_stay_within_their_b
     assert np.abs(rows.astype(float) - near).max() <= 1.01
     x = np.random.default_rng(6).integers(-(10**9), 10**9, (n, 2))
     assert np.array_equal(measure(strategy, x), rows @ x)
-    with pytest.raises(InternalError, match="64 bits"):
-        measure(strategy, np.full(n, 1 << 61))
+    large = np.full(n, 1 << 61)
+    assert not np.any((rows @ large.astype(object) - measure(strategy, large)) % (1 << 64))  # wraps, does not fail
     with pytest.raises(InternalError, match="sensitive"):
         Strategy(**{**vars(strategy), "total": strategy.total - 1})
 

@@ -45,7 +45,6 @@ def draw_plane(
 
     Raises:
         PrivacyError: epsilon or sensitivity leave no room for integer budgets.
-        InternalError: a sum might not fit in 64 bits.
 
     **Privacy**: epsilon-DP for neighbours that differ in one unit's rows.
     """

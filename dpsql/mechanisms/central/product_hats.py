@@ -101,15 +101,10 @@ def measure_plane(strategy: ProductHats, x: IntArray) -> IntArray:
         x: integers, shape (n1, n2).
 
     Returns:
-        int64, shape (n1 n2 + hats,).
-
-    Raises:
-        InternalError: if a sum might not fit in 64 bits.
+        int64, shape (n1 n2 + hats,), modulo 2^64.
 
     **Privacy** Raw: never leaves publishing without noise of at least scale total / epsilon.
     """
-    if float(np.abs(x.astype(np.float64)).sum()) * strategy.total >= 1 << 62:
-        raise InternalError("a sum of the measured rows does not fit in 64 bits", hint="coarsen the scale")
     height, width = strategy.kernel.shape
     hats = [
         int((strategy.kernel * x[a : a + height, b : b + width]).sum())

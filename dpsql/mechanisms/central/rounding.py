@@ -56,20 +56,29 @@ def round_family(views: Sequence[tuple[Subset, FloatArray]]) -> list[IntArray]:
         views: (axis ids, leaf estimates) of each view of one family, margins equal up to float rounding.
 
     Returns:
-        Integer arrays of the same shapes in units of 2^-20.
+        Integer arrays of the same shapes in units of 2^-20. A family with an estimate that does not fit 64 bits is
+        scaled down as a whole: an error would tell how large it is before anything was paid for.
     """
-    shared: dict[Subset, IntArray] = {}
+    margins: dict[Subset, FloatArray] = {}
+    for axes, estimate in views:
+        for totals in product((False, True), repeat=len(axes)):
+            margins.setdefault(_part(axes, totals), _inner_margin(estimate, totals))
+    largest = max((float(np.abs(margin).max(initial=0.0)) for margin in margins.values()), default=0.0) * UNIT
+    fits = 1.0 if largest < LIMIT else LIMIT * (1 - 1 / UNIT) / largest
+    shared = {part: to_units(margin * fits) for part, margin in margins.items()}
     rounded = []
     for axes, estimate in views:
         coordinates = np.zeros(estimate.shape, dtype=np.int64)
         for totals in product((False, True), repeat=len(axes)):
-            part = tuple(axis for axis, is_total in zip(axes, totals, strict=True) if not is_total)
-            if part not in shared:
-                shared[part] = to_units(_inner_margin(estimate, totals))
             where = tuple(-1 if is_total else slice(0, -1) for is_total in totals)
-            coordinates[where] = shared[part]
+            coordinates[where] = shared[_part(axes, totals)]
         rounded.append(_restore_last_leaves(coordinates))
     return rounded
+
+
+def _part(axes: Subset, totals: tuple[bool, ...]) -> Subset:
+    """The axes that a margin keeps."""
+    return tuple(axis for axis, is_total in zip(axes, totals, strict=True) if not is_total)
 
 
 def node_sums(leaves: IntArray, trees: Sequence[Tree]) -> IntArray:

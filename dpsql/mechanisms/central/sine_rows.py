@@ -29,6 +29,7 @@ from dpsql.tree import FloatArray, IntArray
 from dpsql.variance.sine import cosine_sums, half_angles, sine_transform
 
 _LIMIT = 1 << 62
+_LIMB = 16  # bits of a part of numbers that are too large to be multiplied at once
 
 
 def column_norm(n: int) -> float:
@@ -66,22 +67,25 @@ def table(n: int, scale: int) -> IntArray:
 
 
 def measure_sine(x: IntArray, scale: int) -> IntArray:
-    """B x for each column of x in exact integers, shape (n, m).
+    """B x for each column of x in exact integers modulo 2^64, shape (n, m).
 
     Args:
         x: integers, shape (n, m).
         scale: D.
 
     Raises:
-        InternalError: if a sum might not fit in 64 bits.
+        InternalError: the rows are too large, whatever x is.
 
     **Privacy** Raw: never leaves publishing without noise.
     """
     n = len(x)
     entries = table(n, scale)
-    largest = 2 * int(np.abs(entries).max()) * max(1, int(np.abs(x).astype(object).sum(axis=0).max()))
+    most = 2 * int(np.abs(entries).max())
+    if most * n << _LIMB >= _LIMIT:
+        raise InternalError(f"sine rows of {n} leaves have too large entries")
+    largest = most * max(1, int(np.abs(x).astype(object).sum(axis=0).max()))
     if largest >= _LIMIT:
-        raise InternalError("a sum of the measured rows does not fit in 64 bits", hint="coarsen the scale")
+        return (measure_sine(x >> _LIMB, scale) << _LIMB) + measure_sine(x & (1 << _LIMB) - 1, scale)
     period = 2 * (n + 1)
     rows = np.empty_like(x)
     for column in range(x.shape[1]):

@@ -1,0 +1,101 @@
+"""Sums that pass 64 bits: a release is made all the same, and nothing but its noisy numbers tells of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import duckdb
+import numpy as np
+import pytest
+
+from dpsql.catalog import load_catalog
+from dpsql.mechanisms.central.gaussian import sine_strategy
+from dpsql.mechanisms.central.rounding import node_sums, round_family
+from dpsql.mechanisms.central.strategy import measure
+from dpsql.noise import ExactNoise, insecure_test_entropy
+from dpsql.publishing.central import publish_release
+from dpsql.publishing.contributions import histogram
+from dpsql.publishing.exact import LARGEST
+from dpsql.tree import kary_tree
+
+CATALOG = """
+dpsql: 1
+name: grid
+ledger: ROOT/ledger
+source: {kind: parquet, root: ROOT, tables: {hits: hits.parquet, person: person.parquet}}
+privacy: {lineage: grid, cap: 99, UNIT, epsilon: 2.0, DELTA}
+tables:
+  person: {role: dimension, key: id, private: true}
+  hits: {role: fact, foreign_keys: {id: person}, MAXIDS, columns: {
+    x: {type: int, lower: 0, upper: 15}, y: {type: int, lower: 0, upper: 11},
+    cost: {type: int, lower: 0, upper: TOP, measure: true}}}
+views:
+  one: {of: hits, axes: [hits.x], measures: [count, hits.cost], MECHANISM}
+  two: {of: hits, axes: [hits.x, hits.y], measures: [count, hits.cost], MECHANISM}
+"""
+PURE = {"UNIT": "unit: row", "DELTA": "delta: 0", "MAXIDS": "description: hits", "MECHANISM": "mechanism: auto"}
+PERSON = PURE | {"UNIT": "unit: person.id", "MAXIDS": "max_ids: 2"}
+WAYS = {
+    "pure": PURE,
+    "tree": PURE | {"MECHANISM": "mechanism: lue_dptree"},
+    "residual": PURE | {"DELTA": "delta: 1e-6", "MECHANISM": "mechanism: residual"},
+    "auto": PERSON | {"MAXIDS": "max_ids: auto"},
+}
+
+
+def publish(folder: Path, number: int, cost: int, **words: str) -> dict[str, int]:
+    """A release of rows that all have one cost; its tables and their row counts."""
+    folder.mkdir()
+    rows = f"SELECT i % 3000 AS id, 0 AS x, i % 3 AS y, {cost}::BIGINT AS cost FROM range({number}) t(i)"
+    for name, sql in (("hits", rows), ("person", "SELECT i AS id FROM range(3000) t(i)")):
+        duckdb.connect().execute(f"COPY ({sql}) TO '{folder}/{name}.parquet'")
+    text = CATALOG
+    for word, value in (words | {"ROOT": str(folder)}).items():
+        text = text.replace(word, value)
+    (folder / "grid.yaml").write_text(text)
+    release = folder / "r.dpsql"
+    noise = ExactNoise(insecure_test_entropy(7))
+    publish_release(load_catalog(folder / "grid.yaml"), release, noise=noise, key=b"k" * 32)
+    with duckdb.connect(str(release), read_only=True) as opened:
+        names = [row[0] for row in opened.execute("SELECT table_name FROM duckdb_tables() ORDER BY 1").fetchall()]
+        assert len(names) == len(set(names))
+        return {name: opened.execute(f'SELECT count(*) FROM "{name}"').fetchall()[0][0] for name in names}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_sums_that_no_release_can_hold_publish_the_same_nodes(way: str, tmp_path: Path) -> None:
+    words = WAYS[way] | {"TOP": str(2 * 10**9)}
+    large = publish(tmp_path / "large", 12_000, 2 * 10**9, **words)
+    assert 12_000 * 10**9 > 1 << 42
+    assert publish(tmp_path / "small", 12_000, 3, **words) == large
+
+
+def test_exact_sums_beyond_64_bits_publish_the_same_nodes(tmp_path: Path) -> None:
+    words, rows = PURE | {"TOP": str(8 * 10**12), "MECHANISM": "mechanism: identity"}, 2_500_000
+    assert rows * 4 * 10**12 > 1 << 63
+    assert publish(tmp_path / "large", rows, 8 * 10**12, **words) == publish(tmp_path / "small", 30, 3, **words)
+
+
+def test_a_cell_is_cut_no_further_apart_than_it_was() -> None:
+    connection = duckdb.connect()
+    rows = "SELECT i % 3 AS a0, (i % 3 - 1) * 9007199254740992 AS m FROM range(6000) t(i)"
+    connection.execute(f"CREATE TABLE t AS {rows}")
+    assert histogram(connection, "t", [0], [3], "m").tolist() == [-LARGEST, 0, LARGEST]
+    assert int(histogram(connection, "t", [], [], "m")) == 0
+
+
+def test_rows_of_a_strategy_wrap_and_do_not_fail() -> None:
+    x = np.random.default_rng(3).integers(-LARGEST, LARGEST, 30)
+    strategy = sine_strategy(30, 1 << 16)
+    one = [int(v) for v in measure(strategy, np.array([1, *[0] * 29]))]
+    exact = measure(strategy, np.eye(30, dtype=np.int64)).astype(object) @ x.astype(object)
+    assert one == measure(strategy, np.eye(30, dtype=np.int64))[:, 0].tolist()
+    assert all((int(a) - int(b)) % (1 << 64) == 0 for a, b in zip(measure(strategy, x), exact, strict=True))
+
+
+def test_estimates_that_do_not_fit_are_scaled_down_together() -> None:
+    plane = np.full((3, 4), 1e15)
+    small, large = round_family([((0,), plane.sum(axis=1)), ((0, 1), plane)])
+    assert np.array_equal(large.sum(axis=1), small)
+    assert np.abs(node_sums(large, [kary_tree(3, 2), kary_tree(4, 2)])).max() <= 1 << 62
+    assert large.min() == large.max()
