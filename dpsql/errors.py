@@ -19,6 +19,7 @@
             |   `-- CatalogError       2   the catalog is wrong (file, key path, what to write instead)
             |-- NotSupportedError      1   a valid statement that no release can answer
             |   |-- NoViewError        1   no view holds all the axes that the statement needs
+            |   |   `-- PartialBinError 1  views hold them, in bins that the statement cuts
             |   `-- RawRowsError       1   the statement asks for rows of people
             `-- PrivacyError           3   answering or publishing would break the promise
                 |-- BudgetExceeded     3   the lineage's cap does not hold this spend
@@ -136,6 +137,10 @@ class NotSupportedError(DatabaseError):
 
 class NoViewError(NotSupportedError):
     """No view holds all the axes that the statement needs."""
+
+
+class PartialBinError(NoViewError):
+    """More than half of an answer would be interpolated, since the statement cuts bins."""
 
 
 class RawRowsError(NotSupportedError):

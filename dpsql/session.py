@@ -206,7 +206,8 @@ def open_session(
     Args:
         paths: release files or stream directories, at least one.
         insecure: also open releases that were drawn with test entropy.
-        on_partial_bin: `interpolate` or `refuse` where a predicate cuts a bin; by default as each catalog says.
+        on_partial_bin: `limit`, `interpolate` or `refuse` where a predicate cuts a bin; by default, and where it says
+            `refuse`, as each catalog says.
         nonnegative: answer counts from their non-negative (biased) estimates where a release has them.
         as_of: for streams, the newest batch wanted, by number or label; None takes the newest there is.
 
@@ -241,8 +242,9 @@ def _ask(answerer: Answerer, sql: str, dialect: str) -> Result:
 
 def _answerer(release: Release, on_partial_bin: str | None) -> Answerer:
     from dpsql.answer import Answerer
+    from dpsql.answer.choose import checked
 
-    return Answerer(release) if on_partial_bin is None else Answerer(release, on_partial_bin=on_partial_bin)
+    return Answerer(release, on_partial_bin=checked(on_partial_bin))
 
 
 def _label(release: Release, others: Sequence[Release]) -> str:

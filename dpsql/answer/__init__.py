@@ -7,7 +7,9 @@
     schema      tables, keys and axes of a release
     leafsets    predicates and groups, evaluated by DuckDB on an axis table -> coverage of leaves
     boxes       boolean conditions over several axes -> disjoint boxes
-    plan        which view answers, with the least predicted variance
+    plan        how a view would answer
+    partial     how much of that would be interpolated
+    choose      which view answers, with the least predicted variance
     nodes       leaf coverage -> tree nodes
     recombine   one DuckDB statement that sums node combinations
     relation    a block -> the relation of its groups

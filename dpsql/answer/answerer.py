@@ -17,6 +17,7 @@ from typing import Any
 import duckdb
 
 from dpsql.answer.block import Form
+from dpsql.answer.choose import PartialBin
 from dpsql.answer.explain import explain_relation, numbered
 from dpsql.answer.participation import reads_of
 from dpsql.answer.relation import Relation, relate
@@ -42,12 +43,12 @@ class Answerer:
     Args:
         release: an open release.
         timeout: seconds until a statement is stopped.
-        on_partial_bin: `interpolate` or `refuse`, for bins that a predicate cuts.
+        on_partial_bin: what is done with bins that a predicate cuts; None as the catalog says.
     """
 
     release: Release
     timeout: float = LIMIT
-    on_partial_bin: str = "interpolate"
+    on_partial_bin: PartialBin | None = None
     schema: Schema = field(init=False)
     _results: OrderedDict[tuple[str, str], Result] = field(default_factory=OrderedDict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -99,8 +100,7 @@ class Answerer:
 
     def _answer(self, text: str, dialect: str) -> Result:
         statement = take_apart(parse(text, dialect), self.schema, text)
-        refuse = self.on_partial_bin == "refuse"
-        relations = [relate(block, self.release, self.schema, refuse) for block in statement.blocks]
+        relations = [relate(block, self.release, self.schema, self.on_partial_bin) for block in statement.blocks]
         names, types, rows = run_outer(self.release, self.schema, statement, relations, self.timeout)
         shown = tuple(row[: len(statement.names)] for row in rows)
         carried = [row[len(statement.names) :] for row in rows]

@@ -7,7 +7,8 @@ lives on is decided per view, by the planner.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -44,6 +45,15 @@ class Expression:
     monotone: bool = field(default=True, compare=False)
     span: tuple[int, int] | None = field(default=None, compare=False)
     words: str = field(default="", compare=False)
+
+
+PLACEHOLDER = re.compile(r"\bdp_c(\d+)\b")
+
+
+def in_words(expression: Expression, columns: Sequence[ColumnRef]) -> str:
+    """An expression with the star's names in place of placeholders."""
+    text = PLACEHOLDER.sub(lambda m: str(columns[int(m.group(1))]), expression.words or expression.sql)
+    return text.replace(" AND dp_kind <> 3", "")
 
 
 @dataclass(frozen=True)

@@ -2,31 +2,22 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from fractions import Fraction
 
 from dpsql.answer.answered import Answered, terms_of
-from dpsql.answer.block import Block, Condition, Every, Expression, Linear, Predicate, Ratio, Some
+from dpsql.answer.block import Block, Condition, Every, Linear, Predicate, Ratio, Some, in_words
 from dpsql.answer.cuts import Interpolated, interpolated
 from dpsql.answer.leafsets import AxisCells, masks
 from dpsql.answer.nodes import runs
 from dpsql.answer.relation import Relation
 from dpsql.release import Release
 
-PLACEHOLDER = re.compile(r"\bdp_c(\d+)\b")
-
-
-def said(expression: Expression, block: Block) -> str:
-    """An expression with the star's names in place of placeholders."""
-    text = PLACEHOLDER.sub(lambda m: str(block.columns[int(m.group(1))]), expression.words or expression.sql)
-    return text.replace(" AND dp_kind <> 3", "")
-
 
 def condition_words(condition: Condition, block: Block) -> str:
     """A condition in words."""
     if isinstance(condition, Predicate):
-        text = said(condition.expression, block)
+        text = in_words(condition.expression, block.columns)
         return f"not true: {text}" if condition.negated else text
     if isinstance(condition, (Every, Some)):
         word = " and " if isinstance(condition, Every) else " or "
@@ -51,7 +42,7 @@ def explain_relation(number: int, relation: Relation, release: Release) -> list[
     if block.columns:
         lines.append(f"condition: {condition_words(block.where, block)}")
     if block.groups:
-        lines.append(f"grouped by {', '.join(said(group, block) for group in block.groups)}")
+        lines.append(f"grouped by {', '.join(in_words(group, block.columns) for group in block.groups)}")
     lines += list(relation.notes)
     for answered in relation.answered:
         lines += _plan_words(answered, block, release)

@@ -1,8 +1,6 @@
-"""Which view answers a block, and with which leaves.
+"""How a block would be answered on a view: which of its axes hold the columns used, and which leaves are taken.
 
-Every view over the block's root table that has an axis for each column used, and one for each inner join,
-is a candidate. The one with the least predicted variance answers; ties go to the fewest cells, then to
-the name. Views that would have to cut a bin come after those that need not.
+A view over the block's root table can answer if it has an axis for each column used, and one for each inner join.
 """
 
 from __future__ import annotations
@@ -205,73 +203,9 @@ def predicted(plan: Plan, terms: Sequence[Term], release: Release) -> float:
     return total
 
 
-def choose(block: Block, terms: Sequence[Term], release: Release, schema: Schema,
-           refuse_cuts: bool = False) -> Plan:
-    """The best plan for some terms of a block.
-
-    Args:
-        block: the block.
-        terms: which terms must be answered together.
-        release: an open release.
-        schema: its star.
-        refuse_cuts: leave out views that would have to cut a bin.
-
-    Returns:
-        The plan.
-
-    Raises:
-        NoViewError: no view has what the block needs; says what is lacking, view by view.
-    """
-    said, plans = [], []
-    lacking: int | None = None
-    for view in views_of(release):
-        if view.of.lower() != block.root.lower():
-            continue
-        if not needed_measures(terms, view):
-            said.append(f"{view.name} lacks {', '.join(t.measure for t in terms if t.measure not in view.statistics)}")
-            continue
-        placed = place(block, terms, view, release, schema)
-        if isinstance(placed, str):
-            if is_declared(view.name):
-                said.append(f"{view.name} lacks {placed}")
-            lacking = next((i for i, ref in enumerate(block.columns) if str(ref) == placed), lacking)
-            continue
-        plan = make_plan(block, terms, view, placed, release)
-        if cut := _cut_axes(plan, release, refuse_cuts):
-            said.append(f"{view.name} would cut a bin of {cut}; put the bounds on its edges")
-            continue
-        plans.append(plan)
-    if not plans:
-        raise no_view(block, said, lacking)
-    if len(plans) == 1:
-        return plans[0]
-    return min(plans, key=lambda p: (any(c.cut for c in p.cells), _is_biased(p, terms), predicted(p, terms, release),
-                                     p.view.cells, p.view.name))
-
-
-def _is_biased(plan: Plan, terms: Sequence[Term]) -> bool:
-    """Whether an estimate is biased: its variance is then no measure of its error, and unbiased views come first."""
-    return any(plan.view.statistics[term.measure].biased for term in terms)
-
-
 def is_declared(view: str) -> bool:
     """Whether the catalog names a view; sets of axes that the residual design adds are named in brackets."""
     return not view.startswith("(")
-
-
-def _cut_axes(plan: Plan, release: Release, refuse: bool) -> str:
-    """Axes whose bins the plan cuts, where the caller or the view's catalog entry refuses that.
-
-    A set of axes that no view names refuses what every view over these axes refuses.
-    """
-    named, axes = {plan.view.name}, set(plan.view.axes)
-    if not is_declared(plan.view.name):
-        named = {s.view for s in release.statistics if axes <= set(s.axes) and is_declared(s.view)}
-    entries = [release.meta["catalog"].get("views", {}).get(name) or {} for name in named]
-    if not (refuse or all(entry.get("on_partial_bin") == "refuse" for entry in entries)):
-        return ""
-    pairs = zip(plan.questions, plan.cells, strict=True)
-    return ", ".join(release.axes[question.axis].name for question, cells in pairs if cells.cut)
 
 
 def no_view(block: Block, said: Sequence[str], lacking: int | None = None) -> NoViewError:

@@ -67,7 +67,8 @@ def predict(answerer: Answerer, text: str, *, dialect: str = "duckdb") -> tuple[
     """
     try:
         statement = take_apart(parse(text, dialect), answerer.schema, text)
-        relations = [relate(block, answerer.release, answerer.schema) for block in statement.blocks]
+        asked = answerer.on_partial_bin
+        relations = [relate(block, answerer.release, answerer.schema, asked) for block in statement.blocks]
     except Error as error:
         raise pointed(error, text) from error
     columns = zip(statement.names, statement.forms, strict=True)

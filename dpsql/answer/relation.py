@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from dpsql.answer.answered import Answered, answer_terms, central, error_values, nullable, terms_of
 from dpsql.answer.bias import scale_notes
-from dpsql.answer.block import TRUE, Block, ErrorOf, Form, Known, Noisy, Term, Value
+from dpsql.answer.block import TRUE, Block, ErrorOf, Expression, Form, Known, Noisy, Term, Value
+from dpsql.answer.choose import PartialBin, choose
 from dpsql.answer.cuts import cut_notes
 from dpsql.answer.errorbars import quantile
 from dpsql.answer.known import catalog_plan, known_values, not_an_axis
 from dpsql.answer.participation import reported_notes
-from dpsql.answer.plan import Plan, choose
+from dpsql.answer.plan import Plan
 from dpsql.answer.quantiles import Prefix, along, prefixes
 from dpsql.answer.result import NONNEGATIVE
 from dpsql.answer.schema import Schema
@@ -71,14 +73,16 @@ class Relation:
         return "DOUBLE", nullable(error_values(what, form, answered, level))
 
 
-def relate(block: Block, release: Release, schema: Schema, refuse_cuts: bool = False) -> Relation:
+def relate(block: Block, release: Release, schema: Schema, asked: PartialBin | None = None,
+           quantile_of: Expression | None = None) -> Relation:
     """Answer a block.
 
     Args:
         block: the block.
         release: an open release.
         schema: its star.
-        refuse_cuts: answer from whole bins only.
+        asked: what the session does with bins that are cut; None as the catalog says.
+        quantile_of: a group expression that lies inside of bins by its nature.
 
     Returns:
         The relation of its groups, in catalog order.
@@ -90,10 +94,11 @@ def relate(block: Block, release: Release, schema: Schema, refuse_cuts: bool = F
         notes.append(_catalog_note(block))
         if terms:
             notes.append("no view can order them by a count; that order is left out")
-        return _assemble(block, [(plan, [])], release, schema, notes)
-    plans = _plans(block, terms, release, schema, refuse_cuts)
+        return _assemble(block, [(plan, [])], release, schema, notes, asked)
+    choice = partial(choose, block, release=release, schema=schema, asked=asked, along=quantile_of)
+    plans = _plans(block, terms, choice)
     notes += [note for plan, asked in plans for note in bias_notes(plan, asked, release)]
-    return _assemble(block, plans, release, schema, notes)
+    return _assemble(block, plans, release, schema, notes, asked)
 
 
 def bias_notes(plan: Plan, terms: Sequence[Term], release: Release) -> list[str]:
@@ -144,18 +149,17 @@ def _catalog_note(block: Block) -> str:
 
 def _answerable(block: Block, terms: Sequence[Term], release: Release, schema: Schema) -> bool:
     try:
-        choose(block, terms, release, schema)
+        choose(block, terms, release, schema, "interpolate")
     except NoViewError:
         return False
     return True
 
 
-def _plans(block: Block, terms: list[Term], release: Release, schema: Schema,
-           refuse_cuts: bool) -> list[tuple[Plan, list[Term]]]:
+def _plans(block: Block, terms: list[Term], choice: Callable[[list[Term]], Plan]) -> list[tuple[Plan, list[Term]]]:
     """One plan for all terms where there is one that cuts no bin, else one for each value."""
     together: Plan | None = None
     try:
-        together = choose(block, terms, release, schema, refuse_cuts)
+        together = choice(terms)
         if len(block.values) == 1 or not any(cells.cut for cells in together.cells):
             return [(together, terms)]
     except NoViewError:
@@ -165,7 +169,7 @@ def _plans(block: Block, terms: list[Term], release: Release, schema: Schema,
     for value in block.values:
         wanted = terms_of(value)
         if wanted and not any(set(wanted) <= set(done) for _, done in each):
-            each.append((choose(block, wanted, release, schema, refuse_cuts), wanted))
+            each.append((choice(wanted), wanted))
     if together is not None and all(plan.view.name == together.view.name for plan, _ in each):
         return [(together, terms)]
     keys = [tuple(cells.keys for cells in plan.cells if cells.types) for plan, _ in each]
@@ -177,7 +181,7 @@ def _plans(block: Block, terms: list[Term], release: Release, schema: Schema,
 
 
 def _assemble(block: Block, plans: list[tuple[Plan, list[Term]]], release: Release, schema: Schema,
-              notes: list[str]) -> Relation:
+              notes: list[str], asked: PartialBin | None) -> Relation:
     plan = plans[0][0]
     index = _group_index(block, plan)
     answered = tuple(answer_terms(p, t, _group_index(block, p), release) for p, t in plans)
@@ -191,7 +195,7 @@ def _assemble(block: Block, plans: list[tuple[Plan, list[Term]]], release: Relea
         names.append(f"k{j}")
         types.append(plan.cells[position].types[place])
         columns.append([keys[g][place] for g in index[position]])
-    found = _quantiles(block, columns, release, schema)
+    found = _quantiles(block, columns, release, schema, asked)
     relation = Relation(block, (), (), (), answered, tuple(notes), found)
     for i, value in enumerate(block.values):
         kind, column = _column(value, relation, plan, index, release, schema)
@@ -201,17 +205,17 @@ def _assemble(block: Block, plans: list[tuple[Plan, list[Term]]], release: Relea
     return Relation(block, tuple(names), tuple(types), tuple(columns), answered, tuple(notes), found)
 
 
-def _quantiles(block: Block, columns: list[list[Any]], release: Release,
-               schema: Schema) -> dict[Known, tuple[str, list[Prefix]]]:
+def _quantiles(block: Block, columns: list[list[Any]], release: Release, schema: Schema,
+               asked: PartialBin | None) -> dict[Known, tuple[str, list[Prefix]]]:
     """Running counts for every quantile that the block asks, alone or inside an error bar."""
-    asked = [value.form if isinstance(value, ErrorOf) else value for value in block.values]
+    forms = [value.form if isinstance(value, ErrorOf) else value for value in block.values]
     keys = list(zip(*columns[1:], strict=True)) if len(columns) > 1 else [()]
     found: dict[Known, tuple[str, list[Prefix]]] = {}
-    for known in asked:
+    for known in forms:
         if isinstance(known, Known) and known.function == "quantile" and known not in found:
             if not any(schema.axis_columns(block.columns[c]) for c in known.expression.columns):
                 raise not_an_axis(known, block)
-            inner = relate(along(known, block), release, schema)
+            inner = relate(along(known, block), release, schema, asked, known.expression)
             found[known] = inner.types[-2], prefixes(known, keys, inner.columns, inner.answered[0])
     return found
 

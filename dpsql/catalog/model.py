@@ -100,7 +100,11 @@ class Catalog(Model):
     views: dict[str, View] = Field(default_factory=dict)
     collection: Collection | None = None
     stream: Stream | None = None
-    on_partial_bin: Literal["interpolate", "refuse"] = "interpolate"
+    on_partial_bin: Literal["limit", "interpolate", "refuse"] = Field(
+        "limit",
+        description="bins that a statement cuts are interpolated; `limit` refuses answers more than half so,"
+        " `refuse` all",
+    )
     _file: Path | None = PrivateAttr(default=None)
 
     @field_validator("dpsql", mode="before")

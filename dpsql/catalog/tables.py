@@ -183,7 +183,9 @@ class View(Model):
         default_factory=dict, description="axis name: coarser cuts in this view"
     )
     calibrate: Literal["none", "per_group"] = "none"
-    on_partial_bin: Literal["interpolate", "refuse"] | None = None
+    on_partial_bin: Literal["limit", "interpolate", "refuse"] | None = Field(
+        None, description="bins that a statement cuts in this view; by default as the catalog says"
+    )
     description: str = ""
 
     @model_validator(mode="after")

@@ -61,7 +61,8 @@ def connect(
         paths: release files or stream directories; with several of one population, each statement goes to the
             one with the smallest predicted error.
         insecure: also open releases that were drawn with test entropy.
-        on_partial_bin: what to do where a predicate cuts a bin; by default as each catalog says.
+        on_partial_bin: where a predicate cuts a bin, `limit` refuses what would be interpolated by more than half,
+            `interpolate` nothing, `refuse` all; by default, and where it says `refuse`, as each catalog says.
         nonnegative: answer counts from their non-negative (biased) estimates; standard errors are theirs where a
             release has a model of them (one axis of a local release), else those of the unbiased ones.
         as_of: for streams, the newest batch wanted, by number or label; None takes the newest there is. Either

@@ -93,7 +93,13 @@ def test_the_total_is_the_number_of_people_and_parts_add_up(
 def test_smooth_counts_answer_on_request(survey: tuple[Path, dict[str, np.ndarray]]) -> None:
     release, said = survey
     sql = "SELECT age, COUNT(*) AS n FROM answer GROUP BY age HAVING age IS NOT NULL"
-    with dpsql.connect(release) as plain, dpsql.connect(release, nonnegative=True) as smooth:
+    with pytest.raises(dpsql.PartialBinError, match=r"100% of the group \(18\)"):
+        dpsql.query(sql, release=release)
+    single = "interpolate"  # bins hold two years of age each
+    with (
+        dpsql.connect(release, on_partial_bin=single) as plain,
+        dpsql.connect(release, on_partial_bin=single, nonnegative=True) as smooth,
+    ):
         unbiased, positive = plain.session.query(sql).df().n, smooth.session.query(sql).df().n
     exact = np.bincount(said["age"], minlength=82)[18:]
     assert (positive >= 0).all()

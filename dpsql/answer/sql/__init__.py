@@ -9,6 +9,7 @@
     aggregates  COUNT, SUM, AVG .. -> terms and forms
     select      one SELECT -> one block
     rewrite     the statement with its blocks replaced by relations of their groups
+    finite      NaN and infinity become NULL where they would arise
     settings    SET and PRAGMA for a session, which never reach the parser
     refuse      typed errors that point into the text
 """
