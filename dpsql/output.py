@@ -1,8 +1,9 @@
 """A result as text: table, vertical, csv, json, jsonl or markdown.
 
 Tables for people put the margin beside the value, `12 345 ± 62`, and mark what should be read with care;
-formats for programs give every aggregate its `_stderr` column beside it, so nothing has to be parsed out
-of a string.
+formats for programs give every aggregate columns beside it for its standard error, its interval and what cutting
+a bin may add, so nothing has to be parsed out of a string. Where rows must stay as they were asked, as on the wire,
+`margin_lines` says it in a line for each column.
 """
 
 from __future__ import annotations
@@ -23,6 +24,9 @@ FORMATS = ("table", "csv", "json", "jsonl", "markdown")
 STYLES = (*FORMATS, "vertical")
 NUMERIC = ("INT", "DOUBLE", "FLOAT", "DECIMAL", "REAL")
 
+MOST_ROWS = 10_000
+"""Rows up to which margins are summed up for a door that cannot show them."""
+
 WEAK, CUT = "?", "~"
 LEGEND = {WEAK: "? below twice its standard error", CUT: "~ a bin was cut: interpolating it may add so much error"}
 
@@ -33,14 +37,14 @@ def render(result: Result, style: str, level: float, *, errors: bool = True) -> 
     Args:
         result: the answer.
         style: one of STYLES.
-        level: confidence level of the margins shown to people.
-        errors: whether margins, marks and `_stderr` columns are shown.
+        level: confidence level of the margins and intervals.
+        errors: whether margins, marks and the columns of errors are shown.
     """
     if style in ("table", "markdown", "vertical"):
         cells = list(_cells(result, level)) if errors else [[number(v) for v in row] for row in result.rows]
         layout = {"table": _table, "markdown": _markdown, "vertical": _vertical}[style]
         return "\n".join([*layout(result, cells), *(_legend(cells) if errors else []), *result.notes])
-    names, records = _records(result) if errors else (list(result.columns), [list(r) for r in result.rows])
+    names, records = result.with_errors(level) if errors else (result.columns, result.rows)
     if style == "csv":
         out = io.StringIO()
         writer = csv.writer(out, lineterminator="\n")
@@ -92,11 +96,10 @@ def _cells(result: Result, level: float) -> Iterator[list[str]]:
 
 
 def _cell(value: Any, stderr: float | None, low: float | None, high: float | None, cut: float | None) -> str:
-    numeric = isinstance(value, int | float | decimal.Decimal)
-    if stderr is None or low is None or high is None or not numeric:
+    if stderr is None or not isinstance(value, int | float | decimal.Decimal):
         return number(value)
     marks = (WEAK if abs(float(value)) < 2 * stderr else "") + _cut_mark(cut)
-    if not math.isfinite(low) or not math.isfinite(high):
+    if low is None or high is None:
         return f"{number(value)} ± ∞{' ' if marks else ''}{marks}"
     return f"{margin_text(value, (high - low) / 2)}{' ' if marks else ''}{marks}"
 
@@ -140,20 +143,39 @@ def _line(cells: list[str], widths: list[int], right: list[bool]) -> str:
     return "  ".join(padded).rstrip()
 
 
-def _records(result: Result) -> tuple[list[str], list[list[Any]]]:
-    """Values interleaved with the standard errors of the columns that have any."""
-    errors = result.stderr_rows
-    noisy = [any(row[i] is not None for row in errors) for i in range(len(result.columns))]
-    names = [
-        name
-        for column, has in zip(result.columns, noisy, strict=True)
-        for name in ([column, f"{column}_stderr"] if has else [column])
-    ]
-    records = [
-        [x for v, e, has in zip(row, error, noisy, strict=True) for x in ([v, e] if has else [v])]
-        for row, error in zip(result.rows, errors, strict=True)
-    ]
-    return names, records
+def margin_lines(result: Result, level: float = 0.95) -> tuple[str, ...]:
+    """How far the numbers of an answer may be off, a line for each noisy column; for doors whose rows hold no more.
+
+    Args:
+        result: the answer.
+        level: of the margins.
+    """
+    if len(result.rows) > MOST_ROWS:
+        return (f"more than {MOST_ROWS} rows: ask for DP_STDERR and DP_INTERVAL_LOW of their columns",)
+    low, high = result.interval_rows(level) if result.noisy else ((), ())
+    lines = []
+    for c in result.noisy:
+        known = [row[c] is not None for row in result.stderr_rows]
+        halves = [
+            None if a[c] is None or b[c] is None else (b[c] - a[c]) / 2
+            for a, b, has in zip(low, high, known, strict=True)
+            if has
+        ]
+        bounds = [row[c] for row, has in zip(result.model_bound, known, strict=True) if has]
+        cut = "" if all(bound == 0 for bound in bounds) else f", and cut bins may add {_span(bounds)}"
+        lines.append(f"{result.columns[c]}: margin {_span(halves)} at {100 * level:g}%{cut}")
+    return tuple(lines)
+
+
+def _span(values: list[float | None]) -> str:
+    """The least and the most of some margins, to two digits.
+
+    >>> _span([3.14159, 62.4, 62.4]), _span([5.0]), _span([1.0, None])
+    ('3.1 to 62', '5.0', '1.0 to ∞')
+    """
+    known = sorted(value for value in values if value is not None)
+    words = [number(value, value) for value in (known[:1] + known[-1:])] + ["∞"] * (len(known) < len(values))
+    return " to ".join(dict.fromkeys((words[0], words[-1])))
 
 
 def plain(value: Any) -> Any:

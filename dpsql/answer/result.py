@@ -21,6 +21,9 @@ NONNEGATIVE = "non-negative estimates"
 REPORTED = "of those who reported"
 """How the note begins that says whom a local release's answer is about."""
 
+ERRORS = ("stderr", "low", "high", "bound")
+"""What a noisy column's name goes on with, in the columns that tell of its error."""
+
 ErrorGrid = Callable[[str, float], Grid]
 
 
@@ -102,9 +105,45 @@ class Result:
             raise InterfaceError("an interval's level lies between 0 and 1", hint="for instance 0.95")
         return self.grid("low", level), self.grid("high", level)
 
-    def df(self) -> pd.DataFrame:
-        """The rows as a pandas data frame."""
-        return self._frame(self.rows)
+    def df(self, errors: bool = False, level: float = 0.95) -> pd.DataFrame:
+        """The rows as a pandas data frame.
+
+        Args:
+            errors: whether every noisy column is followed by its `with_errors` columns.
+            level: of their intervals.
+        """
+        if not errors:
+            return self._frame(self.rows)
+        names, rows = self.with_errors(level)
+        return _data_frame(names, rows)
+
+    def with_errors(self, level: float = 0.95) -> tuple[tuple[str, ...], Grid]:
+        """Names and rows in which every noisy column is followed by what is known of its error.
+
+        Args:
+            level: of the intervals.
+
+        Returns:
+            After `n` come `n_stderr`, `n_low` and `n_high` (its interval), `n_bound` (the most that cutting a bin may
+            add, 0 where none is cut), None where they are not defined. A name that is taken gets a `_` more.
+        """
+        low, high = self.interval_rows(level)
+        grids = dict(zip(ERRORS, (self.stderr_rows, low, high, self.model_bound), strict=True))
+        names, columns = list(self.columns), []
+        for c, name in enumerate(self.columns):
+            columns.append((name, [row[c] for row in self.rows]))
+            for error, grid in grids.items() if c in self.noisy else ():
+                free = f"{name}_{error}"
+                while free in names:
+                    free += "_"
+                names.append(free)
+                columns.append((free, [row[c] for row in grid]))
+        return tuple(name for name, _ in columns), tuple(zip(*(values for _, values in columns), strict=True))
+
+    @cached_property
+    def noisy(self) -> tuple[int, ...]:
+        """Positions of the columns that have a standard error in some row."""
+        return tuple(c for c in range(len(self.columns)) if any(row[c] is not None for row in self.stderr_rows))
 
     def scalar(self) -> Any:
         """The one value of a 1 x 1 answer.
@@ -135,11 +174,7 @@ class Result:
         return plot(self, kind, level=level, ax=ax)
 
     def _frame(self, rows: Sequence[Sequence[Any]]) -> pd.DataFrame:
-        import pandas as pd
-
-        frame = pd.DataFrame([list(row) for row in rows], columns=range(len(self.columns)))
-        frame.columns = pd.Index(self.columns)
-        return frame
+        return _data_frame(self.columns, rows)
 
     def _repr_html_(self) -> str:
         """A table for notebooks: each number with plus or minus its 95% half-width; what a reader should know below."""
@@ -147,14 +182,27 @@ class Result:
         head = "".join(f"<th>{html.escape(name)}</th>" for name in self.columns)
         body = []
         for r, row in enumerate(self.rows[:100]):
-            cells = [_cell(value, low[r][c], high[r][c]) for c, value in enumerate(row)]
+            errors = zip(self.stderr_rows[r], low[r], high[r], self.model_bound[r], strict=True)
+            cells = [_cell(value, *each) for value, each in zip(row, errors, strict=True)]
             body.append(f"<tr>{''.join(cells)}</tr>")
         more = f"<p>{len(self.rows) - 100} more rows</p>" if len(self.rows) > 100 else ""
         notes = "".join(f"<p><small>{html.escape(note)}</small></p>" for note in self.notes)
         return f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(body)}</tbody></table>{more}{notes}"
 
 
-def _cell(value: Any, low: float | None, high: float | None) -> str:
-    if low is None or high is None or not isinstance(value, (int, float)):
+def _data_frame(names: Sequence[str], rows: Sequence[Sequence[Any]]) -> pd.DataFrame:
+    """A frame whose names may repeat."""
+    import pandas as pd
+
+    frame = pd.DataFrame([list(row) for row in rows], columns=range(len(names)))
+    frame.columns = pd.Index(names)
+    return frame
+
+
+def _cell(value: Any, stderr: float | None, low: float | None, high: float | None, bound: float | None) -> str:
+    """A number with its margin, and with what cutting a bin may add where one is cut."""
+    if stderr is None or not isinstance(value, (int, float)):
         return f"<td>{html.escape('' if value is None else str(value))}</td>"
-    return f"<td>{value:,.6g} <small>&plusmn; {(high - low) / 2:,.3g}</small></td>"
+    half = "&infin;" if low is None or high is None else f"{(high - low) / 2:,.3g}"
+    cut = "" if bound == 0 else " ~&infin;" if bound is None else f" ~{bound:,.2g}"
+    return f"<td>{value:,.6g} <small>&plusmn; {half}{cut}</small></td>"

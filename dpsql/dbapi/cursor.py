@@ -12,6 +12,7 @@ from dpsql.errors import InterfaceError, ProgrammingError
 
 if TYPE_CHECKING:
     from dpsql.answer import Result
+    from dpsql.answer.result import Grid
     from dpsql.dbapi.connection import Connection
 
 Row = tuple[Any, ...]
@@ -21,8 +22,8 @@ Column = tuple[str, TypeObject, None, None, None, None, None]
 class Cursor:
     """Executes statements on a connection's releases.
 
-    Besides PEP 249: `stderr` (standard errors in the shape of the rows), `plan`, and `result`, the whole
-    answer with `df()` and `interval()`.
+    Besides PEP 249: `stderr`, `interval(level)` and `model_bound` in the shape of the rows, `notes`, `plan`, and
+    `result`, the whole answer with `df()`.
     """
 
     lastrowid = None
@@ -70,6 +71,20 @@ class Cursor:
     def stderr(self) -> tuple[tuple[float | None, ...], ...]:
         """Standard errors, one row for each row of the answer; None where a value has none."""
         return self.result.stderr_rows
+
+    def interval(self, level: float = 0.95) -> tuple[Grid, Grid]:
+        """Low and high ends of every value's interval, each in the shape of the rows; None where not defined."""
+        return self.result.interval_rows(level)
+
+    @property
+    def model_bound(self) -> Grid:
+        """The most that cutting a bin may add to every value, in the shape of the rows; 0 where none is cut."""
+        return self.result.model_bound
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What a reader of the last answer should know."""
+        return self.result.notes
 
     @property
     def plan(self) -> tuple[str, ...]:

@@ -9,6 +9,7 @@ from typing import Any
 
 from dpsql.dbapi.binding import PIECE, literal
 from dpsql.errors import ProgrammingError
+from dpsql.output import margin_lines
 from dpsql.session import OpenReleases, Settings
 from dpsql.split import LEADING
 from dpsql.wire.catalogue import Catalogue
@@ -86,7 +87,7 @@ class Backend:
             names, types, rows = self.catalogue.query(bare)
             return _answer(names, types, rows)
         result = settings.of(self.releases).query(bare, dialect="postgres")
-        return replace(_answer(result.columns, result.types, result.rows), flags=result.flags)
+        return replace(_answer(result.columns, result.types, result.rows), flags=(*result.flags, *margin_lines(result)))
 
 
 def _bare(sql: str) -> str:

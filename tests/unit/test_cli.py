@@ -45,6 +45,8 @@ def test_query_json_has_errors_beside_values(shop: Path) -> None:
     assert code == 0
     assert 2900 < row["n"] < 3100
     assert 0 < row["n_stderr"] < 30
+    assert row["n_low"] < row["n"] < row["n_high"]
+    assert row["n_bound"] == 0
 
 
 def test_explain_json_agrees_with_query(shop: Path) -> None:

@@ -153,7 +153,8 @@ def test_shell(shop: Path) -> None:
     assert "dp_nonnegative is on: counts are their non-negative (biased) estimates" in err
     assert "dp_nonnegative is off" in err
     csv, _, _ = shell(shop, f"SET dp_nonnegative = on; {BY_AGE}", "csv")
-    assert csv.splitlines()[0] == "age,n,n_stderr"  # nothing but rows, so that programs can read it
+    head = "age,n,n_stderr,n_low,n_high,n_bound"
+    assert csv.splitlines()[0] == head  # nothing but rows, so that programs can read it
     assert min(float(line.split(",")[1]) for line in csv.splitlines()[1:]) >= 0
     _, err, code = shell(shop, "SET dp_nonegative = on;", "csv")
     assert code == 1

@@ -64,11 +64,14 @@ def test_commands_and_statements_in_order(shop: Path) -> None:
 
 def test_csv_gives_errors_a_column(shop: Path) -> None:
     cursor = dpsql.connect(shop).execute(BY_REGION)
+    low, high = cursor.interval()
+    errors = zip(cursor.stderr, low, high, cursor.model_bound, strict=True)
     lines = [
-        f"{key or ''},{n},{error[1]}"
-        for (key, n), error in zip(cursor.fetchall(), cursor.stderr, strict=True)
+        ",".join(map(str, (key or "", n, *(error[1] for error in each))))
+        for (key, n), each in zip(cursor.fetchall(), errors, strict=True)
     ]
-    assert run(shop, "-c", BY_REGION)[0] == "\n".join(["region,n,n_stderr", *lines]) + "\n"
+    head = "region,n,n_stderr,n_low,n_high,n_bound"
+    assert run(shop, "-c", BY_REGION)[0] == "\n".join([head, *lines]) + "\n"
 
 
 def test_table_shows_margins_and_marks(shop: Path) -> None:

@@ -101,7 +101,7 @@ def test_keys_are_each_sessions_own(port: int) -> None:
 def test_a_request_to_an_idle_session_does_nothing(port: int) -> None:
     client, key = entered(port)
     request(port, key)
-    assert kinds(client.ask("SELECT COUNT(*) FROM sales")) == "TDCZ"
+    assert kinds(client.ask("SELECT COUNT(*) FROM sales")) == "NTDCZ"
     ask(client, f"SELECT 1; {ENDLESS} SELECT 2")
     time.sleep(PATIENCE)
     request(port, key)
