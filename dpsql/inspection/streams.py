@@ -20,7 +20,7 @@ from dpsql.inspection.report import AuditReport, Check
 from dpsql.ledger import ledger_entries
 from dpsql.ledger.files import holds
 from dpsql.mechanisms.stream.schedule import emissions
-from dpsql.publishing.stream import PROMISE
+from dpsql.publishing.beside import PROMISE
 from dpsql.publishing.stream_frozen import thawed
 from dpsql.publishing.stream_manifest import Manifest, read_head, read_manifest
 from dpsql.publishing.stream_plan import StreamPlan, plan_stream

@@ -70,6 +70,28 @@ class SpendLine(NamedTuple):
     currency: Currency
 
 
+class SourceTable(NamedTuple):
+    """A raw table by its name in the catalog and the canonical places that its rows lie at."""
+
+    name: str
+    places: tuple[str, ...]
+
+
+class ChargedTable(NamedTuple):
+    """A raw table as the ledger keeps it, with the keyed hashes of its digests."""
+
+    name: str
+    places: tuple[str, ...]
+    fingerprints: tuple[str, ...]
+
+
+class PublicRelease(NamedTuple):
+    """A release that is out, and the id that it claims."""
+
+    path: Path
+    release_id: str
+
+
 @dataclass(frozen=True)
 class Spend:
     """All that one release spends.
@@ -77,12 +99,12 @@ class Spend:
     Attributes:
         lineage: whose budget.
         lines: what for; the lines compose, so their costs add up.
-        tables: the identities of the raw tables that are read about the lineage's people.
+        tables: the raw tables that are read about the lineage's people.
     """
 
     lineage: Lineage
     lines: tuple[SpendLine, ...]
-    tables: tuple[str, ...]
+    tables: tuple[SourceTable, ...]
 
     def cost(self) -> Fraction:
         """What the lines cost in the lineage's currency.
@@ -120,7 +142,6 @@ class Entry:
     limit: str
     label: str
     spec_hash: str
-    fingerprint: str
     lines: str
     tables: str
     cost: str
@@ -139,9 +160,11 @@ class Entry:
         """The lines as they were charged."""
         return tuple(SpendLine(line[0], Fraction(line[1]), line[2]) for line in json.loads(self.lines))
 
-    def table_names(self) -> tuple[str, ...]:
+    def charged_tables(self) -> tuple[ChargedTable, ...]:
         """The raw tables that were read."""
-        return tuple(json.loads(self.tables))
+        return tuple(
+            ChargedTable(name, tuple(where), tuple(prints)) for name, where, prints in json.loads(self.tables)
+        )
 
     @property
     def epsilon(self) -> Fraction:
@@ -226,8 +249,8 @@ def lines_json(lines: Iterable[SpendLine]) -> str:
     return _canonical([[line.purpose, str(line.amount), line.currency] for line in lines])
 
 
-def tables_json(tables: Iterable[str]) -> str:
-    """Table identities as canonical JSON, sorted."""
+def tables_json(tables: Iterable[ChargedTable]) -> str:
+    """Raw tables as canonical JSON, sorted."""
     return _canonical(sorted(set(tables)))
 
 

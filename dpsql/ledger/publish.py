@@ -12,16 +12,34 @@ Recovery rolls forward and never draws again: a draw that was charged is shown, 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
 from dpsql.errors import BudgetExceeded, InternalError
 from dpsql.ledger.files import file_hash, make_directory, sync
-from dpsql.ledger.identity import Entry, Label, Lineage, Receipt, Spend, lines_json, tables_json
+from dpsql.ledger.identity import (
+    ChargedTable,
+    Entry,
+    Label,
+    Lineage,
+    PublicRelease,
+    Receipt,
+    Spend,
+    lines_json,
+    tables_json,
+)
 from dpsql.ledger.recovery import Draft, KillPoint, clean, no_kill, opened, settle, show, write_intent
-from dpsql.ledger.rules import check_public, check_release_id, check_spend, earlier, find
+from dpsql.ledger.rules import (
+    check_copies,
+    check_public,
+    check_release_id,
+    check_spend,
+    check_target,
+    earlier,
+    find,
+)
 from dpsql.ledger.store import Store
 
 
@@ -32,10 +50,10 @@ def publish_file(
     release_id: str,
     label: str,
     spec_hash: str,
-    source_digest: Callable[[], str],
+    digests: Callable[[], Mapping[str, tuple[str, ...]]],
     build: Callable[[Path], None],
     target: Path,
-    public: Iterable[Path] = (),
+    public: Iterable[PublicRelease] = (),
     kill_point: KillPoint = no_kill,
 ) -> Receipt:
     """Publish one release file and charge it, exactly once.
@@ -47,10 +65,10 @@ def publish_file(
         label: the curator's name for this release; with the specification it decides what is "the same". Data are
             not compared: that would tell whether they are equal.
         spec_hash: the hash of the canonical specification, from `spec_hash()`.
-        source_digest: makes a digest of the raw data, if there is something to draw; stored as a keyed hash only.
+        digests: makes digests of each raw table's rows, if there is something to draw; kept as keyed hashes only.
         build: draws the noise and writes and closes a fresh file at the path it is given.
         target: where the release is to be shown.
-        public: other releases that are known to be out; one that the ledger does not know stops spending.
+        public: releases of the lineage that are out; one that the ledger does not know stops spending.
         kill_point: called with the name of each step, for tests that kill there.
 
     Returns:
@@ -74,14 +92,16 @@ def publish_file(
         known = find(store, name)
         if known is not None:
             return replace(earlier(store, known, name, target), recovery=recovery)
-        check_public(store, target, public)
+        check_target(store, target)
+        check_public(store, public)
         check_release_id(store, release_id)
         check_spend(store, spend)
+        tables = _charged(store, spend, digests())
+        check_copies(store, spend.lineage, tables)
         kill_point("checked")
         draft = Draft(release_id, target)
-        fingerprint = store.fingerprint(source_digest())
         digest = _draw(store, draft, build, kill_point)
-        entry = _seal(store, spend, name, fingerprint, draft, digest)
+        entry = _seal(store, spend, name, tables, draft, digest)
         _commit(store, entry, spend.lineage, draft, kill_point)
         show(draft, kill_point)
         clean(store, draft)
@@ -138,7 +158,17 @@ def _draw(store: Store, draft: Draft, build: Callable[[Path], None], kill_point:
     return digest
 
 
-def _seal(store: Store, spend: Spend, name: Label, fingerprint: str, draft: Draft, digest: str) -> Entry:
+def _charged(store: Store, spend: Spend, digests: Mapping[str, tuple[str, ...]]) -> tuple[ChargedTable, ...]:
+    """The raw tables as the ledger keeps them."""
+    return tuple(
+        ChargedTable(table.name, table.places, tuple(map(store.fingerprint, digests.get(table.name, ()))))
+        for table in spend.tables
+    )
+
+
+def _seal(
+    store: Store, spend: Spend, name: Label, tables: tuple[ChargedTable, ...], draft: Draft, digest: str
+) -> Entry:
     """The entry that continues the chain."""
     lineage = spend.lineage
     entry = Entry(
@@ -152,9 +182,8 @@ def _seal(store: Store, spend: Spend, name: Label, fingerprint: str, draft: Draf
         limit=str(lineage.limit),
         label=name.label,
         spec_hash=name.spec_hash,
-        fingerprint=fingerprint,
         lines=lines_json(spend.lines),
-        tables=tables_json(spend.tables),
+        tables=tables_json(tables),
         cost=str(spend.cost()),
         sha256=digest,
         target=str(draft.target),

@@ -8,7 +8,17 @@ from pathlib import Path
 
 from dpsql.errors import BudgetExceeded, IntegrityError, InternalError, LineageError, ReleaseExists
 from dpsql.ledger.files import file_hash, holds
-from dpsql.ledger.identity import Entry, Label, Lineage, Receipt, Spend, charge_grains, limit_grains
+from dpsql.ledger.identity import (
+    ChargedTable,
+    Entry,
+    Label,
+    Lineage,
+    PublicRelease,
+    Receipt,
+    Spend,
+    charge_grains,
+    limit_grains,
+)
 from dpsql.ledger.stated import at_delta, left_epsilon, spent_epsilon
 from dpsql.ledger.store import Store
 
@@ -36,22 +46,29 @@ def earlier(store: Store, entry: Entry, name: Label, target: Path) -> Receipt:
     )
 
 
-def check_public(store: Store, target: Path, public: Iterable[Path]) -> None:
-    """Refuse to spend beside a release that the ledger does not know, or over one that it knows."""
+def check_public(store: Store, public: Iterable[PublicRelease]) -> None:
+    """Refuse to spend while a release of the lineage is out that the ledger does not know: it was charged elsewhere."""
+    known = {entry.release_id for entry in store.entries}
+    for release in public:
+        if release.release_id not in known:
+            raise IntegrityError(
+                f"the ledger does not know the release {release.path}",
+                hint="restore the ledger it was charged to; if it is about other people, move it to another folder",
+            )
+
+
+def check_target(store: Store, target: Path) -> None:
+    """Refuse to write over a file."""
+    if not target.exists():
+        return
     known = {entry.sha256: entry.label for entry in store.entries}
-    for path in public:
-        if path.is_file() and file_hash(path) not in known:
-            raise IntegrityError(
-                f"the ledger does not know the release {path}", hint="restore the ledger it was charged to"
-            )
-    if target.exists():
-        label = known.get(file_hash(target)) if target.is_file() else None
-        if label is None:
-            raise IntegrityError(
-                f"{target} exists and the ledger does not know it",
-                hint="choose another output, or restore the ledger it was charged to",
-            )
-        raise ReleaseExists(f"{target} holds the release {label!r}", hint="choose another output")
+    label = known.get(file_hash(target)) if target.is_file() else None
+    if label is None:
+        raise IntegrityError(
+            f"{target} exists and the ledger does not know it",
+            hint="choose another output, or restore the ledger it was charged to",
+        )
+    raise ReleaseExists(f"{target} holds the release {label!r}", hint="choose another output")
 
 
 def check_release_id(store: Store, release_id: str) -> None:
@@ -63,13 +80,13 @@ def check_release_id(store: Store, release_id: str) -> None:
 def check_spend(store: Store, spend: Spend) -> None:
     """Refuse a spend that contradicts its lineage, reads another lineage's table, or passes the cap."""
     lineage, cost = spend.lineage, spend.cost()
-    owners = {table: entry.lineage for entry in store.entries for table in entry.table_names()}
+    owners = {place: entry.lineage for entry in store.entries for t in entry.charged_tables() for place in t.places}
     for table in spend.tables:
-        owner = owners.get(table, lineage.name)
-        if owner != lineage.name:
-            raise LineageError(
-                f"table {table!r} belongs to lineage {owner!r}", hint=f"name lineage {owner!r}"
-            )
+        for owner in (owners.get(place, lineage.name) for place in table.places):
+            if owner != lineage.name:
+                raise LineageError(
+                    f"table {table.name!r} belongs to lineage {owner!r}", hint=f"name lineage {owner!r}"
+                )
     if lineage.name in store.counters:
         _check_identity(lineage, store.counters[lineage.name].lineage)
     left, delta = lineage.limit - store.spent(lineage.name), lineage.delta
@@ -79,6 +96,21 @@ def check_spend(store: Store, spend: Spend) -> None:
             f" of {_short(lineage.cap)}{at_delta(delta)} and this release costs {_short(spent_epsilon(cost, delta))}",
             hint="lower epsilon; a cap never rises",
         )
+
+
+def check_copies(store: Store, lineage: Lineage, tables: Iterable[ChargedTable]) -> None:
+    """Refuse a table whose rows another lineage has published from another place.
+
+    **Privacy**: the refusal tells the curator, who holds both tables, that their rows are the same.
+    """
+    owners = {mark: entry.lineage for entry in store.entries for t in entry.charged_tables() for mark in t.fingerprints}
+    for table in tables:
+        for owner in (owners.get(mark, lineage.name) for mark in table.fingerprints):
+            if owner != lineage.name:
+                raise LineageError(
+                    f"table {table.name!r} holds the same rows as a table of lineage {owner!r}",
+                    hint=f"name lineage {owner!r}",
+                )
 
 
 def _check_identity(lineage: Lineage, known: Lineage) -> None:

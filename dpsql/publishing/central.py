@@ -14,9 +14,7 @@ Read top down: `publish_release` is the whole story, each step is a module of it
 
 from __future__ import annotations
 
-import hashlib
-import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,6 +31,7 @@ from dpsql.ledger import (
     Label,
     Lineage,
     Receipt,
+    SourceTable,
     Spend,
     SpendLine,
     new_release_id,
@@ -42,6 +41,7 @@ from dpsql.ledger import (
 from dpsql.ledger.stated import at_delta
 from dpsql.noise import Noise
 from dpsql.publishing.axes import axis_maker
+from dpsql.publishing.beside import releases_beside
 from dpsql.publishing.content import release_content
 from dpsql.publishing.contributions import set_key
 from dpsql.publishing.draw import draw_release
@@ -50,7 +50,9 @@ from dpsql.publishing.planned import ReleasePlan
 from dpsql.publishing.rows import prepare_tables
 from dpsql.release import open_release
 from dpsql.release.write import write_release
-from dpsql.sources import RawSide, identifier, open_sources
+from dpsql.sources import RawSide, open_sources
+from dpsql.sources.identity import places, table_digests
+from dpsql.sql.rowlocal import is_select
 
 Progress = Callable[[str], None]
 
@@ -161,7 +163,7 @@ def publish_release(
         plan = plan_release(catalog, axis_maker(catalog, with_raw))
         cells = sum(int(np.prod(plan.shape(s))) for s in plan.statistics)
         progress(f"planned {len(plan.statistics)} statistics over {len(plan.axes)} axes, {cells} cells")
-        release_id = new_release_id()
+        release_id, spend = new_release_id(), release_spend(catalog, plan)
 
         def build(path: Path) -> None:
             set_key(with_raw.connection, key)
@@ -176,13 +178,14 @@ def publish_release(
 
         receipt = publish_file(
             ledger_path(catalog),
-            release_spend(catalog, plan),
+            spend,
             release_id=release_id,
             label=name.label,
             spec_hash=name.spec_hash,
-            source_digest=lambda: _digest(with_raw),
+            digests=lambda: source_digests(with_raw, spend.tables),
             build=build,
             target=target,
+            public=releases_beside(target, name.lineage),
             kill_point=kill_point,
         )
         return Published(receipt.path, receipt, len(plan.statistics), cells)
@@ -226,21 +229,29 @@ def release_spend(catalog: Catalog, plan: ReleasePlan, unit: str | None = None) 
     privacy = catalog.privacy
     lineage = Lineage(privacy.lineage, unit or privacy.unit, privacy.neighbours, privacy.delta, privacy.cap)
     lines = tuple(SpendLine(purpose, charge, lineage.currency) for purpose, charge in plan.lines)
-    source = confirmed_source(catalog)
-    root = source.folder(catalog.file)
-    tables = tuple(
-        f"{root}/{where}" for name, where in source.tables.items() if not catalog.tables[name].is_public
-    )
-    return Spend(lineage, lines, tables)
+    return Spend(lineage, lines, source_tables(catalog))
 
 
-def _digest(raw: RawSide) -> str:
-    """An order-independent digest of the raw rows; the ledger keeps only a keyed hash of it."""
-    parts = []
-    for table in sorted(raw.columns):
-        rows = raw.connection.execute(
-            "SELECT count(*), coalesce(sum(hash(CAST(r AS VARCHAR))::HUGEINT), 0) "
-            f"FROM raw.{identifier(table)} AS r"
-        ).fetchall()
-        parts.append((table, [str(value) for value in rows[0]]))
-    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
+def source_tables(catalog: Catalog) -> tuple[SourceTable, ...]:
+    """The private tables of a catalog by their canonical places.
+
+    A SELECT over private rows may join a file that is itself a public table; that place is nobody's.
+    """
+    source, public = catalog.whole_source(), set(catalog.public_tables)
+    root, written = source.folder(catalog.file), source.expanded()
+    shared = {
+        place for name in public if not is_select(written[name]) for place in places(source.kind, root, written[name])
+    }
+    tables = []
+    for name, where in written.items():
+        if name in public or name not in catalog.tables:
+            continue
+        own = places(source.kind, root, where)
+        kept = tuple(place for place in own if place not in shared) if is_select(where) else own
+        tables.append(SourceTable(name, kept or own))
+    return tuple(tables)
+
+
+def source_digests(raw: RawSide, tables: Iterable[SourceTable]) -> dict[str, tuple[str, ...]]:
+    """Digests of each private table; the ledger keeps only keyed hashes of them."""
+    return {table.name: table_digests(raw, table.name, table.places) for table in tables if table.name in raw.columns}

@@ -30,7 +30,8 @@ from dpsql.ledger import Receipt, new_release_id, publish_file
 from dpsql.ledger.files import PRIVATE_DIRECTORY
 from dpsql.noise import Entropy, Noise
 from dpsql.publishing.axes import axis_maker
-from dpsql.publishing.central import confirmed_source, release_spend
+from dpsql.publishing.beside import PROMISE, releases_beside
+from dpsql.publishing.central import confirmed_source, release_spend, source_digests
 from dpsql.publishing.stream_append import OpenStream, opened_stream, stream_lock
 from dpsql.publishing.stream_calendar import batch_bounds, batch_number
 from dpsql.publishing.stream_frozen import frozen, thawed
@@ -45,7 +46,6 @@ from dpsql.publishing.stream_time import stream_column
 from dpsql.release.stream import MANIFEST
 from dpsql.sources import RawSide
 
-PROMISE = "promise.json"
 KEY = b"the key that ranks a unit's rows"
 Progress = Callable[[str], None]
 
@@ -140,7 +140,7 @@ def append_batch(
     try:
         plan = _promised(plan_stream(catalog, axis_maker(catalog, raw), number), directory)
         private = private_state(catalog, directory)
-        receipt = _created(plan, directory, private, noise, entropy)
+        receipt = _created(plan, raw, directory, private, noise, entropy)
         progress(f"planned {len(plan.batch.statistics)} statistics over {plan.batch.axes[0].choice.name}")
         present = Presenter(plan, raw.connection, noise.insecure)
         opened = opened_stream(directory, private, plan.spec(), kill_point=kill_point, present=present)
@@ -186,7 +186,9 @@ def private_state(catalog: Catalog, directory: Path) -> Path:
     return ledger_path(catalog).absolute().parent / f"{directory.name}.{owner}.stream"
 
 
-def _created(plan: StreamPlan, directory: Path, private: Path, noise: Noise, entropy: Entropy) -> Receipt:
+def _created(
+    plan: StreamPlan, raw: RawSide, directory: Path, private: Path, noise: Noise, entropy: Entropy
+) -> Receipt:
     """Make the stream if there is none; charge its budget once; refuse sides that are not from one making.
 
     Raises:
@@ -210,7 +212,7 @@ def _created(plan: StreamPlan, directory: Path, private: Path, noise: Noise, ent
             release_id, started = state.setting("release_id").decode(), state.next_batch() > 0
         finally:
             state.close()
-        receipt = _charged(plan, directory, release_id, noise)
+        receipt = _charged(plan, raw, directory, release_id, noise)
         if receipt.release_id != release_id:
             raise IntegrityError(
                 f"{directory.name} was charged with another private state than {private}",
@@ -223,7 +225,7 @@ def _created(plan: StreamPlan, directory: Path, private: Path, noise: Noise, ent
     return receipt
 
 
-def _charged(plan: StreamPlan, directory: Path, release_id: str, noise: Noise) -> Receipt:
+def _charged(plan: StreamPlan, raw: RawSide, directory: Path, release_id: str, noise: Noise) -> Receipt:
     """Charge the whole budget once, with a public file that says what for."""
     catalog, privacy = plan.catalog, plan.catalog.privacy
     spend = release_spend(catalog, plan.batch, plan.unit)
@@ -243,7 +245,8 @@ def _charged(plan: StreamPlan, directory: Path, release_id: str, noise: Noise) -
         release_id=release_id,
         label=directory.name,
         spec_hash=spec_hash(catalog),
-        source_digest=lambda: "stream",
+        digests=lambda: source_digests(raw, spend.tables),
         build=build,
         target=directory / PROMISE,
+        public=releases_beside(directory, privacy.lineage),
     )

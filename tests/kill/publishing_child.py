@@ -13,7 +13,16 @@ from pathlib import Path
 
 import duckdb
 
-from dpsql.ledger import Lineage, Receipt, Spend, SpendLine, new_release_id, publish_file, spec_hash
+from dpsql.ledger import (
+    Lineage,
+    Receipt,
+    SourceTable,
+    Spend,
+    SpendLine,
+    new_release_id,
+    publish_file,
+    spec_hash,
+)
 
 EPSILON = Fraction(1, 10)
 LINEAGE = Lineage("people", "row", "add_remove", Fraction(0), Fraction(100))
@@ -44,11 +53,11 @@ def publish(folder: Path, label: str, last_step: str) -> Receipt:
     try:
         return publish_file(
             folder / "ledger" / "ledger.duckdb",
-            Spend(LINEAGE, (SpendLine("view", EPSILON, "epsilon"),), ("rows",)),
+            Spend(LINEAGE, (SpendLine("view", EPSILON, "epsilon"),), (SourceTable("rows", ("rows",)),)),
             release_id=release_id,
             label=label,
             spec_hash=spec_hash("spec"),
-            source_digest=lambda: "data",
+            digests=dict,
             build=build,
             target=folder / f"{label}.dpsql",
             kill_point=kill_point,

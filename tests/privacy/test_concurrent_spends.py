@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from dpsql.errors import BudgetExceeded
-from dpsql.ledger import Lineage, Spend, SpendLine, budget_report, new_release_id, publish_file
+from dpsql.ledger import Lineage, SourceTable, Spend, SpendLine, budget_report, new_release_id, publish_file
 
 EPSILON = Fraction(1, 10)
 
@@ -21,11 +21,11 @@ def spend_once(folder: str, name: str, cap: Fraction) -> bool:
     try:
         publish_file(
             Path(folder) / "ledger.duckdb",
-            Spend(lineage, (SpendLine("view", EPSILON, "epsilon"),), ("rows",)),
+            Spend(lineage, (SpendLine("view", EPSILON, "epsilon"),), (SourceTable("rows", ("rows",)),)),
             release_id=new_release_id(),
             label=name,
             spec_hash="spec",
-            source_digest=lambda: "data",
+            digests=dict,
             build=lambda path: path.write_bytes(os.urandom(16)) and None,
             target=Path(folder) / f"{name}.dpsql",
         )

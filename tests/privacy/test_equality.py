@@ -49,7 +49,9 @@ def write(folder: Path, rows: str) -> None:
 def publish(folder: Path, *options: str) -> Shown:
     catalog, run = str(folder / "shop.yaml"), CliRunner()
     shown = run.invoke(cli, ["publish", catalog, "-o", str(folder / "shop.dpsql"), *options])
-    return Shown(shown.exit_code, shown.stdout, shown.stderr, run.invoke(cli, ["budget", catalog, "--json"]).stdout)
+    return Shown(
+        shown.exit_code, shown.stdout, shown.stderr, run.invoke(cli, ["budget", catalog, "--json"]).stdout
+    )
 
 
 CHANGES: dict[str, Callable[[Path], object]] = {
@@ -94,4 +96,6 @@ def test_the_command_says_how_today_is_published(shop: Path) -> None:
     ]
     words = publish(shop).errors
     assert "data are not compared" in words and "--label" in words and "another output" in words
-    assert json.loads(publish(shop, "--label", "tomorrow", "-o", str(shop / "b.dpsql"), "--json").output)["drawn"]
+    assert json.loads(publish(shop, "--label", "tomorrow", "-o", str(shop / "b.dpsql"), "--json").output)[
+        "drawn"
+    ]

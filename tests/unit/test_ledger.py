@@ -24,7 +24,9 @@ from dpsql.errors import (
 )
 from dpsql.ledger import (
     Lineage,
+    PublicRelease,
     Receipt,
+    SourceTable,
     Spend,
     SpendLine,
     budget_report,
@@ -61,13 +63,16 @@ class Curator:
             path.write_bytes(os.urandom(64))
 
         line = SpendLine("view demand", Fraction(epsilon), currency)
-        arguments = {"release_id": new_release_id(), "build": build, "target": self.folder / f"{label}.dpsql"}
+        def digests() -> dict[str, tuple[str, ...]]:
+            return {name: (f"{name}: {source}",) for name in tables}
+
+        target = self.folder / f"{label}.dpsql"
+        arguments = {"digests": digests, "release_id": new_release_id(), "build": build, "target": target}
         return publish_file(
             self.ledger,
-            Spend(lineage, (line,), tables),
+            Spend(lineage, (line,), tuple(SourceTable(name, (name,)) for name in tables)),
             label=label,
             spec_hash=spec_hash(spec),
-            source_digest=lambda: source,
             **(arguments | others),
         )
 
@@ -145,10 +150,10 @@ def test_an_occupied_target(curator):
 
 
 def test_a_public_release_that_the_ledger_does_not_know_stops_spending(curator):
-    known = curator.publish("a").path
+    charged = curator.publish("a")
+    known = PublicRelease(charged.path, charged.release_id)
     curator.publish("b", public=[known])
-    stranger = curator.folder / "stranger.dpsql"
-    stranger.write_text("charged elsewhere")
+    stranger = PublicRelease(curator.folder / "stranger.dpsql", "f" * 32)
     with pytest.raises(IntegrityError, match="does not know"):
         curator.publish("c", public=[known, stranger])
 
@@ -177,6 +182,14 @@ def test_a_table_belongs_to_one_lineage(curator):
     with pytest.raises(LineageError, match="'customer' belongs to lineage 'shop'"):
         curator.publish("b", lineage=change_lineage(name="fresh"), tables=("visits", "customer"))
     assert curator.publish("b", lineage=change_lineage(name="fresh"), tables=("visits",)).drawn
+
+
+def test_a_copy_of_a_table_belongs_to_the_lineage_of_its_rows(curator):
+    curator.publish("a", tables=("sales",))
+    copy = {"tables": ("copy",), "digests": lambda: {"copy": ("sales: data",)}}
+    with pytest.raises(LineageError, match="'copy' holds the same rows as a table of lineage 'shop'"):
+        curator.publish("b", lineage=change_lineage(name="fresh"), **copy)
+    assert curator.draws == 1 and curator.publish("b", **copy).drawn
 
 
 def test_rho_lineages_take_pure_lines_at_half_the_square(curator):
