@@ -14,7 +14,7 @@ RETAIL_SEED := 20250101
 # Small matrices: more than one BLAS thread only makes two test processes wait for each other.
 export OPENBLAS_NUM_THREADS ?= 1
 
-.PHONY: demo test check slow bench bench-accuracy bench-local bench-stream bench-userlevel wire superset sqlalchemy14 data clean
+.PHONY: demo test check slow same-release bench bench-accuracy bench-local bench-stream bench-userlevel wire superset sqlalchemy14 data clean
 
 $(VENV)/.core: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -44,6 +44,11 @@ test: check
 
 slow: $(VENV)/.dev
 	HYPOTHESIS_PROFILE=slow $(BIN)/python -m pytest -n 2 -m "slow or not slow"
+
+# Does every catalog still give the release that revision BEFORE gave? `make same-release BEFORE=main~3`
+same-release: $(VENV)/.dev
+	test -n "$(BEFORE)" || (echo "say which revision: make same-release BEFORE=<revision>"; exit 2)
+	$(BIN)/python -m tests.same_release.compare $(BEFORE)
 
 bench: $(VENV)/.dev data/sales.parquet
 	$(BIN)/python -m benchmarks.speed

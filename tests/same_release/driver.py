@@ -1,0 +1,141 @@
+"""Make one catalog's release with the code of one revision: no noise, fixed key, fixed seeds.
+
+    python tests/same_release/driver.py CATALOG OUT [QUESTIONS]        in the revision's own folder
+
+`tests.same_release.compare` runs it once with an older revision and once with the working tree. It goes through as few
+names of the package as it can. A change that renames one of them mends it here, in the same commit: each revision
+brings its own driver, and only its command line and what it leaves in OUT are fixed:
+
+| in OUT | holds |
+|---|---|
+| `release.dpsql` | the release, a file or a stream's folder |
+| `plan.json` | of a local collection: its public plan |
+| `scales.json` | of a central release: how many draws of each noise scale were asked for |
+| `answers.json` | for each question: rows with standard errors and intervals, or the error |
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections import Counter
+from dataclasses import dataclass, field
+from datetime import date, datetime, timedelta
+from fractions import Fraction
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+
+KEY = bytes(range(32))
+SEED = 11
+NOW = datetime(2030, 1, 1)
+BATCHES = 5
+RELEASE = "release.dpsql"
+
+
+@dataclass(frozen=True)
+class CountedZeroNoise:
+    """Zeros, and a count of the draws asked for at each scale, so that a change of scale shows although no noise does.
+
+    A scale is kept as the exact law, not as the way it is written: units over denominator of a Laplace draw, sigma
+    squared of a Gaussian one. The order and the grouping of the draws may change.
+    """
+
+    draws: Counter[str] = field(default_factory=Counter)
+    insecure: ClassVar[bool] = True
+
+    def laplace(self, units: Any, denominator: int) -> Any:
+        """Zeros in the shape of `units`."""
+        values, counts = np.unique(np.asarray(units), return_counts=True)
+        for value, count in zip(values.tolist(), counts.tolist(), strict=True):
+            self.draws[f"laplace {Fraction(value, int(denominator))}"] += count
+        return np.zeros(np.shape(units), dtype=np.int64)
+
+    def gaussian(self, sigma2: Fraction, size: int) -> Any:
+        """`size` zeros."""
+        self.draws[f"gaussian {sigma2}"] += int(size)
+        return np.zeros(size, dtype=np.int64)
+
+
+def make_release(catalog: Path, out: Path) -> None:
+    """Publish, append or collect, whatever the catalog is for."""
+    from dpsql.catalog import load_catalog
+
+    loaded = load_catalog(catalog)
+    if loaded.collection is not None:
+        _collect(catalog, out)
+        return
+    noise = CountedZeroNoise()
+    if loaded.stream is not None:
+        _append(loaded, out, noise)
+    else:
+        from dpsql.publishing.central import publish_release
+
+        publish_release(loaded, out / RELEASE, noise=noise, key=KEY)
+    (out / "scales.json").write_text(json.dumps(noise.draws, indent=0, sort_keys=True))
+
+
+def _append(loaded: Any, out: Path, noise: CountedZeroNoise) -> None:
+    """The first batches, day by day; the retail star begins with 2025."""
+    from dpsql.publishing.stream import append_batch
+
+    for day in range(BATCHES):
+        label = (date(2025, 1, 1) + timedelta(days=day)).isoformat()
+        append_batch(loaded, out / RELEASE, label, noise=noise, entropy=bytes, now=NOW)
+
+
+def _collect(catalog: Path, out: Path) -> None:
+    """Everybody of the raw star reports, by simulation with a fixed seed, and the reports are counted."""
+    import dpsql
+    from dpsql.collecting import run
+
+    reports, plan = out / "reports.parquet", out / "plan.json"
+    dpsql.simulate(catalog, reports, plan, seed=SEED)
+    run.collect(plan, [reports], out / RELEASE, key=KEY, release_id="same-release", catalog=catalog)
+
+
+def ask(questions: list[str], out: Path) -> list[dict[str, Any]]:
+    """Each question with its answer, standard errors and 95% intervals; or with the class of its error."""
+    import dpsql
+
+    connection = dpsql.connect(out / RELEASE, insecure=True)
+    cursor, answers = connection.cursor(), []
+    for question in questions:
+        try:
+            cursor.execute(question)
+            rows = sorted(([_plain(value) for value in row] for row in cursor.fetchall()), key=str)
+            answers.append({"question": question, "rows": rows})
+        except dpsql.Error as error:
+            answers.append({"question": question, "error": type(error).__name__})
+    connection.close()
+    return answers
+
+
+def _plain(value: Any) -> Any:
+    return value if value is None or isinstance(value, int | float | str) else str(value)
+
+
+def questions_of(path: Path, name: str) -> list[str]:
+    """The questions below `-- NAME` in a file of SQL."""
+    part = re.search(rf"^-- {name}\n(.*?)(?=^-- |\Z)", path.read_text(), re.MULTILINE | re.DOTALL)
+    return [] if part is None else [" ".join(text.split()) for text in part[1].split(";") if text.strip()]
+
+
+def main() -> None:
+    """Copy the catalog beside the data, so that its ledger is fresh, and work on the copy."""
+    catalog, out = Path(sys.argv[1]), Path(sys.argv[2])
+    text = catalog.read_text()
+    if "\nsource:" not in text:  # a collection that names no raw rows: those of the simulation
+        text = text.replace("\ncollection:", "\nsource: {root: data, tables: {answer: answer.parquet}}\ncollection:")
+    copy = out / catalog.name
+    copy.write_text(text)
+    make_release(copy, out)
+    if len(sys.argv) > 3:
+        answers = ask(questions_of(Path(sys.argv[3]), catalog.stem), out)
+        (out / "answers.json").write_text(json.dumps(answers, indent=1))
+
+
+if __name__ == "__main__":
+    main()
