@@ -14,7 +14,7 @@ RETAIL_SEED := 20250101
 # Small matrices: more than one BLAS thread only makes two test processes wait for each other.
 export OPENBLAS_NUM_THREADS ?= 1
 
-.PHONY: demo test check slow same-release bench bench-accuracy bench-local bench-stream bench-userlevel wire superset sqlalchemy14 data clean
+.PHONY: demo test check slow same-release house bench bench-accuracy bench-local bench-stream bench-userlevel wire superset sqlalchemy14 data clean
 
 $(VENV)/.core: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -49,6 +49,10 @@ slow: $(VENV)/.dev
 same-release: $(VENV)/.dev
 	test -n "$(BEFORE)" || (echo "say which revision: make same-release BEFORE=<revision>"; exit 2)
 	$(BIN)/python -m tests.same_release.compare $(BEFORE)
+
+# How the house stands: what the package asks of its variants, what nothing reaches, calls that go upwards.
+house: $(VENV)/.dev
+	$(BIN)/python -m tests.house
 
 bench: $(VENV)/.dev data/sales.parquet
 	$(BIN)/python -m benchmarks.speed

@@ -128,7 +128,9 @@ def main() -> None:
     catalog, out = Path(sys.argv[1]), Path(sys.argv[2])
     text = catalog.read_text()
     if "\nsource:" not in text:  # a collection that names no raw rows: those of the simulation
-        text = text.replace("\ncollection:", "\nsource: {root: data, tables: {answer: answer.parquet}}\ncollection:")
+        text = text.replace(
+            "\ncollection:", "\nsource: {root: data, tables: {answer: answer.parquet}}\ncollection:"
+        )
     copy = out / catalog.name
     copy.write_text(text)
     make_release(copy, out)

@@ -34,7 +34,9 @@ def _survey(target: Path) -> None:
     """People's answers: older ones travel less, and nobody stands behind them."""
     rng = np.random.default_rng(5)
     age = rng.integers(18, 82, size=20_000)
-    minutes = np.clip(np.round(rng.gamma(3.0, 12.0, size=age.size) * (110 - age) / 80), 0, 120).astype(np.int64)
+    minutes = np.clip(np.round(rng.gamma(3.0, 12.0, size=age.size) * (110 - age) / 80), 0, 120).astype(
+        np.int64
+    )
     district = np.array(["north", "south", "east", "west"])[rng.integers(0, 4, size=age.size)]
     connection = duckdb.connect()
     connection.execute("CREATE TABLE answer (age BIGINT, district VARCHAR, minutes BIGINT)")

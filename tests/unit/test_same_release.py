@@ -17,7 +17,9 @@ from tests.same_release.driver import CountedZeroNoise, questions_of
 META = {"release_id": "id", "spends": [["demand.count", "1/2", "epsilon"]], "catalog": {"views": {"a.b": 1}}}
 
 
-def made(out: Path, name: str, meta: dict[str, Any] | None = None, rows: str = "(0, 5, 1.0), (1, 7, 2.0)") -> Path:
+def made(
+    out: Path, name: str, meta: dict[str, Any] | None = None, rows: str = "(0, 5, 1.0), (1, 7, 2.0)"
+) -> Path:
     """A folder as a driver leaves it."""
     out.mkdir(parents=True)
     with duckdb.connect(str(out / "release.dpsql")) as connection:
@@ -48,14 +50,18 @@ def test_another_number_is_named_with_its_row(tmp_path: Path) -> None:
 
 def test_a_row_that_stands_twice_differs_from_one_that_stands_once(tmp_path: Path) -> None:
     assert "rows differ" in difference(tmp_path, rows="(0, 5, 1.0), (0, 5, 1.0)")
-    assert "2 rows before, 3 now" in difference(tmp_path / "more", rows="(0, 5, 1.0), (1, 7, 2.0), (1, 7, 2.0)")
+    assert "2 rows before, 3 now" in difference(
+        tmp_path / "more", rows="(0, 5, 1.0), (1, 7, 2.0), (1, 7, 2.0)"
+    )
 
 
 def test_floats_may_differ_by_the_tolerance_and_integers_may_not(tmp_path: Path) -> None:
     close = "(0, 5, 1.000000001), (1, 7, 2.0)"
     assert "1e-09 apart" in difference(tmp_path, rows=close)
     tool.compare(tmp_path / "before", tmp_path / "now", 1e-8)
-    assert "value 5 before, 6 now" in difference(tmp_path / "i", tolerance=0.5, rows="(0, 6, 1.0), (1, 7, 2.0)")
+    assert "value 5 before, 6 now" in difference(
+        tmp_path / "i", tolerance=0.5, rows="(0, 6, 1.0), (1, 7, 2.0)"
+    )
 
 
 def test_meta_and_noise_scales_are_compared_value_by_value(tmp_path: Path) -> None:

@@ -1,0 +1,54 @@
+"""Import cycles: groups of modules each of which imports the others, directly or not, when it is loaded.
+
+Counted are imports at module level. Those inside a function or below `if TYPE_CHECKING:` load nothing then. Loading a
+module loads the packages it lies in too; that alone closes no cycle here.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from tests.house.source import Package, for_types_alone, imported
+
+
+def cycles(package: Package) -> list[str]:
+    """Each group of modules that import each other, as one line."""
+    edges = {module.name: set(_imports(package, module.name)) for module in package.modules}
+    reached = {name: _reached(edges, name) for name in edges}
+    groups = {frozenset(b for b in reached[a] if a in reached[b]) for a in edges if a in reached[a]}
+    return sorted(", ".join(sorted(group)) for group in groups)
+
+
+def _imports(package: Package, name: str) -> Iterator[str]:
+    module = package.by_name[name]
+    for statement in _loaded(module.tree.body):
+        for _, source, _ in imported(package, module, statement):
+            if source in package.by_name:
+                yield source
+
+
+def _loaded(body: list[ast.stmt]) -> Iterator[ast.Import | ast.ImportFrom]:
+    for statement in body:
+        if isinstance(statement, ast.Import | ast.ImportFrom):
+            yield statement
+        elif isinstance(statement, ast.If | ast.Try | ast.With) and not for_types_alone(statement):
+            for part in (
+                statement.body,
+                getattr(statement, "orelse", []),
+                getattr(statement, "finalbody", []),
+            ):
+                yield from _loaded(part)
+            for handler in getattr(statement, "handlers", []):
+                yield from _loaded(handler.body)
+
+
+def _reached(edges: dict[str, set[str]], start: str) -> set[str]:
+    reached: set[str] = set()
+    waiting = list(edges[start])
+    while waiting:
+        name = waiting.pop()
+        if name not in reached:
+            reached.add(name)
+            waiting += edges.get(name, ())
+    return reached
