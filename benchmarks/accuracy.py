@@ -23,7 +23,7 @@ from benchmarks.baselines import linear, planar, registry, shipped
 from benchmarks.baselines.common import FloatArray, IntArray, SimulationNoise
 from benchmarks.exact_errors import exact_errors
 from benchmarks.measure import FIRST_SEED, Row, all_ranges, measure, prefix_errors
-from dpsql.mechanisms.central.auto import expected_error
+from dpsql.mechanisms.axis.question import expected_error
 
 BUILD = Path("build/accuracy")
 EPSILONS = (Fraction(1, 100), Fraction(1, 10), Fraction(1))

@@ -16,18 +16,15 @@ from typing import NamedTuple
 import numpy as np
 
 from benchmarks.plane_errors import published_plane
-from dpsql.mechanisms.central.auto import auto_strategy, expected_error
-from dpsql.mechanisms.central.gaussian import (
-    dense_strategy,
-    matrix_root,
-    optimal_gram,
-    sine_strategy,
-    svd_bound,
-    workload_gram,
-)
-from dpsql.mechanisms.central.residual import expected_error as residual_error
+from dpsql.mechanisms.axis.choose import auto_strategy
+from dpsql.mechanisms.axis.dense import dense_strategy
+from dpsql.mechanisms.axis.gram import matrix_root, optimal_gram, svd_bound, workload_gram
+from dpsql.mechanisms.axis.question import expected_error
+from dpsql.mechanisms.axis.question import expected_error as residual_error
+from dpsql.mechanisms.axis.sine import SineStrategy
+from dpsql.mechanisms.axis.zero_sum import zero_sum_strategy
 from dpsql.mechanisms.central.residual import residual_design
-from dpsql.mechanisms.central.zero_sum import axis_of, zero_sum_strategy
+from dpsql.mechanisms.central.zero_sum import axis_of
 
 ONE_AXIS = {256: 66, 1024: 125, 4096: 207, 16_384: 327, 65_536: 475, 262_144: 676, 1_048_576: 912}
 DENSE = (256, 512, 1024)  # below 140 leaves the optimum itself is 1.02 to 1.023 times the SVD bound
@@ -63,7 +60,7 @@ def figures(longest: int) -> Iterator[Figure]:
         )
     for n in SINE:
         if n <= longest:
-            ratio = expected_error(sine_strategy(n)) / svd_bound(n)
+            ratio = expected_error(SineStrategy(n)) / svd_bound(n)
             yield Figure(f"zCDP over SVD bound, {n} leaves", ratio, 1.11)
     for n, bound in ONE_AXIS.items():
         if n <= longest:

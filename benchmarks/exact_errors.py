@@ -6,24 +6,26 @@ from collections.abc import Callable
 
 from benchmarks.baselines import linear, shipped
 from benchmarks.baselines.common import Publish
-from dpsql.mechanisms.central.auto import expected_error
-from dpsql.mechanisms.central.lue_dptree import identity_strategy, lue_dptree, tree_strategy
-from dpsql.mechanisms.central.strategy import Strategy
-from dpsql.mechanisms.central.struct_construct import equal_strategy
+from dpsql.mechanisms.axis.leaves import LeafStrategy
+from dpsql.mechanisms.axis.lue_dptree import lue_dptree
+from dpsql.mechanisms.axis.question import expected_error
+from dpsql.mechanisms.axis.strategy import AxisStrategy
+from dpsql.mechanisms.axis.struct_construct import equal_strategy
+from dpsql.mechanisms.axis.tree import tree_strategy
 from dpsql.tree import kary_tree
 
 
-def _level_tree(n: int) -> Strategy:
+def _level_tree(n: int) -> AxisStrategy:
     tree = kary_tree(n, 2)
     return tree_strategy(tree, linear.level_shares(tree))
 
 
-def _hb(n: int) -> Strategy:
+def _hb(n: int) -> AxisStrategy:
     tree = kary_tree(n, linear.hb_arity(n))
     return tree_strategy(tree, linear.hb_shares(tree))
 
 
-def _binary(n: int) -> Strategy:
+def _binary(n: int) -> AxisStrategy:
     return equal_strategy(kary_tree(n, 2))
 
 
@@ -36,8 +38,8 @@ def exact_errors(n: int) -> dict[str, tuple[Publish, float]]:
     Returns:
         name -> (publish, mean squared error over all ranges).
     """
-    made: dict[str, Callable[[int], Strategy]] = {
-        "Dwork identity": identity_strategy,
+    made: dict[str, Callable[[int], AxisStrategy]] = {
+        "Dwork identity": LeafStrategy,
         "Boost k=2": _binary,
         "Boost-UN k=2": _level_tree,
         "SC + BLUE": shipped.sc_strategy,

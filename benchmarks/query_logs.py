@@ -17,7 +17,8 @@ from collections.abc import Iterator
 import numpy as np
 
 from benchmarks.measure import Row
-from dpsql.mechanisms.central.auto import auto_strategy, expected_error
+from dpsql.mechanisms.axis.choose import auto_strategy
+from dpsql.mechanisms.axis.question import expected_error
 from dpsql.publishing.workload import with_unforeseen
 from dpsql.tree import Workload
 

@@ -20,8 +20,8 @@ import numpy as np
 from benchmarks.figures import Figures
 from dpsql.answer.answerer import Answerer
 from dpsql.catalog import load_catalog
-from dpsql.mechanisms.central.lue_dptree import lue_dptree
-from dpsql.mechanisms.central.strategy import estimate, measure
+from dpsql.mechanisms.axis.lue_dptree import lue_dptree
+from dpsql.mechanisms.axis.strategy import estimate, measure
 from dpsql.noise import ExactNoise, discrete_laplace, os_entropy
 from dpsql.publishing.central import publish_release
 from dpsql.release import open_release

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from benchmarks.baselines.common import SimulationNoise
 from dpsql.catalog import Catalog, load_catalog
-from dpsql.mechanisms.central.view import NoisyView
+from dpsql.mechanisms.law import NoisyView
 from dpsql.noise import noised
 from dpsql.publishing.axes import axis_maker
 from dpsql.publishing.content import release_content

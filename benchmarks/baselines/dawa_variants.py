@@ -16,17 +16,17 @@ import numpy as np
 from benchmarks.baselines.common import FloatArray, IntArray, Publish
 from benchmarks.baselines.linear import hb
 from benchmarks.baselines.shipped import linear
+from dpsql.mechanisms.axis.leaves import LeafStrategy
+from dpsql.mechanisms.axis.strategy import AxisStrategy
 from dpsql.mechanisms.central import dawa
-from dpsql.mechanisms.central.lue_dptree import identity_strategy
 from dpsql.mechanisms.central.nonnegative import nonnegative
 from dpsql.mechanisms.central.signal import signal_tree, tapered_strategy
-from dpsql.mechanisms.central.strategy import Strategy
 from dpsql.noise import Noise
 
 UNDER_NOISED = Fraction(171, 100)
 
 
-def _with(strategy_for: Callable[[int], Strategy]) -> Publish:
+def _with(strategy_for: Callable[[int], AxisStrategy]) -> Publish:
     def publish(counts: IntArray, epsilon: Fraction, noise: Noise) -> FloatArray:
         release = dawa.draw_dawa(counts, epsilon, 1, noise, strategy_for)
         return dawa.spread(release.edges, dawa.bucket_estimates(release))
@@ -34,12 +34,12 @@ def _with(strategy_for: Callable[[int], Strategy]) -> Publish:
     return publish
 
 
-def _equal_tree(n: int) -> Strategy:
+def _equal_tree(n: int) -> AxisStrategy:
     return tapered_strategy(signal_tree(n), 1.0)
 
 
 dawa_tree = _with(_equal_tree)
-dawa_cells = _with(identity_strategy)
+dawa_cells = _with(LeafStrategy)
 
 
 def dawa_aligned(counts: IntArray, epsilon: Fraction, noise: Noise) -> FloatArray:

@@ -11,7 +11,8 @@ import numpy as np
 from benchmarks.baselines import spatial
 from benchmarks.baselines.common import FloatArray, IntArray, Publish, T, units
 from benchmarks.baselines.shipped import equal_tree, lue_strategy, tents_strategy, unbiased_strategy
-from dpsql.mechanisms.central.lue_dptree import identity_strategy
+from dpsql.mechanisms.axis.leaves import LeafStrategy
+from dpsql.mechanisms.axis.strategy import AxisStrategy, draw_view, leaf_estimates
 from dpsql.mechanisms.central.nonnegative import nonnegative, product_tree
 from dpsql.mechanisms.central.signal import (
     SIGNAL_SHARE,
@@ -21,8 +22,6 @@ from dpsql.mechanisms.central.signal import (
     taper,
     tapered_strategy,
 )
-from dpsql.mechanisms.central.strategy import Strategy
-from dpsql.mechanisms.central.view import draw_laplace, leaf_estimates
 from dpsql.noise import Noise
 from dpsql.tree import Tree
 
@@ -32,12 +31,12 @@ def _both(rows: int, columns: int) -> Tree:
     return product_tree(signal_tree(rows), signal_tree(columns))
 
 
-def kronecker(strategy_for: Callable[[int], Strategy], project: bool = False) -> Publish:
+def kronecker(strategy_for: Callable[[int], AxisStrategy], project: bool = False) -> Publish:
     """The product of one strategy per axis, optionally with the non-negative step."""
 
     def publish(counts: IntArray, epsilon: Fraction, noise: Noise) -> FloatArray:
         strategies = [strategy_for(n) for n in counts.shape]
-        cells = leaf_estimates(draw_laplace(counts, strategies, epsilon, 1, noise), strategies)
+        cells = leaf_estimates(draw_view(counts, strategies, epsilon, 1, noise), strategies)
         return nonnegative(_both(*counts.shape), cells.ravel()).reshape(counts.shape) if project else cells
 
     return publish
@@ -59,7 +58,7 @@ def by_signal(counts: IntArray, epsilon: Fraction, noise: Noise) -> FloatArray:
 
 ALL: dict[str, Publish] = {
     "signal rule, non-negative": by_signal,
-    "Dwork": kronecker(identity_strategy),
+    "Dwork": kronecker(LeafStrategy),
     "flat": flat,
     "quadtree": spatial.quadtree,
     "UG": spatial.ug,

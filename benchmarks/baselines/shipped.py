@@ -10,18 +10,18 @@ from fractions import Fraction
 from functools import lru_cache
 
 from benchmarks.baselines.common import FloatArray, IntArray, Publish
+from dpsql.mechanisms.axis.choose import auto_strategy
+from dpsql.mechanisms.axis.leaves import LeafStrategy
+from dpsql.mechanisms.axis.lue_dptree import best_lue_dptree
+from dpsql.mechanisms.axis.strategy import AxisStrategy, draw_view, leaf_estimates
+from dpsql.mechanisms.axis.struct_construct import best_struct_construct, equal_strategy
+from dpsql.mechanisms.axis.tents import half_widths
+from dpsql.mechanisms.axis.tents import tents as tents_over
 from dpsql.mechanisms.central import adaptive
 from dpsql.mechanisms.central import dawa as shipped_dawa
-from dpsql.mechanisms.central.auto import auto_strategy
 from dpsql.mechanisms.central.diffhr import cell_estimates, draw_diffhr
-from dpsql.mechanisms.central.lue_dptree import best_lue_dptree, identity_strategy
 from dpsql.mechanisms.central.nonnegative import nonnegative
 from dpsql.mechanisms.central.signal import signal_tree, tapered_strategy
-from dpsql.mechanisms.central.strategy import Strategy
-from dpsql.mechanisms.central.struct_construct import best_struct_construct, equal_strategy
-from dpsql.mechanisms.central.tents import half_widths
-from dpsql.mechanisms.central.tents import tents as tents_over
-from dpsql.mechanisms.central.view import draw_laplace, leaf_estimates
 from dpsql.noise import Noise
 from dpsql.tree import Tree, kary_tree
 
@@ -34,48 +34,48 @@ def _tree(n: int) -> Tree:
 
 
 @lru_cache(maxsize=256)
-def lue_strategy(n: int) -> Strategy:
+def lue_strategy(n: int) -> AxisStrategy:
     """LUE-DPTree with the k of least expected error."""
     return best_lue_dptree(n)[0]
 
 
 @lru_cache(maxsize=256)
-def sc_strategy(n: int) -> Strategy:
+def sc_strategy(n: int) -> AxisStrategy:
     """SC with equal budgets, estimated by BLUE."""
     return equal_strategy(best_struct_construct(n))
 
 
 @lru_cache(maxsize=4096)
-def tents_strategy(n: int) -> Strategy:
+def tents_strategy(n: int) -> AxisStrategy:
     """Tents by the share rule with the level count of its table; tiny axes measure each cell."""
     if n <= 24:
-        return identity_strategy(n)
+        return LeafStrategy(n)
     levels = 1 + sum(n > limit for limit in (560, 11_000, 200_000))
     return tents_over(n, half_widths(n, levels, 1.25))
 
 
 @lru_cache(maxsize=256)
-def unbiased_strategy(n: int) -> Strategy:
+def unbiased_strategy(n: int) -> AxisStrategy:
     """What `auto` measures where answers must be unbiased."""
     return auto_strategy(n).strategy
 
 
-def equal_tree(n: int) -> Strategy:
+def equal_tree(n: int) -> AxisStrategy:
     """HB without its root, at the arity of the signal rule."""
     return tapered_strategy(signal_tree(n), 1.0)
 
 
-def tapered_tree(n: int) -> Strategy:
+def tapered_tree(n: int) -> AxisStrategy:
     """A tree over DAWA's buckets: budgets fall by 1.2 a level."""
     return tapered_strategy(signal_tree(n), 1.2)
 
 
-def linear(strategy_for: Callable[[int], Strategy]) -> Publish:
+def linear(strategy_for: Callable[[int], AxisStrategy]) -> Publish:
     """A mechanism that measures a public strategy and returns its BLUE."""
 
     def publish(counts: IntArray, epsilon: Fraction, noise: Noise) -> FloatArray:
         strategy = strategy_for(len(counts))
-        return leaf_estimates(draw_laplace(counts, [strategy], epsilon, 1, noise), [strategy])
+        return leaf_estimates(draw_view(counts, [strategy], epsilon, 1, noise), [strategy])
 
     return publish
 
@@ -106,7 +106,7 @@ hb = linear(equal_tree)
 lue_dptree = linear(lue_strategy)
 struct_construct = linear(sc_strategy)
 tents = linear(tents_strategy)
-identity = linear(identity_strategy)
+identity = linear(LeafStrategy)
 
 
 def auto(counts: IntArray, epsilon: Fraction, noise: Noise) -> FloatArray:

@@ -19,10 +19,10 @@ import duckdb
 import numpy as np
 import numpy.typing as npt
 
-from dpsql.budget import cap_units, scaled_denominator
 from dpsql.inspection.replan import Replanned, only_linear
 from dpsql.inspection.report import Check
 from dpsql.inspection.tables import differences, read_table, same
+from dpsql.mechanisms.axis.strategy import AxisStrategy, axis_budgets, leaf_estimates, measure, row_count
 from dpsql.mechanisms.central.plane_view import (
     largest_plane_column,
     plane_budget,
@@ -31,8 +31,7 @@ from dpsql.mechanisms.central.plane_view import (
 )
 from dpsql.mechanisms.central.product_hats import ProductHats, measure_plane, rows_of
 from dpsql.mechanisms.central.rounding import node_sums
-from dpsql.mechanisms.central.strategy import Strategy, entry_cells, measure
-from dpsql.mechanisms.central.view import NoisyView, expected_unit_variance, leaf_estimates, planned_budget
+from dpsql.mechanisms.law import NoisyView
 from dpsql.publishing.content import release_content
 from dpsql.release import Release
 from dpsql.tree import FloatArray, Tree
@@ -63,7 +62,7 @@ class Stored:
     """
 
     view: NoisyView
-    strategies: list[Strategy]
+    strategies: list[AxisStrategy]
     hats: ProductHats | None = None
 
     def rows(self, cells: IntArray) -> IntArray:
@@ -91,7 +90,7 @@ def read_views(release: Release, made: Replanned) -> dict[int, Stored]:
     for index in made.linear:
         statistic = made.plan.statistics[index]
         strategies, hats = made.plan.strategies(statistic), statistic.hats
-        shape = tuple(strategy.rows for strategy in strategies) if hats is None else (rows_of(hats),)
+        shape = tuple(row_count(strategy) for strategy in strategies) if hats is None else (rows_of(hats),)
         columns = read_table(release, f"measurement_{index}")
         order = [np.broadcast_to(each, shape).ravel() for each in np.indices(shape, sparse=True)]
         if len(columns["value"]) != prod(shape) or any(
@@ -99,10 +98,7 @@ def read_views(release: Release, made: Replanned) -> dict[int, Stored]:
         ):
             continue
         spend, sensitivity = statistic.spend, statistic.drawn_sensitivity
-        if hats is None:
-            variance = expected_unit_variance(strategies, statistic.norm, spend, sensitivity)
-        else:
-            variance = plane_unit_variance(hats, spend, sensitivity)
+        variance = made.plan.unit_variance(statistic) if hats is None else plane_unit_variance(hats, spend, sensitivity)
         value, budget = (columns[name].astype(np.int64).reshape(shape) for name in ("value", "budget"))
         found[index] = Stored(NoisyView(value, budget, variance, sensitivity), strategies, hats)
     return found
@@ -114,45 +110,19 @@ def check_budgets(release: Release, made: Replanned, stored: dict[int, Stored]) 
     yield Check("as many noisy integers as planned, in order", not lacking, ", ".join(lacking))
     wrong, over = [], []
     for index, each in stored.items():
-        s = made.plan.statistics[index]
+        s, axes = made.plan.statistics[index], axis_budgets(each.strategies)
         if each.hats is not None:
             planned = plane_budget(each.hats, s.spend, s.drawn_sensitivity)
             most = largest_plane_column(each.hats, each.view.budget)
         else:
-            planned = planned_budget(each.strategies, s.norm, s.spend, s.drawn_sensitivity)
-            most = largest_column(each.view.budget, each.strategies, s.norm)
+            planned = s.law.budgets(axes, s.spend, s.drawn_sensitivity)
+            rows = [strategy.entries() for strategy in each.strategies]
+            most = s.law.largest_column(each.view.budget, rows, axes)
         wrong += [] if np.array_equal(each.view.budget, planned) else [f"measurement_{index}"]
-        over += [f"measurement_{index}"] if most > _cap(s.norm, s.spend, s.drawn_sensitivity, each.strategies) else []
+        over += [f"measurement_{index}"] if most > s.law.column_cap(axes, s.spend, s.drawn_sensitivity) else []
     yield Check("row budgets are those of the plan", not wrong, ", ".join(wrong))
     yield Check("no path of row budgets spends more than its view's part", not over, ", ".join(over))
     yield _check_spends(release, made)
-
-
-def _cap(norm: int, spend: Fraction, sensitivity: int, strategies: list[Strategy]) -> int:
-    """Most that the weighted rows of one cell may add up to: units of epsilon, or the squared product of totals."""
-    if norm == 1:
-        return cap_units(spend, scaled_denominator(sensitivity))
-    return prod(strategy.total for strategy in strategies) ** 2
-
-
-def largest_column(budget: IntArray, strategies: list[Strategy], norm: int) -> int:
-    """The largest sum over rows of |H_r| b_r (norm 1) or (H_r b_r)^2 (norm 2) of any cell."""
-    if norm == 2:  # budgets are products over axes, and so are sums of squares: the strategies bound each
-        return prod(strategy.total**2 for strategy in strategies)
-    sums = budget
-    for axis, strategy in enumerate(strategies):
-        rows = np.moveaxis(sums, axis, 0)
-        flat = rows.reshape(strategy.rows, -1)
-        constant = np.diff(strategy.offset) == 0
-        change = np.zeros((strategy.n + 1, flat.shape[1]), np.int64)
-        np.add.at(change, strategy.start[constant], flat[constant])
-        np.subtract.at(change, strategy.stop[constant], flat[constant])
-        column = np.cumsum(change[:-1], axis=0)
-        row = np.repeat(np.arange(strategy.rows), np.diff(strategy.offset))
-        for j in range(flat.shape[1]):
-            np.add.at(column[:, j], entry_cells(strategy), np.abs(strategy.entry) * flat[row, j])
-        sums = np.moveaxis(column.reshape(strategy.n, *rows.shape[1:]), 0, axis)
-    return int(sums.max(initial=0))
 
 
 def _check_spends(release: Release, made: Replanned) -> Check:
@@ -235,7 +205,7 @@ def check_noise(stored: dict[int, Stored]) -> Check:
     """What least squares leaves unexplained has the size that the budgets promise."""
     squares, freedom = 0.0, 0
     for each in stored.values():
-        spare = each.view.value.size - prod(strategy.n for strategy in each.strategies)
+        spare = each.view.value.size - prod(strategy.leaves for strategy in each.strategies)
         if spare > 0:
             squares += _unexplained(each)
             freedom += spare

@@ -19,10 +19,11 @@ import numpy as np
 import numpy.typing as npt
 
 from dpsql.audit import TELLING_RHO, Finding, audit, audit_rho
-from dpsql.budget import gaussian_sigma2, scaled_denominator
+from dpsql.budget import scaled_denominator
 from dpsql.inspection.numbers import Stored
 from dpsql.inspection.replan import Replanned
 from dpsql.inspection.report import Check
+from dpsql.mechanisms.law import GAUSSIAN, LAPLACE
 from dpsql.noise import Noise
 from dpsql.publishing.planned import PlannedStatistic
 
@@ -46,7 +47,7 @@ def check_sampled(made: Replanned, stored: dict[int, Stored], samples: int, nois
     """
     for index, each in stored.items():
         statistic = made.plan.statistics[index]
-        check = _check_laplace if statistic.norm == 1 else _check_gaussian
+        check = CHECKS[statistic.law]
         found, detail = check(statistic, each, samples, noise)
         yield Check(f"auditor, view {statistic.view}: {statistic.measure.name}", not found.violated, detail)
 
@@ -80,7 +81,7 @@ def _check_gaussian(
         drawn = np.empty((runs, len(budget)), np.int64)
         for share in np.unique(budget):
             same = np.flatnonzero(budget == share)
-            sigma2 = gaussian_sigma2(Fraction(int(share) ** 2, 2) / variance, 1)
+            sigma2 = GAUSSIAN.row_variance(int(share), variance)
             drawn[:, same] = noise.gaussian(sigma2, runs * len(same)).reshape(runs, len(same))
         return drawn + column * int(cell[0])
 
@@ -91,9 +92,12 @@ def _check_gaussian(
     return found, f"at least {found.lower:.3g} of epsilon {found.claimed:.3g} ({of})"
 
 
+CHECKS = {LAPLACE: _check_laplace, GAUSSIAN: _check_gaussian}
+
+
 def _rows_of_one_cell(stored: Stored) -> tuple[IntArray, IntArray]:
     """Entries and budgets of the rows that hold the middle cell, largest weight first."""
-    shape = tuple(strategy.n for strategy in stored.strategies)
+    shape = tuple(strategy.leaves for strategy in stored.strategies)
     one = np.zeros(shape, np.int64)
     one[tuple(n // 2 for n in shape)] = 1
     column, budget = stored.rows(one).ravel(), stored.view.budget.ravel()

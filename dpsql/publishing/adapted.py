@@ -14,10 +14,10 @@ from collections.abc import Sequence
 from dpsql.catalog.graph import ResolvedAxis, max_ids
 from dpsql.catalog.model import Catalog
 from dpsql.errors import CatalogError
+from dpsql.mechanisms.axis.choose import auto_strategy
+from dpsql.mechanisms.axis.leaves import LeafStrategy
+from dpsql.mechanisms.axis.question import AxisChoice, expected_error
 from dpsql.mechanisms.central.adapted import ADAPTIVE, DAWA, DIFFHR, MOST_LEAVES
-from dpsql.mechanisms.central.auto import auto_strategy, expected_error
-from dpsql.mechanisms.central.choose import AxisChoice
-from dpsql.mechanisms.central.lue_dptree import identity_strategy
 
 BIASED = (DIFFHR, DAWA)
 
@@ -69,5 +69,5 @@ def adapted_choice(method: str, leaves: int) -> AxisChoice:
         return AxisChoice(
             best.strategy, f"by noisy signal, {best.name} if full", best.expected_error, best.runners_up
         )
-    leaf = identity_strategy(leaves)
+    leaf = LeafStrategy(leaves)
     return AxisChoice(leaf, {DIFFHR: "DiffHR", DAWA: "DAWA"}[method], expected_error(leaf), ())

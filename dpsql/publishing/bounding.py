@@ -22,10 +22,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dpsql.budget import cap_units, scaled_denominator
 from dpsql.catalog.graph import unit_path
 from dpsql.catalog.model import Catalog
-from dpsql.noise import Noise, laplace_variance
+from dpsql.mechanisms.law import LAPLACE, NoiseLaw
+from dpsql.noise import Noise
 from dpsql.publishing.exact import cut_sum
 from dpsql.publishing.userlevel_plan import Step
 from dpsql.sources import RawSide
@@ -73,7 +73,7 @@ def set_aside(
     catalog: Catalog,
     of: str,
     statistics: Sequence[PlannedStatistic],
-    buy: Callable[[Fraction, int], Fraction],
+    buy: Callable[[Fraction, NoiseLaw], Fraction],
 ) -> tuple[list[Step], list[PlannedStatistic]]:
     """Take the table's `clipped_share` out of the charges of its statistics.
 
@@ -81,7 +81,7 @@ def set_aside(
         catalog: the catalog.
         of: the counted table.
         statistics: all statistics of the release.
-        buy: (charge, norm) -> what it buys in the noise's own currency.
+        buy: (charge, law) -> what it buys in the noise's own currency.
 
     Returns:
         (the step, if the table has one; all statistics); charges add up to what they were.
@@ -93,9 +93,9 @@ def set_aside(
 
     def reduced(s: PlannedStatistic) -> PlannedStatistic:
         left = s.charge * (1 - share)
-        return replace(s, charge=left, spend=buy(left, s.norm))
+        return replace(s, charge=left, spend=buy(left, s.law))
 
-    step = Step(of, CLIPPED, "", buy(charge, 1), charge)
+    step = Step(of, CLIPPED, "", buy(charge, LAPLACE), charge)
     return [step], [reduced(s) if s.of == of else s for s in statistics]
 
 
@@ -122,9 +122,5 @@ def measure_left_out(
         f"SELECT {cut_sum(f'least(greatest(n - {tau}, 0), {REACH * tau})')} "
         f"FROM (SELECT count(*) AS n FROM {table} GROUP BY unit)"
     ).fetchall()
-    t = scaled_denominator(REACH * tau)
-    units = np.array([cap_units(steps[0].spend, t)], np.int64)
-    denominator = t * REACH * tau
-    drawn = int(noise.laplace(units, denominator, np.array([beyond], np.int64))[0])
-    error = float(np.sqrt(laplace_variance(units, denominator)[0]))
-    return [LeftOut(of, catalog.tables[of].bounding, tau, drawn, error, REACH * tau)]
+    drawn = LAPLACE.draw_bounded(np.array([beyond], np.int64), REACH * tau, steps[0].spend, noise)
+    return [LeftOut(of, catalog.tables[of].bounding, tau, int(drawn.value[0]), drawn.sd, REACH * tau)]

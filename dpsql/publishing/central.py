@@ -4,8 +4,8 @@ Read top down: `publish_release` is the whole story, each step is a module of it
 
     plan        plan.py            public: axes, strategies, budgets
     rows        rows.py, contributions.py    raw rows to integer histograms
-    draw        draw.py, userlevel.py, mechanisms.central.view    exact integers plus exact noise
-    estimate    mechanisms.central.view, reconcile, rounding    post-processing
+    draw        draw.py, userlevel.py, mechanisms.axis.strategy  exact integers plus exact noise
+    estimate    mechanisms.axis.strategy, reconcile, rounding    post-processing
     write       release.write      the file
     charge      ledger             one commit = charge + seal
 

@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dpsql.axis import table_sql
+from dpsql.mechanisms.axis.strategy import leaf_estimates
 from dpsql.mechanisms.central.adapted import AdaptedView
 from dpsql.mechanisms.central.nonnegative import nonnegative, product_tree
 from dpsql.mechanisms.central.plane_view import plane_estimates
@@ -23,9 +24,8 @@ from dpsql.mechanisms.central.product_hats import plane_variance
 from dpsql.mechanisms.central.reconcile import Measured, component_variances, reconcile
 from dpsql.mechanisms.central.rounding import UNIT, node_sums, round_family, to_units
 from dpsql.mechanisms.central.signal import signal_tree
-from dpsql.mechanisms.central.strategy import variance_model
-from dpsql.mechanisms.central.view import NoisyView, leaf_estimates
 from dpsql.mechanisms.central.zero_sum import residual_estimates
+from dpsql.mechanisms.law import NoisyView
 from dpsql.publishing.bounding import LeftOut
 from dpsql.publishing.describe import Components, left_out_json, release_meta, scale_meta, stores_nonnegative
 from dpsql.publishing.planned import ReleasePlan
@@ -97,7 +97,7 @@ def _drawn_axes(
 ) -> tuple[ReleasePlan, list[AxisSplit]]:
     """The variance model of every axis; a data-dependent axis has the one that was drawn, and says so."""
     axes = list(plan.axes)
-    models = [variance_model(planned.strategy) for planned in axes]
+    models = [planned.strategy.variance() for planned in axes]
     for statistic, view in zip(plan.statistics, views, strict=True):
         if isinstance(view, AdaptedView):
             (i,) = statistic.axes
@@ -105,7 +105,7 @@ def _drawn_axes(
             axes[i] = replace(axes[i], choice=axes[i].choice._replace(name=view.chosen))
         elif statistic.settled is not None and statistic.settled.groups is not None:
             i, factors = statistic.settled.groups
-            models[i] = scaled_leaves(variance_model(axes[i].strategy), np.array(factors))
+            models[i] = scaled_leaves(axes[i].strategy.variance(), np.array(factors))
     return replace(plan, axes=tuple(axes)), [AxisSplit(model) for model in models]
 
 

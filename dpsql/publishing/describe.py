@@ -156,7 +156,7 @@ def _statistic_meta(plan: ReleasePlan, i: int, components: Components) -> Statis
         (tuple(s.axes.index(axis) for axis in part), sigma2) for part, sigma2 in sorted(components.items())
     )
     kind = "int" if s.bounds is None or s.bounds.scale == 0 else "decimal"
-    noise = "Laplace" if s.norm == 1 else "Gaussian"
+    noise = s.law.name
     apart = " x ".join(plan.axes[axis].choice.name for axis in s.axes)
     mechanism = f"{noise}: {apart if s.together is None or s.hats is None else s.together.name}"
     joint = None if s.hats is None else len(plan.axes) + list(plan.planes).index(s.view)

@@ -15,10 +15,11 @@ import numpy as np
 import numpy.typing as npt
 
 from dpsql.catalog import Catalog
+from dpsql.mechanisms.axis.choose import auto_strategy
+from dpsql.mechanisms.axis.strategy import axis_budgets, measure_view
 from dpsql.mechanisms.central.adapted import AdaptedView, draw_adapted
-from dpsql.mechanisms.central.auto import auto_strategy
 from dpsql.mechanisms.central.plane_view import draw_plane
-from dpsql.mechanisms.central.view import NoisyView, draw_gaussian, draw_laplace
+from dpsql.mechanisms.law import NoisyView
 from dpsql.noise import Noise
 from dpsql.publishing.bounding import LeftOut, is_weighted, measure_left_out
 from dpsql.publishing.contributions import histogram
@@ -149,5 +150,6 @@ def draw_statistic(
         )  # fmt: skip
     if statistic.hats is not None:
         return draw_plane(cells, statistic.hats, statistic.spend, statistic.drawn_sensitivity, noise)
-    draw = draw_laplace if statistic.norm == 1 else draw_gaussian
-    return draw(cells, plan.strategies(statistic), statistic.spend, statistic.drawn_sensitivity, noise)
+    strategies = plan.strategies(statistic)
+    exact, budgets = measure_view(cells, strategies), axis_budgets(strategies)
+    return statistic.law.draw(exact, budgets, statistic.spend, statistic.drawn_sensitivity, noise)

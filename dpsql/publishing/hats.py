@@ -20,9 +20,11 @@ from dpsql.catalog.measures import view_measures
 from dpsql.catalog.model import Catalog
 from dpsql.catalog.tables import AxisSpec
 from dpsql.errors import CatalogError
-from dpsql.mechanisms.central.choose import WHOLE, AxisChoice
-from dpsql.mechanisms.central.lue_dptree import identity_strategy
+from dpsql.mechanisms.axis.choose import WHOLE
+from dpsql.mechanisms.axis.leaves import LeafStrategy
+from dpsql.mechanisms.axis.question import AxisChoice
 from dpsql.mechanisms.central.product_hats import LARGEST, SMALLEST, ProductHats, best_product_hats
+from dpsql.mechanisms.law import LAPLACE
 from dpsql.publishing.planned_axes import AxisPlanner
 from dpsql.tree import Workload
 
@@ -75,7 +77,8 @@ def compare_together(catalog: Catalog, name: str, axes: AxisPlanner) -> Together
     elif view.mechanism != "auto" or not _may(catalog, name, wanted, axes):
         return None
     whole = 0.0 if named else WHOLE
-    (hats, error), apart = _best(wanted, axes, whole), [axes.choice(e, "auto", whole > 0, 1, s) for e, s in wanted]
+    hats, error = _best(wanted, axes, whole)
+    apart = [axes.choice(entry, "auto", whole > 0, LAPLACE, spec) for entry, spec in wanted]
     other = " x ".join(choice.name for choice in apart), 2 * prod(choice.expected_error / 2 for choice in apart)
     own = f"product hats of half-widths {' x '.join(map(str, hats.half_widths))}", error
     if named or error < other[1]:
@@ -94,7 +97,7 @@ def hats_axes(catalog: Catalog, name: str, together: Together, axes: AxisPlanner
     view, ids = catalog.views[name], []
     halves = together.hats.half_widths if together.hats is not None else ()
     for entry, spec, half in zip(view_axes(catalog, view), view.axes, halves, strict=True):
-        leaf = identity_strategy(axes.axis(entry).leaves)
+        leaf = LeafStrategy(axes.axis(entry).leaves)
         words = f"product hats of half-width {half}"
         choice = AxisChoice(leaf, words, together.expected_error, together.runners_up)
         ids.append(axes.apart(entry, choice, spec))

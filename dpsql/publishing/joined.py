@@ -10,8 +10,8 @@ from collections.abc import Callable, Sequence
 from dpsql.catalog.graph import max_ids, view_axes
 from dpsql.catalog.model import Catalog
 from dpsql.errors import CatalogError
-from dpsql.mechanisms.central.choose import COARSEST
-from dpsql.mechanisms.central.gaussian import DENSE_LEAVES
+from dpsql.mechanisms.axis.choose import COARSEST
+from dpsql.mechanisms.axis.dense import DENSE_LEAVES
 from dpsql.publishing.planned import PlannedStatistic
 from dpsql.publishing.planned_axes import AxisPlanner
 from dpsql.publishing.residual import Buy, asked_sets, families, mean_error, spread_out
@@ -33,7 +33,7 @@ def joined_views(catalog: Catalog, axes: AxisPlanner, plan_view: PlanView, buy: 
         catalog: a checked catalog.
         axes: makes axes and strategies.
         plan_view: plans one view.
-        buy: (charge, norm) -> what it buys.
+        buy: (charge, law) -> what it buys.
 
     Raises:
         CatalogError: a view asks for the design and cannot have it.

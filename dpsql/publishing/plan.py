@@ -13,17 +13,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
-from math import isqrt, prod
+from math import prod
 
 from dpsql.axis import Axis
-from dpsql.budget import DENOMINATOR, rho_of
+from dpsql.budget import rho_of
 from dpsql.catalog.graph import ResolvedAxis, max_ids, view_axes
 from dpsql.catalog.measures import view_measures
 from dpsql.catalog.model import Catalog
 from dpsql.catalog.tables import AxisSpec
 from dpsql.errors import CatalogError
-from dpsql.mechanisms.central.gaussian import DENSE_SCALE
+from dpsql.mechanisms.axis.dense import DENSE_SCALE
 from dpsql.mechanisms.central.whitened import UNIT
+from dpsql.mechanisms.law import GAUSSIAN, LAPLACE, NoiseLaw
 from dpsql.publishing.adapted import method_of
 from dpsql.publishing.axes import AxisMaker
 from dpsql.publishing.bounding import is_weighted, set_aside
@@ -31,7 +32,7 @@ from dpsql.publishing.hats import compare_together, hats_axes
 from dpsql.publishing.joined import joined_views
 from dpsql.publishing.measures import Bounds
 from dpsql.publishing.planned import PlannedStatistic, ReleasePlan
-from dpsql.publishing.planned_axes import SHAPE, AxisPlanner
+from dpsql.publishing.planned_axes import RESIDUAL, SHAPE, AxisPlanner
 from dpsql.publishing.residual import spread_out
 from dpsql.publishing.userlevel_plan import Step, divide
 
@@ -59,8 +60,8 @@ def plan_release(catalog: Catalog, make_axis: AxisMaker) -> ReleasePlan:
     def plan_view(name: str, planner: AxisPlanner, joined: bool) -> list[PlannedStatistic]:
         return _plan_view(catalog, name, planner, joined)
 
-    def buy(charge: Fraction, norm: int) -> Fraction:
-        return _spend(catalog, charge, norm)
+    def buy(charge: Fraction, law: NoiseLaw) -> Fraction:
+        return _spend(catalog, charge, law)
 
     together = joined_views(catalog, axes, plan_view, buy)
     declared = [s for name in catalog.views for s in plan_view(name, axes, name in together)]
@@ -86,18 +87,19 @@ def _plan_view(catalog: Catalog, name: str, axes: AxisPlanner, joined: bool) -> 
     method = "" if recipe else method_of(catalog, name, resolved, axes.axis(resolved[0]).leaves)
     together = compare_together(catalog, name, axes)
     if recipe:
-        norm, own = 2 if catalog.privacy.delta else 1, name if calibrated else ""
-        ids = [axes.planned(entry, SHAPE, False, norm, own=own) for entry in resolved]
+        law = _open_law(catalog)
+        own = name if calibrated else ""
+        ids = [axes.planned(entry, SHAPE, False, law, own=own) for entry in resolved]
     elif method:
-        norm, ids = 1, [axes.adapted(resolved[0], method)]
+        law, ids = LAPLACE, [axes.adapted(resolved[0], method)]
     elif joined:
-        norm, ids = 2, [axes.planned(entry, "residual", True, 2, spec) for entry, spec in wanted]
+        law, ids = GAUSSIAN, [axes.planned(entry, RESIDUAL, True, GAUSSIAN, spec) for entry, spec in wanted]
     elif together is not None and together.hats is not None:
-        norm, ids = 1, hats_axes(catalog, name, together, axes)
+        law, ids = LAPLACE, hats_axes(catalog, name, together, axes)
     else:
-        norm = _norm(catalog, name, wanted, axes)
-        ids = [axes.planned(entry, view.mechanism, len(wanted) > 1, norm, spec) for entry, spec in wanted]
-    found = _statistics(catalog, name, tuple(sorted(ids)), norm)
+        law = _law(catalog, name, wanted, axes)
+        ids = [axes.planned(entry, view.mechanism, len(wanted) > 1, law, spec) for entry, spec in wanted]
+    found = _statistics(catalog, name, tuple(sorted(ids)), law)
     return [
         replace(s, method=method, calibrated=calibrated, residual=joined, together=together) for s in found
     ]
@@ -117,9 +119,14 @@ def _scales(catalog: Catalog) -> tuple[int, int]:
     return min(DENSE_SCALE, 1 << room), min(DENSE_SCALE, 1 << room // widest)
 
 
-def _norm(
+def _open_law(catalog: Catalog) -> NoiseLaw:
+    """The noise of views that have no choice."""
+    return GAUSSIAN if catalog.privacy.delta else LAPLACE
+
+
+def _law(
     catalog: Catalog, name: str, wanted: Sequence[tuple[ResolvedAxis, AxisSpec]], axes: AxisPlanner
-) -> int:
+) -> NoiseLaw:
     """Which noise a view gets: Laplace under pure epsilon, else the one with the least exact error.
 
     Both errors are at rho 1/2: there a pure draw may spend epsilon 1 and a Gaussian one sigma 1.
@@ -130,18 +137,18 @@ def _norm(
             raise CatalogError(
                 f"views.{name}.mechanism: gaussian needs delta above 0", hint="write privacy.delta, or auto"
             )
-        return 1
+        return LAPLACE
     if mechanism in ("gaussian", "tents", "struct_construct"):
-        return 2 if mechanism == "gaussian" else 1
+        return GAUSSIAN if mechanism == "gaussian" else LAPLACE
     shared = len(wanted) > 1
     laplace, gaussian = (
-        [axes.choice(entry, mechanism, shared, norm, spec).expected_error for entry, spec in wanted]
-        for norm in (1, 2)
+        [axes.choice(entry, mechanism, shared, law, spec).expected_error for entry, spec in wanted]
+        for law in (LAPLACE, GAUSSIAN)
     )
-    return 1 if 2 * prod(error / 2 for error in laplace) <= prod(gaussian) else 2
+    return LAPLACE if 2 * prod(error / 2 for error in laplace) <= prod(gaussian) else GAUSSIAN
 
 
-def _statistics(catalog: Catalog, name: str, axes: tuple[int, ...], norm: int) -> list[PlannedStatistic]:
+def _statistics(catalog: Catalog, name: str, axes: tuple[int, ...], law: NoiseLaw) -> list[PlannedStatistic]:
     """What one view measures, each with its exact budget."""
     view, privacy = catalog.views[name], catalog.privacy
     whole = rho_of(privacy.epsilon, privacy.delta) if privacy.delta else privacy.epsilon
@@ -150,24 +157,21 @@ def _statistics(catalog: Catalog, name: str, axes: tuple[int, ...], norm: int) -
     for measure in view_measures(catalog, view):
         bounds = None if measure.is_count else Bounds(*measure.bounds, measure.scale)
         charge = whole * catalog.shares[name] * measure.share
-        spend = _spend(catalog, charge, norm)
+        spend = _spend(catalog, charge, law)
         found.append(
             PlannedStatistic(
-                name, view.of, measure, axes, norm, spend, charge, tau, bounds, weighted=is_weighted(catalog, view.of)
+                name, view.of, measure, axes, law, spend, charge, tau, bounds, weighted=is_weighted(catalog, view.of)
             )
         )
     return found
 
 
-def _spend(catalog: Catalog, charge: Fraction, norm: int) -> Fraction:
+def _spend(catalog: Catalog, charge: Fraction, law: NoiseLaw) -> Fraction:
     """What a charge buys under the catalog's neighbours, in the noise's own currency."""
     replace = catalog.privacy.neighbours == "replace_one"
     if catalog.privacy.delta == 0:
         return charge / 2 if replace else charge
-    rho = charge / 4 if replace else charge
-    if norm == 2:
-        return rho
-    return Fraction(isqrt(2 * rho.numerator * DENOMINATOR**2 // rho.denominator), DENOMINATOR)
+    return law.bought(charge / 4 if replace else charge)
 
 
 def _is_calibrated(catalog: Catalog, name: str, recipe: bool) -> bool:

@@ -3,7 +3,7 @@
 | here | there | unit |
 |---|---|---|
 | `PlannedStatistic.charge` | share of the view times share of the measure | epsilon, or rho where delta > 0 |
-| `PlannedStatistic.spend` | what the noise is drawn for, in its own currency | epsilon (norm 1), rho (norm 2) |
+| `PlannedStatistic.spend` | what the noise is drawn for, in its own currency | epsilon (Laplace), rho (Gaussian) |
 | `PlannedStatistic.sensitivity` | M: what one unit changes, tau times the measure's reach | stored integers |
 | `family` | statistics of one table and one measure, which agree on what they share | - |
 | `shape` | part of the views' budget of a `max_ids: auto` table; its noise scale is chosen at publish | - |
@@ -17,10 +17,11 @@ from typing import NamedTuple
 
 from dpsql.catalog.measures import ResolvedMeasure
 from dpsql.catalog.model import Catalog
+from dpsql.mechanisms.axis.strategy import AxisStrategy, axis_budgets
 from dpsql.mechanisms.central.adapted import PARTS
 from dpsql.mechanisms.central.product_hats import ProductHats
-from dpsql.mechanisms.central.strategy import Strategy
 from dpsql.mechanisms.central.whitened import UNIT
+from dpsql.mechanisms.law import NoiseLaw
 from dpsql.publishing.hats import Together
 from dpsql.publishing.measures import Bounds
 from dpsql.publishing.planned_axes import PlannedAxis
@@ -64,8 +65,8 @@ class PlannedStatistic:
         view, of: the view and the table whose rows it counts.
         measure: what is counted or summed.
         axes: axis ids, increasing.
-        norm: 1 for Laplace, 2 for Gaussian noise.
-        spend: what the noise is drawn for: epsilon (norm 1) or rho (norm 2).
+        law: the noise.
+        spend: what the noise is drawn for: epsilon under Laplace noise, rho under Gaussian.
         charge: what the ledger is charged, in the release's currency.
         tau: rows kept of one unit; 0 where `max_ids: auto` has not chosen yet.
         bounds: the measure's bounds, or None for counts.
@@ -82,7 +83,7 @@ class PlannedStatistic:
     of: str
     measure: ResolvedMeasure
     axes: tuple[int, ...]
-    norm: int
+    law: NoiseLaw
     spend: Fraction
     charge: Fraction
     tau: int
@@ -168,6 +169,11 @@ class ReleasePlan:
         """Leaves of each of the statistic's axes."""
         return tuple(self.axes[axis].axis.leaves for axis in statistic.axes)
 
-    def strategies(self, statistic: PlannedStatistic) -> list[Strategy]:
+    def unit_variance(self, statistic: PlannedStatistic) -> float:
+        """Row variance at full axis budgets, of axes that are measured one by one, in drawn integers."""
+        axes = axis_budgets(self.strategies(statistic))
+        return statistic.law.unit_variance(axes, statistic.spend, statistic.drawn_sensitivity)
+
+    def strategies(self, statistic: PlannedStatistic) -> list[AxisStrategy]:
         """What is measured on each of the statistic's axes."""
         return [self.axes[axis].strategy for axis in statistic.axes]

@@ -11,13 +11,19 @@ from typing import Self
 from dpsql.axis import Axis
 from dpsql.catalog.graph import ResolvedAxis
 from dpsql.catalog.tables import AxisSpec
-from dpsql.mechanisms.central.choose import AxisChoice, axis_strategy
-from dpsql.mechanisms.central.shape import shape_strategy
-from dpsql.mechanisms.central.strategy import Strategy
+from dpsql.mechanisms.axis.choose import COARSEST, axis_strategy
+from dpsql.mechanisms.axis.question import AxisChoice
+from dpsql.mechanisms.axis.shape import shape_strategy
+from dpsql.mechanisms.axis.strategy import AxisStrategy
+from dpsql.mechanisms.axis.zero_sum import zero_sum_choice
+from dpsql.mechanisms.law import NoiseLaw
 from dpsql.publishing.adapted import adapted_choice
 from dpsql.publishing.axes import AxisMaker
 from dpsql.publishing.workload import declared_workload
 from dpsql.tree import Workload
+
+RESIDUAL = "residual"
+"""How axes of views are measured that the residual design joins."""
 
 SHAPE = "shape"
 """How axes of `max_ids: auto` views are measured, whatever mechanism the view names."""
@@ -33,7 +39,7 @@ class PlannedAxis:
     workload: Workload | None = None
 
     @property
-    def strategy(self) -> Strategy:
+    def strategy(self) -> AxisStrategy:
         """What is measured on the axis."""
         return self.choice.strategy
 
@@ -67,17 +73,20 @@ class AxisPlanner:
         return self._made[resolved]
 
     def choice(
-        self, resolved: ResolvedAxis, mechanism: str, shared: bool, norm: int, spec: AxisSpec | None = None
+        self, resolved: ResolvedAxis, mechanism: str, shared: bool, law: NoiseLaw, spec: AxisSpec | None = None
     ) -> AxisChoice:
         """The strategy of an axis, chosen once for equal numbers of leaves and equal workloads."""
         axis = self.axis(resolved)
         asked = spec.asked if spec is not None else ()
-        key = (resolved if asked else axis.leaves, mechanism, shared, norm, asked)
+        key = (resolved if asked else axis.leaves, mechanism, shared, law, asked)
         if key not in self._choices and mechanism == SHAPE:
-            self._choices[key] = shape_strategy(axis.leaves, norm)
+            self._choices[key] = shape_strategy(axis.leaves, law)
+        elif key not in self._choices and mechanism == RESIDUAL:
+            grain = max(self.scales[shared], COARSEST)
+            self._choices[key] = zero_sum_choice(axis.leaves, self.workload(resolved, spec), grain)
         elif key not in self._choices:
             self._choices[key] = axis_strategy(
-                axis.leaves, mechanism, shared=shared, norm=norm, workload=self.workload(resolved, spec),
+                axis.leaves, mechanism, shared=shared, law=law, workload=self.workload(resolved, spec),
                 scale=self.scales[shared],
             )  # fmt: skip
         return self._choices[key]
@@ -100,16 +109,16 @@ class AxisPlanner:
         resolved: ResolvedAxis,
         mechanism: str,
         shared: bool,
-        norm: int,
+        law: NoiseLaw,
         spec: AxisSpec | None = None,
         *,
         own: str = "",
     ) -> int:
         """The axis's id in the release; a view that is named in `own` shares it with no other."""
-        key = (resolved, mechanism, shared, norm, spec.asked if spec is not None else (), own)
+        key = (resolved, mechanism, shared, law, spec.asked if spec is not None else (), own)
         if key not in self._ids:
             self._ids[key] = len(self.entries)
-            choice = self.choice(resolved, mechanism, shared, norm, spec)
+            choice = self.choice(resolved, mechanism, shared, law, spec)
             workload = self.workload(resolved, spec)
             self.entries.append(PlannedAxis(resolved, self.axis(resolved), choice, workload))
         return self._ids[key]

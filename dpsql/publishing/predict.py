@@ -19,12 +19,10 @@ import numpy as np
 
 from dpsql.axis import table_sql
 from dpsql.catalog import Catalog
-from dpsql.mechanisms.central.gaussian import workload_gram
+from dpsql.mechanisms.axis.gram import workload_gram
 from dpsql.mechanisms.central.plane_view import plane_unit_variance
 from dpsql.mechanisms.central.product_hats import ProductHats, plane_variance, rows_of
 from dpsql.mechanisms.central.reconcile import component_variances
-from dpsql.mechanisms.central.strategy import variance_model
-from dpsql.mechanisms.central.view import expected_unit_variance
 from dpsql.publishing.axes import AxisMaker
 from dpsql.publishing.content import LOOKUP_ARITY
 from dpsql.publishing.describe import Components, release_meta
@@ -41,7 +39,7 @@ from dpsql.variance.plane import PlaneVariance
 
 # Measured on two cores over views of 256 to 262,144 cells; `dpsql plan` says "about".
 _FILE_BYTES, _CELL_BYTES, _AXIS_BYTES = 1 << 20, 6.0, 5.5
-_STATISTIC_SECONDS, _LAPLACE_SECONDS, _GAUSSIAN_SECONDS, _NODE_SECONDS = 0.2, 2.5e-6, 4.5e-6, 2.5e-6
+_STATISTIC_SECONDS, _NODE_SECONDS = 0.2, 2.5e-6
 
 
 @dataclass(frozen=True)
@@ -130,7 +128,7 @@ def priced_plan(catalog: Catalog, make_axis: AxisMaker) -> Priced:
     if catalog.stream is not None:
         return Priced(*whole_stream(catalog, make_axis))
     plan = plan_release(catalog, make_axis)
-    models = [variance_model(planned.strategy) for planned in plan.axes]
+    models = [planned.strategy.variance() for planned in plan.axes]
     return Priced(plan, models, [_unit_variance(plan, statistic) for statistic in plan.statistics])
 
 
@@ -157,10 +155,9 @@ def _plane_mean(hats: ProductHats) -> float:
 def _forecast(plan: ReleasePlan, statistic: PlannedStatistic, variance: float) -> StatisticForecast:
     axes = [plan.axes[i] for i in statistic.axes]
     hats, together = statistic.hats, statistic.together
-    rows = prod(planned.strategy.rows for planned in axes) if hats is None else rows_of(hats)
+    rows = prod(len(planned.strategy.budget) for planned in axes) if hats is None else rows_of(hats)
     nodes = prod(kary_tree(planned.axis.leaves, LOOKUP_ARITY).size for planned in axes)
     scale = 10.0 ** -(statistic.bounds.scale if statistic.bounds else 0)
-    draw = _LAPLACE_SECONDS if statistic.norm == 1 else _GAUSSIAN_SECONDS
     return StatisticForecast(
         view=statistic.view, of=statistic.of, measure=statistic.measure.name,
         axes=tuple(planned.axis.name for planned in axes),
@@ -169,11 +166,12 @@ def _forecast(plan: ReleasePlan, statistic: PlannedStatistic, variance: float) -
         runners_up=tuple(planned.choice.runners_up for planned in axes),
         both=() if together is None else ((together.name, together.expected_error), *together.runners_up),
         together=hats is not None,
-        noise="Laplace" if statistic.norm == 1 else "Gaussian", charge=str(statistic.charge),
+        noise=statistic.law.name, charge=str(statistic.charge),
         currency="rho" if plan.catalog.privacy.delta else "epsilon", tau=statistic.tau,
         cells=prod(plan.shape(statistic)), nodes=nodes,
         bytes=_FILE_BYTES + int((rows + nodes) * (_CELL_BYTES + _AXIS_BYTES * len(axes))),
-        seconds=_STATISTIC_SECONDS + draw * rows + _NODE_SECONDS * nodes, typical=sqrt(variance) * scale,
+        seconds=_STATISTIC_SECONDS + statistic.law.seconds * rows + _NODE_SECONDS * nodes,
+        typical=sqrt(variance) * scale,
     )  # fmt: skip
 
 
@@ -220,5 +218,4 @@ def _unit_variance(plan: ReleasePlan, statistic: PlannedStatistic) -> float:
     one = replace(statistic, tau=statistic.tau or 1)
     if one.hats is not None:
         return plane_unit_variance(one.hats, one.spend, one.drawn_sensitivity) * one.factor**2
-    drawn = expected_unit_variance(plan.strategies(one), one.norm, one.spend, one.drawn_sensitivity)
-    return drawn * one.factor**2
+    return plan.unit_variance(one) * one.factor**2

@@ -27,12 +27,12 @@ from math import prod
 import numpy as np
 
 from dpsql.errors import CatalogError, InternalError
-from dpsql.mechanisms.central.gaussian import workload_gram
+from dpsql.mechanisms.axis.gram import workload_gram
+from dpsql.mechanisms.axis.strategy import axis_budgets
 from dpsql.mechanisms.central.reconcile import component_variances
 from dpsql.mechanisms.central.residual import Subset, closed_downwards, residual_design
-from dpsql.mechanisms.central.strategy import variance_model
-from dpsql.mechanisms.central.view import expected_unit_variance
 from dpsql.mechanisms.central.zero_sum import axis_of
+from dpsql.mechanisms.law import NoiseLaw
 from dpsql.publishing.planned import PlannedStatistic
 from dpsql.publishing.planned_axes import PlannedAxis
 from dpsql.variance import mean_variance
@@ -41,7 +41,7 @@ from dpsql.variance.kronecker import AxisSplit
 SHARES = 1 << 20
 """A set with less than a millionth of its family's budget gets that much."""
 
-Buy = Callable[[Fraction, int], Fraction]
+Buy = Callable[[Fraction, NoiseLaw], Fraction]
 
 
 def families(statistics: Sequence[PlannedStatistic]) -> list[list[PlannedStatistic]]:
@@ -67,7 +67,7 @@ def spread_out(
     Args:
         axes: the release's axes.
         statistics: of all views.
-        buy: (charge, norm) -> what it buys in the noise's own currency.
+        buy: (charge, law) -> what it buys in the noise's own currency.
 
     Returns:
         The other statistics as they were, then the sets' of each family; charges add up to no more than before.
@@ -85,7 +85,7 @@ def spread_out(
         for part, units in shares.items():
             charge = whole * Fraction(units, SHARES)
             view = names.get((family[0].of, part)) or set_name(family[0].of, [axes[i].axis.name for i in part])
-            made.append(replace(family[0], view=view, axes=part, charge=charge, spend=buy(charge, 2)))
+            made.append(replace(family[0], view=view, axes=part, charge=charge, spend=buy(charge, family[0].law)))
     return made
 
 
@@ -150,13 +150,13 @@ def mean_error(axes: Sequence[PlannedAxis], family: Sequence[PlannedStatistic], 
 
 
 def _unit_variance(axes: Sequence[PlannedAxis], s: PlannedStatistic) -> float:
-    drawn = expected_unit_variance([axes[i].strategy for i in s.axes], s.norm, s.spend, s.drawn_sensitivity)
-    return drawn * s.factor**2
+    budgets = axis_budgets([axes[i].strategy for i in s.axes])
+    return s.law.unit_variance(budgets, s.spend, s.drawn_sensitivity) * s.factor**2
 
 
 def _means(planned: PlannedAxis) -> tuple[float, float, float]:
     """(rest, share, k) of an axis, averaged over its ranges."""
-    split = AxisSplit(variance_model(planned.strategy))
+    split = AxisSplit(planned.strategy.variance())
     gram = workload_gram(planned.axis.leaves, planned.workload, uniform=0.0)
     share = float(split.spread @ gram @ split.spread)
     rest = mean_variance(split.model, planned.workload) - split.total * share

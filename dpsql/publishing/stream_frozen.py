@@ -10,18 +10,13 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
-
 from dpsql.errors import IntegrityError
-from dpsql.mechanisms.central.choose import AxisChoice
-from dpsql.mechanisms.central.strategy import Strategy
+from dpsql.mechanisms.axis.question import AxisChoice
+from dpsql.mechanisms.axis.registry import thaw
 from dpsql.mechanisms.stream.choose import StreamStrategy
 from dpsql.mechanisms.stream.time_tree import TimePlan
 from dpsql.publishing.stream_plan import StreamPlan
 from dpsql.publishing.stream_time import described
-from dpsql.tree import tree_from_arrays
-
-ARRAYS = ("start", "stop", "offset", "entry", "budget", "node")
 
 
 def frozen(plan: StreamPlan) -> dict[str, Any]:
@@ -55,7 +50,7 @@ def thawed(plan: StreamPlan, kept: dict[str, Any]) -> StreamPlan:
         raise IntegrityError("the stream's promise is damaged", hint="restore it from a backup") from error
     axes = plan.batch.axes
     fits = [(planned.axis.name, planned.axis.leaves) for planned in axes[1:]]
-    if [(name, choice.strategy.n) for name, choice in others] != fits:
+    if [(name, choice.strategy.leaves) for name, choice in others] != fits:
         raise IntegrityError(
             "the axes are not those that the stream was made with",
             hint="restore the catalog and its public tables, or make a new release",
@@ -66,23 +61,13 @@ def thawed(plan: StreamPlan, kept: dict[str, Any]) -> StreamPlan:
 
 
 def _to_json(name: str, choice: AxisChoice) -> dict[str, Any]:
-    strategy, tree = choice.strategy, choice.strategy.tree
-    arrays = {array: getattr(strategy, array).tolist() for array in ARRAYS}
-    shape = None if tree is None else [tree.lo.tolist(), tree.hi.tolist(), tree.parent.tolist()]
     return {
         "axis": name, "name": choice.name, "error": choice.expected_error, "runners_up": choice.runners_up,
-        "kind": strategy.kind, "n": strategy.n, "total": strategy.total, "norm": strategy.norm,
-        "scale": strategy.scale, "tree": shape, **arrays,
+        "kind": choice.strategy.kind, "strategy": choice.strategy.frozen(),
     }  # fmt: skip
 
 
 def _from_json(entry: dict[str, Any]) -> tuple[str, AxisChoice]:
-    arrays = {array: np.array(entry[array], dtype=np.int64) for array in ARRAYS}
-    shape = entry["tree"]
-    tree = None if shape is None else tree_from_arrays(*(np.array(part, dtype=np.int64) for part in shape))
-    strategy = Strategy(
-        kind=entry["kind"], n=entry["n"], total=entry["total"], norm=entry["norm"], scale=entry["scale"],
-        tree=tree, **arrays,
-    )  # fmt: skip
+    strategy = thaw(str(entry["kind"]), entry["strategy"])
     runners = tuple((str(name), float(error)) for name, error in entry["runners_up"])
     return str(entry["axis"]), AxisChoice(strategy, str(entry["name"]), float(entry["error"]), runners)

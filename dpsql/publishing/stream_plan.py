@@ -29,7 +29,7 @@ from dpsql.catalog import Catalog, ResolvedAxis
 from dpsql.catalog.columns import Column
 from dpsql.catalog.model import Stream
 from dpsql.errors import CatalogError, PrivacyError
-from dpsql.mechanisms.central.choose import AxisChoice
+from dpsql.mechanisms.axis.question import AxisChoice
 from dpsql.mechanisms.stream import toeplitz
 from dpsql.mechanisms.stream.choose import StreamStrategy, named_strategy, predicted_error
 from dpsql.mechanisms.stream.laminar import Currency
@@ -101,7 +101,7 @@ class StreamPlan:
     def spec(self) -> StreamSpec:
         """What stays fixed for the life of the stream."""
         cells = tuple(
-            prod(s.rows for s in self.batch.strategies(statistic)[1:]) for statistic in self.batch.statistics
+            prod(len(s.budget) for s in self.batch.strategies(statistic)[1:]) for statistic in self.batch.statistics
         )
         return StreamSpec(self.strategy, self.currency, cells, self.lifetime)
 

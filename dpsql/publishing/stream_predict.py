@@ -8,7 +8,6 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from dpsql.catalog import Catalog
-from dpsql.mechanisms.central.strategy import variance_model
 from dpsql.mechanisms.stream.axis import batch_variance
 from dpsql.publishing.axes import AxisMaker
 from dpsql.publishing.planned import ReleasePlan
@@ -48,6 +47,6 @@ def whole_stream(catalog: Catalog, make_axis: AxisMaker) -> Whole:
     plan = stream.whole(batches)
     models = [
         batch_variance(stream.strategy, stream.currency, batches),
-        *(variance_model(planned.strategy) for planned in plan.axes[1:]),
+        *(planned.strategy.variance() for planned in plan.axes[1:]),
     ]
     return Whole(plan, models, [unit_variance(stream, statistic) for statistic in stream.statistics()])

@@ -22,8 +22,8 @@ import numpy as np
 
 from dpsql.axis import table_sql
 from dpsql.ledger.files import file_hash, holds, sync
+from dpsql.mechanisms.axis.strategy import estimate, row_count
 from dpsql.mechanisms.central.reconcile import Measured
-from dpsql.mechanisms.central.strategy import estimate, variance_model
 from dpsql.mechanisms.laminar import FloatArray
 from dpsql.mechanisms.stream.axis import batch_estimates, batch_variance
 from dpsql.mechanisms.stream.schedule import emissions
@@ -140,7 +140,7 @@ def state_estimates(stream: StreamPlan, batches: int, published: Sequence[IntArr
     plan, statistics = stream.whole(batches), stream.statistics()
     models = [
         batch_variance(stream.strategy, stream.currency, batches),
-        *(variance_model(planned.strategy) for planned in plan.axes[1:]),
+        *(planned.strategy.variance() for planned in plan.axes[1:]),
     ]
     trees = [kary_tree(planned.axis.leaves, LOOKUP_ARITY) for planned in plan.axes]
     measured = [
@@ -199,7 +199,7 @@ def _stream_meta(stream: StreamPlan, batches: int) -> dict[str, Any]:
 
 def _shaped(plan: ReleasePlan, index: int, values: IntArray) -> IntArray:
     """Numbers of a statistic with one dimension for each axis, time first."""
-    rows = [strategy.rows for strategy in plan.strategies(plan.statistics[index])[1:]]
+    rows = [row_count(strategy) for strategy in plan.strategies(plan.statistics[index])[1:]]
     return values.reshape(-1, *rows)
 
 

@@ -29,7 +29,7 @@ from dpsql.catalog import Catalog
 from dpsql.catalog.base import nearest
 from dpsql.catalog.source import Source
 from dpsql.errors import SourceError
-from dpsql.mechanisms.central.strategy import measure
+from dpsql.mechanisms.axis.strategy import measure
 from dpsql.publishing.contributions import set_key
 from dpsql.publishing.draw import histograms
 from dpsql.publishing.rows import place_rows, prepare_tables

@@ -21,11 +21,11 @@ from math import ceil, hypot, isqrt, prod, sqrt
 import numpy as np
 import numpy.typing as npt
 
+from dpsql.mechanisms.axis.strategy import axis_budgets, draw_view, leaf_estimates, measure_view
 from dpsql.mechanisms.central.scale import Estimate, Ratio, pooled, ratio, spread
 from dpsql.mechanisms.central.selection import doubling_edges, quantile, rounded
-from dpsql.mechanisms.central.strategy import variance_model
-from dpsql.mechanisms.central.view import NoisyView, draw_gaussian_rows, draw_laplace, leaf_estimates
 from dpsql.mechanisms.central.whitened import UNIT, Part, Whitening, pure_bound, whiten
+from dpsql.mechanisms.law import GAUSSIAN, NoisyView
 from dpsql.publishing.planned import PlannedStatistic, ReleasePlan, Settled
 from dpsql.publishing.userlevel_choose import (
     Choices,
@@ -91,7 +91,7 @@ def settle_table(table: Table) -> Drawn:
     """
     choices = choose_bounds(table)
     statistics = table.statistics
-    draw_views = _whitened_views if table.norm == 2 else _pure_views
+    draw_views = _whitened_views if table.law == GAUSSIAN else _pure_views
     views = draw_views(table, choices)
     found = _ratio(table, choices, {i: view for i, (view, _) in views.items()})
     groups = calibrate_groups(table, choices, found, {i: view for i, (view, _) in views.items()})
@@ -129,7 +129,8 @@ def _whitened_views(table: Table, choices: Choices) -> dict[int, tuple[NoisyView
         strategies = table.plan.strategies(table.plan.statistics[i])
         variance = whitening.variance(order.index(i), clip, rho)
         reach = _reach(whitening, order.index(i), clip)
-        return draw_gaussian_rows(cells, strategies, variance, UNIT * reach, table.noise), reach
+        exact = measure_view(cells, strategies)
+        return GAUSSIAN.draw_at(exact, axis_budgets(strategies), variance, UNIT * reach, table.noise), reach
 
     return _draw_each(table, weights, choices, draw)
 
@@ -167,7 +168,7 @@ def _pure_views(table: Table, choices: Choices) -> dict[int, tuple[NoisyView, in
         statistic = table.plan.statistics[i]
         reach = bounds.get(statistic.measure.name, choices.tau)
         strategies = table.plan.strategies(statistic)
-        return draw_laplace(cells, strategies, statistic.spend, UNIT * reach, table.noise), reach
+        return draw_view(cells, strategies, statistic.spend, UNIT * reach, table.noise), reach
 
     return _draw_each(table, weights, choices, draw)
 
@@ -243,6 +244,6 @@ def _total(plan: ReleasePlan, statistic: PlannedStatistic, view: NoisyView) -> E
     """A view's total of a statistic in stored units of weight 1."""
     strategies = plan.strategies(statistic)
     ends = np.array([0])
-    factor = prod(float(variance_model(s).ranges(ends, np.array([s.n]))[0]) for s in strategies)
+    factor = prod(float(s.variance().ranges(ends, np.array([s.leaves]))[0]) for s in strategies)
     value = float(leaf_estimates(view, strategies).sum()) / UNIT
     return Estimate(value, sqrt(view.unit_variance * factor) / UNIT)

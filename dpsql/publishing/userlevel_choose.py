@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dpsql.catalog import unit_path
-from dpsql.mechanisms.central.scale import NoisyTotal, centre, draw_total, high_bound, unit_noise
+from dpsql.mechanisms.central.scale import NoisyTotal, centre, draw_total, high_bound
 from dpsql.mechanisms.central.selection import (
     NoisyHistogram,
     cleaned,
@@ -29,6 +29,7 @@ from dpsql.mechanisms.central.selection import (
     rounded,
 )
 from dpsql.mechanisms.central.whitened import typical_square
+from dpsql.mechanisms.law import LAPLACE, NoiseLaw
 from dpsql.noise import Noise
 from dpsql.publishing.exact import LARGEST
 from dpsql.publishing.planned import PlannedStatistic, ReleasePlan
@@ -102,9 +103,9 @@ class Table:
         return {i: s for i, s in enumerate(self.plan.statistics) if s.of == self.of}
 
     @property
-    def norm(self) -> int:
-        """1 for pure epsilon, 2 for zCDP."""
-        return next(iter(self.statistics.values())).norm
+    def law(self) -> NoiseLaw:
+        """The noise."""
+        return next(iter(self.statistics.values())).law
 
     @property
     def sums(self) -> dict[str, PlannedStatistic]:
@@ -130,9 +131,9 @@ def choose_bounds(table: Table) -> Choices:
         edges = doubling_edges(max(1, largest // SUM_START), SUM_BINS)
         per_sum = people_histogram(table, people, f"abs(s{i})", edges, table.step(SUMS, name))
         step = table.step(TOTAL_SUMS, name)
-        bound = _high_bound(per_sum, step, table.norm)
+        bound = _high_bound(per_sum, step, table.law)
         exact = clipped_total(table.connection, people, f"s{i}", bound)
-        totals[name] = draw_total(exact, bound, step.spend, table.norm, table.noise)
+        totals[name] = draw_total(exact, bound, step.spend, table.law, table.noise)
         mids[name] = centre(totals[name], rows, bounds.lower, bounds.upper)
     share = _low_quantile(table, per_unit, rows)
     tau = rounded(quantile(per_unit, share))
@@ -145,16 +146,16 @@ def _total_rows(table: Table, people: str, per_unit: NoisyHistogram) -> NoisyTot
     if table.plan.catalog.privacy.rows == "public":
         exact = clipped_total(table.connection, people, "n", LARGEST)
         return NoisyTotal(exact, 0.0, 0)
-    bound = _high_bound(per_unit, table.step(TOTAL_ROWS), table.norm)
+    bound = _high_bound(per_unit, table.step(TOTAL_ROWS), table.law)
     exact = clipped_total(table.connection, people, "n", bound)
-    return draw_total(exact, bound, table.step(TOTAL_ROWS).spend, table.norm, table.noise)
+    return draw_total(exact, bound, table.step(TOTAL_ROWS).spend, table.law, table.noise)
 
 
-def _high_bound(histogram: NoisyHistogram, step: Step, norm: int) -> int:
+def _high_bound(histogram: NoisyHistogram, step: Step, law: NoiseLaw) -> int:
     """The bound of a total, from the two quantiles of its histogram."""
     people = float(cleaned(histogram).sum())
     half, ninth = quantile(histogram, LOW), quantile(histogram, HIGH)
-    return min(high_bound(half, ninth, people, unit_noise(step.spend, norm)), LARGEST_BOUND)
+    return min(high_bound(half, ninth, people, law.unit_noise(step.spend)), LARGEST_BOUND)
 
 
 def _low_quantile(table: Table, per_unit: NoisyHistogram, rows: NoisyTotal) -> float:
@@ -172,7 +173,7 @@ def _low_quantile(table: Table, per_unit: NoisyHistogram, rows: NoisyTotal) -> f
 
 def _cell_variance(table: Table, statistic: PlannedStatistic, tau: int) -> float:
     """Predicted variance of one cell's count at a given tau, a typical norm taken for K."""
-    if statistic.norm == 1:
+    if statistic.law == LAPLACE:
         return float(2 * (tau / statistic.spend) ** 2)
     return float(typical(table, statistic, tau) / (2 * statistic.spend))
 
@@ -195,7 +196,7 @@ def people_histogram(
 ) -> NoisyHistogram:
     """The noisy histogram of a step: people by an amount of theirs."""
     counts = people_per_bin(table.connection, people, amount, edges)
-    return draw_histogram(counts, tuple(edges), step.spend, table.norm, table.noise)
+    return draw_histogram(counts, tuple(edges), step.spend, table.law, table.noise)
 
 
 def counts_of(statistics: Mapping[int, PlannedStatistic]) -> dict[int, PlannedStatistic]:

@@ -25,8 +25,9 @@ import numpy as np
 import numpy.typing as npt
 
 from dpsql.errors import InterfaceError
-from dpsql.mechanisms.central.scale import APPLY, ROWS_SAY, high_bound, spread, unit_noise
+from dpsql.mechanisms.central.scale import APPLY, ROWS_SAY, high_bound, spread
 from dpsql.mechanisms.central.whitened import pure_bound, typical_square
+from dpsql.mechanisms.law import GAUSSIAN, LAPLACE, NoiseLaw
 from dpsql.publishing.measures import Bounds
 from dpsql.publishing.planned import PlannedStatistic, ReleasePlan
 from dpsql.publishing.userlevel import CLIP
@@ -129,9 +130,9 @@ def blind_tables(plan: ReleasePlan, guess: Guess) -> tuple[Blind, ...]:
         plan: the planned release.
         guess: what is publicly known.
     """
-    norms = {s.of: s.norm for s in plan.statistics}
+    laws = {s.of: s.law for s in plan.statistics}
     steps = [s for s in plan.steps if s.kind == ROWS]
-    needed = [Blind(s.of, ceil(CLEAR_UNITS * unit_noise(s.spend, norms[s.of]))) for s in steps]
+    needed = [Blind(s.of, ceil(CLEAR_UNITS * laws[s.of].unit_noise(s.spend))) for s in steps]
     return tuple(table for table in needed if guess.units < table.fewest)
 
 
@@ -147,7 +148,7 @@ def expect(plan: ReleasePlan, of: str, guess: Guess) -> Expected:
     low = _low_quantile(plan, mine, guess)
     tau = max(1, round(guess.quantile(low)))
     amounts = guess.amounts()
-    if next(iter(mine.values())).norm == 2:
+    if next(iter(mine.values())).law == GAUSSIAN:
         squares = _squares(plan, mine, tau, amounts)
         clip = float(np.interp(CLIP[low], (np.arange(GRID) + 0.5) / GRID, squares))
         weights = np.sqrt(np.minimum(1.0, clip / squares))
@@ -213,7 +214,7 @@ def _low_quantile(plan: ReleasePlan, mine: Mapping[int, PlannedStatistic], guess
     kept = guess.rows * float(np.minimum(guess.amounts(), tau).sum() / guess.amounts().sum())
     for s in (s for s in mine.values() if s.measure.name == "count"):
         pure = 2 * (tau / float(s.spend)) ** 2
-        variance = pure if s.norm == 1 else _typical(plan, s, tau) / float(2 * s.spend)
+        variance = pure if s.law == LAPLACE else _typical(plan, s, tau) / float(2 * s.spend)
         relative.append(sqrt(variance) * prod(plan.shape(s)) / kept)
     return HIGH if relative and float(np.median(relative)) < SMALL_NOISE else LOW
 
@@ -223,17 +224,17 @@ def _scale_error(plan: ReleasePlan, of: str, guess: Guess) -> float:
 
     A sum's bound is to its total as that of rows is to all rows, so its error depends on its spend alone.
     """
-    norm = next(s.norm for s in plan.statistics if s.of == of)
+    law = next(s.law for s in plan.statistics if s.of == of)
     totals = [s for s in plan.steps if s.of == of and s.kind in (TOTAL_ROWS, TOTAL_SUMS)]
     if plan.catalog.privacy.rows == "public":
         return 0.0
-    rows = [_total_error(s.spend, norm, guess) for s in totals if s.kind == TOTAL_ROWS]
-    sums = [_total_error(s.spend, norm, guess) for s in totals if s.kind == TOTAL_SUMS]
+    rows = [_total_error(s.spend, law, guess) for s in totals if s.kind == TOTAL_ROWS]
+    sums = [_total_error(s.spend, law, guess) for s in totals if s.kind == TOTAL_SUMS]
     if not sums:
         return rows[0]
     return hypot(ROWS_SAY * rows[0], *((1 - ROWS_SAY) / len(sums) * each for each in sums))
 
 
-def _total_error(spend: Fraction, norm: int, guess: Guess) -> float:
-    noise = unit_noise(spend, norm)
+def _total_error(spend: Fraction, law: NoiseLaw, guess: Guess) -> float:
+    noise = law.unit_noise(spend)
     return noise * high_bound(guess.median, guess.quantile(HIGH), guess.units, noise) / guess.rows

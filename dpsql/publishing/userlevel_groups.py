@@ -14,16 +14,15 @@ section 5.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from fractions import Fraction
 
 import numpy as np
 import numpy.typing as npt
 
-from dpsql.mechanisms.central.lue_dptree import identity_strategy
+from dpsql.mechanisms.axis.leaves import LeafStrategy
+from dpsql.mechanisms.axis.strategy import draw_view, leaf_estimates
 from dpsql.mechanisms.central.scale import SEEN, Ratio
-from dpsql.mechanisms.central.strategy import variance_model
-from dpsql.mechanisms.central.view import NoisyView, draw_gaussian_rows, draw_laplace, leaf_estimates
 from dpsql.mechanisms.central.whitened import UNIT
+from dpsql.mechanisms.law import NoisyView
 from dpsql.publishing.planned import Groups, PlannedStatistic
 from dpsql.publishing.userlevel_choose import Choices, Table, counts_of, is_sticky
 from dpsql.publishing.userlevel_plan import GROUP_ROWS, Step
@@ -94,13 +93,9 @@ def _high_rows(table: Table, choices: Choices, axis: int, step: Step) -> tuple[F
     leaves = table.plan.axes[axis].axis.leaves
     weights = make_pure_weights(table.connection, table.rows, f"{table.of} groups", choices.high, [])
     (cells,) = weighted_cells(table.connection, table.rows, weights, (axis,), (leaves,), ["1"])
-    strategies = [identity_strategy(leaves, table.norm)]
+    strategies = [LeafStrategy(leaves, table.law)]
     reach = UNIT * choices.high
-    if table.norm == 1:
-        view = draw_laplace(cells, strategies, step.spend, reach, table.noise)
-    else:
-        variance = Fraction(reach**2) / (2 * step.spend)
-        view = draw_gaussian_rows(cells, strategies, variance, reach, table.noise)
+    view = draw_view(cells, strategies, step.spend, reach, table.noise)
     return leaf_estimates(view, strategies) / UNIT, np.full(leaves, view.unit_variance / UNIT**2)
 
 
@@ -114,6 +109,6 @@ def _low_rows(
     rows = leaf_estimates(view, strategies).sum(axis=others) / UNIT
     variance = view.unit_variance / UNIT**2
     for i in others:
-        variance *= float(variance_model(strategies[i]).ranges(np.array([0]), np.array([strategies[i].n]))[0])
-    leaf = np.arange(strategies[place].n)
-    return rows, variance * variance_model(strategies[place]).ranges(leaf, leaf + 1)
+        variance *= float(strategies[i].variance().ranges(np.array([0]), np.array([strategies[i].leaves]))[0])
+    leaf = np.arange(strategies[place].leaves)
+    return rows, variance * strategies[place].variance().ranges(leaf, leaf + 1)

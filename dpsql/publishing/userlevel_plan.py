@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING
 
 from dpsql.catalog.model import Catalog
 from dpsql.errors import CatalogError
+from dpsql.mechanisms.law import GAUSSIAN, NoiseLaw
 
 if TYPE_CHECKING:
     from dpsql.publishing.planned import PlannedStatistic
@@ -83,30 +84,30 @@ class Step:
 
 
 def recipe_shares(
-    measures: Sequence[str], norm: int, *, public_rows: bool, grouped: Sequence[str] = ()
+    measures: Sequence[str], law: NoiseLaw, *, public_rows: bool, grouped: Sequence[str] = ()
 ) -> tuple[dict[tuple[str, str], Fraction], Fraction]:
     """The share of each step, and of the views together.
 
     Args:
         measures: names of the table's summed measures.
-        norm: 1 for pure epsilon, 2 for zCDP.
+        law: the noise.
         public_rows: whether the number of rows may be told.
         grouped: names of the views that are calibrated by group.
 
     Returns:
         (share by (kind, measure), share of the views); together exactly 1.
 
-    >>> steps, views = recipe_shares(["sales.amount"], 2, public_rows=False)
+    >>> steps, views = recipe_shares(["sales.amount"], GAUSSIAN, public_rows=False)
     >>> sum(steps.values()) + views, views
     (Fraction(1, 1), Fraction(4, 5))
     """
     steps = {(ROWS, ""): SELECTION}
     steps |= {(SUMS, name): SELECTION / len(measures) for name in measures}
-    if norm == 2:
+    if law == GAUSSIAN:
         steps[NORMS, ""] = SELECTION
     if not public_rows:
-        steps[TOTAL_ROWS, ""] = SCALE_ROWS[norm] if measures else SCALE
-    left = SCALE if public_rows else SCALE - SCALE_ROWS[norm]
+        steps[TOTAL_ROWS, ""] = SCALE_ROWS[law.norm] if measures else SCALE
+    left = SCALE if public_rows else SCALE - SCALE_ROWS[law.norm]
     steps |= {(TOTAL_SUMS, name): left / len(measures) for name in measures}
     steps |= {(GROUP_ROWS, view): GROUPS for view in grouped}
     return steps, 1 - sum(steps.values(), Fraction(0))
@@ -116,7 +117,7 @@ def divide(
     catalog: Catalog,
     of: str,
     statistics: Sequence[PlannedStatistic],
-    buy: Callable[[Fraction, int], Fraction],
+    buy: Callable[[Fraction, NoiseLaw], Fraction],
 ) -> tuple[list[Step], list[PlannedStatistic]]:
     """Take the recipe's steps out of the charges of one table's views; what is left is their shape.
 
@@ -124,7 +125,7 @@ def divide(
         catalog: the catalog.
         of: a table with `max_ids: auto`.
         statistics: all statistics of the release.
-        buy: (charge, norm) -> what it buys in the noise's own currency.
+        buy: (charge, law) -> what it buys in the noise's own currency.
 
     Returns:
         (the steps, all statistics with those of the table reduced); charges add up to what they were.
@@ -134,17 +135,17 @@ def divide(
     """
     mine = [s for s in statistics if s.of == of]
     grouped = _checked(of, mine)
-    whole, norm = sum((s.charge for s in mine), Fraction(0)), mine[0].norm
+    whole, law = sum((s.charge for s in mine), Fraction(0)), mine[0].law
     sums = list(dict.fromkeys(s.measure.name for s in mine if s.bounds is not None))
-    shares, left = recipe_shares(sums, norm, public_rows=catalog.privacy.rows == "public", grouped=grouped)
+    shares, left = recipe_shares(sums, law, public_rows=catalog.privacy.rows == "public", grouped=grouped)
     steps = [
-        Step(of, kind, measure, buy(whole * share, norm), whole * share)
+        Step(of, kind, measure, buy(whole * share, law), whole * share)
         for (kind, measure), share in shares.items()
     ]
 
     def reduced(s: PlannedStatistic) -> PlannedStatistic:
         charge = s.charge * left
-        return replace(s, charge=charge, spend=buy(charge, norm), shape=s.charge / whole)
+        return replace(s, charge=charge, spend=buy(charge, law), shape=s.charge / whole)
 
     return steps, [reduced(s) if s.of == of else s for s in statistics]
 

@@ -26,7 +26,6 @@ import numpy.typing as npt
 from dpsql.axis import Axis
 from dpsql.axis.model import OrderedRule
 from dpsql.mechanisms.central.reconcile import component_variances
-from dpsql.mechanisms.central.strategy import variance_model
 from dpsql.publishing.planned import PlannedStatistic, ReleasePlan
 from dpsql.publishing.userlevel_expect import Expected, Guess, expect
 from dpsql.variance.kronecker import AxisSplit, KroneckerVariance
@@ -156,7 +155,7 @@ def hopeless(plan: ReleasePlan, classes: tuple[ClassForecast, ...]) -> tuple[Hop
 
 def _variances(plan: ReleasePlan, expected: Expected) -> dict[int, KroneckerVariance]:
     """The variance of every statistic of the table once views are reconciled, before the factor."""
-    splits = {a: AxisSplit(variance_model(planned.strategy)) for a, planned in enumerate(plan.axes)}
+    splits = {a: AxisSplit(planned.strategy.variance()) for a, planned in enumerate(plan.axes)}
     totals = {a: split.total for a, split in splits.items()}
     found = {}
     for i in expected.unit_variance:

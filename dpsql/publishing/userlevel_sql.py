@@ -20,7 +20,8 @@ import duckdb
 import numpy as np
 import numpy.typing as npt
 
-from dpsql.mechanisms.central.strategy import Strategy, dense
+from dpsql.errors import InternalError
+from dpsql.mechanisms.axis.strategy import AxisStrategy
 from dpsql.mechanisms.central.whitened import LARGEST_NORM, UNIT, Whitening
 from dpsql.publishing.exact import cut_sum, huge
 from dpsql.sources import identifier
@@ -35,7 +36,7 @@ class Shape(NamedTuple):
         values: index of a statistic in the whitening -> SQL of what it sums per row.
     """
 
-    axes: Mapping[int, Strategy]
+    axes: Mapping[int, AxisStrategy]
     values: Mapping[int, str]
 
 
@@ -177,7 +178,7 @@ def _norm_sql(connection: duckdb.DuckDBPyConnection, rows: str, shape: Shape, wh
         f"coalesce(sum(CAST({value} AS HUGEINT)), 0) AS v{index}" for index, value in shape.values.items()
     ]
     inner = f"SELECT {', '.join([*keys, *sums])} FROM {rows} GROUP BY {', '.join(keys)}"
-    gathered = {axis: s for axis, s in shape.axes.items() if s.kind != "identity"}
+    gathered = {axis: s for axis, s in shape.axes.items() if s.gathers()}
     if gathered:
         inner = _gathered(connection, inner, shape, gathered)
     squares = []
@@ -190,7 +191,7 @@ def _norm_sql(connection: duckdb.DuckDBPyConnection, rows: str, shape: Shape, wh
 
 
 def _gathered(
-    connection: duckdb.DuckDBPyConnection, cells: str, shape: Shape, gathered: Mapping[int, Strategy]
+    connection: duckdb.DuckDBPyConnection, cells: str, shape: Shape, gathered: Mapping[int, AxisStrategy]
 ) -> str:
     """Cells summed into the rows of the strategies: each leaf joins the rows that hold it."""
     entries = " * ".join(f"r{axis}.entry" for axis in gathered)
@@ -203,11 +204,14 @@ def _gathered(
     return f"SELECT {', '.join([*keys, *sums])} FROM ({cells}) AS c {joins} GROUP BY {', '.join(keys)}"
 
 
-def _store_rows(connection: duckdb.DuckDBPyConnection, axis: int, strategy: Strategy) -> str:
+def _store_rows(connection: duckdb.DuckDBPyConnection, axis: int, strategy: AxisStrategy) -> str:
     """A table (leaf, number, entry) of a strategy's rows, budgets multiplied in."""
     import pandas as pd
 
-    matrix = np.rint(dense(strategy)).astype(np.int64) * strategy.budget[:, None]
+    rows = strategy.entries()
+    if rows is None:
+        raise InternalError("the rows of a user-level view are written down")
+    matrix = np.rint(rows.dense()).astype(np.int64) * strategy.budget[:, None]
     number, leaf = np.nonzero(matrix)
     name = identifier(f"rows of {axis}")
     frame = pd.DataFrame({"leaf": leaf, "number": number, "entry": matrix[number, leaf]})

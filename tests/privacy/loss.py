@@ -295,9 +295,14 @@ def _table(release: duckdb.DuckDBPyConnection, name: str) -> list[str]:
     return [str(row) for row in rows if "release_id" not in str(row[0])]
 
 
+LAWS = "dpsql.mechanisms.law"
+
+
 def _law(units: npt.ArrayLike, denominator: int, sigma2: Fraction | None, exact: IntArray | None) -> Law:
     """The law of a draw, refused where noise does not meet exact integers and so cannot be followed."""
     frame = sys._getframe(2)
+    while frame.f_back is not None and frame.f_globals["__name__"] == LAWS:
+        frame = frame.f_back  # who asked the law of noise
     where = f"{frame.f_globals['__name__']}.{frame.f_code.co_name}"
     if exact is None:
         raise Distinguished(f"{where} draws noise without the exact integers that it covers")

@@ -13,15 +13,16 @@ from scipy.stats import beta
 from benchmarks.baselines.common import SimulationNoise
 from dpsql import audit
 from dpsql.errors import InterfaceError
+from dpsql.mechanisms.axis.leaves import LeafStrategy
+from dpsql.mechanisms.axis.lue_dptree import best_lue_dptree
+from dpsql.mechanisms.axis.optimised_tree import optimise_levels
+from dpsql.mechanisms.axis.strategy import AxisStrategy, draw_view
+from dpsql.mechanisms.axis.struct_construct import best_struct_construct, equal_strategy
+from dpsql.mechanisms.axis.tents import tents
+from dpsql.mechanisms.axis.tree import tree_strategy
 from dpsql.mechanisms.central import adaptive, dawa, diffhr, signal
-from dpsql.mechanisms.central.lue_dptree import best_lue_dptree, identity_strategy, tree_strategy
-from dpsql.mechanisms.central.optimised_tree import optimise_levels
 from dpsql.mechanisms.central.plane_view import draw_plane
 from dpsql.mechanisms.central.product_hats import product_hats
-from dpsql.mechanisms.central.strategy import Strategy
-from dpsql.mechanisms.central.struct_construct import best_struct_construct, equal_strategy
-from dpsql.mechanisms.central.tents import tents
-from dpsql.mechanisms.central.view import draw_laplace
 from dpsql.noise import Noise, noised
 from dpsql.tree import kary_tree
 
@@ -34,8 +35,8 @@ TAPERED = {3: signal.tapered_strategy(signal.signal_tree(3), 1.5)}  # one strate
 
 HATS = product_hats(3, 5, 2, 2, 0.5)
 
-STRATEGIES: dict[str, Strategy] = {
-    "identity": identity_strategy(CELLS),
+STRATEGIES: dict[str, AxisStrategy] = {
+    "identity": LeafStrategy(CELLS),
     "lue_dptree": best_lue_dptree(CELLS)[0],
     "struct_construct": equal_strategy(best_struct_construct(CELLS)),
     "optimised tree": ROOTED,
@@ -70,16 +71,16 @@ class Bare:
         return noised(exact, drawn)
 
 
-def strategy_sampler(strategy: Strategy, plant: str) -> audit.Sampler:
+def strategy_sampler(strategy: AxisStrategy, plant: str) -> audit.Sampler:
     """Many runs in one draw: the copies are an axis of their own that is measured cell by cell."""
 
     def sample(data: np.ndarray, size: int) -> np.ndarray:
         noise: Noise = SimulationNoise(int(data.sum()) + size)
         noise = {"halved": Halved(noise), "bare": Bare(noise, size)}.get(plant, noise)
         copies = np.repeat(data[:, None], size, axis=1)
-        runs = [draw_laplace(copies, [strategy, identity_strategy(size)], EPSILON, 1, noise).value.T]
+        runs = [draw_view(copies, [strategy, LeafStrategy(size)], EPSILON, 1, noise).value.T]
         if plant == "twice":
-            runs.append(draw_laplace(copies, [strategy, identity_strategy(size)], EPSILON, 1, noise).value.T)
+            runs.append(draw_view(copies, [strategy, LeafStrategy(size)], EPSILON, 1, noise).value.T)
         return np.concatenate(runs, axis=1)
 
     return sample
@@ -108,7 +109,7 @@ def draws(name: str, plant: str, cells: tuple[int, ...], size: int, part: int) -
 
 def dawa_run(data: np.ndarray, noise: Noise) -> np.ndarray:
     """Partition and noisy bucket sums, each at its bucket's first cell."""
-    release = dawa.draw_dawa(data, EPSILON, 1, noise, identity_strategy)
+    release = dawa.draw_dawa(data, EPSILON, 1, noise, LeafStrategy)
     out = np.zeros((2, len(data)))
     out[0, release.edges[:-1]] = 1
     out[1, release.edges[:-1]] = release.view.value

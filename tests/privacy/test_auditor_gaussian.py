@@ -18,17 +18,20 @@ from scipy.stats import norm
 from dpsql import audit
 from dpsql.budget import epsilon_of, rho_of
 from dpsql.errors import InterfaceError
-from dpsql.mechanisms.central.gaussian import dense_strategy, sine_strategy
-from dpsql.mechanisms.central.lue_dptree import identity_strategy, tree_strategy
-from dpsql.mechanisms.central.optimised_tree import optimise_levels
+from dpsql.mechanisms.axis.dense import dense_strategy
+from dpsql.mechanisms.axis.leaves import LeafStrategy
+from dpsql.mechanisms.axis.optimised_tree import optimise_levels
+from dpsql.mechanisms.axis.shape import shape_strategy
+from dpsql.mechanisms.axis.sine import SineStrategy
+from dpsql.mechanisms.axis.strategy import AxisStrategy, measure
+from dpsql.mechanisms.axis.tree import tree_strategy
+from dpsql.mechanisms.axis.zero_sum import zero_sum_strategy
 from dpsql.mechanisms.central.scale import draw_total
 from dpsql.mechanisms.central.selection import doubling_edges, draw_histogram
-from dpsql.mechanisms.central.shape import shape_strategy
-from dpsql.mechanisms.central.strategy import Strategy, measure
-from dpsql.mechanisms.central.view import draw_gaussian_rows
-from dpsql.mechanisms.central.zero_sum import zero_sum_strategy
+from dpsql.mechanisms.law import GAUSSIAN
 from dpsql.noise import ExactNoise, Noise, insecure_test_entropy, noised
 from dpsql.tree import kary_tree
+from tests.strategies import draw_at
 
 SAMPLES = 20_000
 RHO = audit.TELLING_RHO
@@ -37,15 +40,15 @@ CELLS = 8
 TREE = kary_tree(CELLS, 4)
 LONG = kary_tree(101, 11)  # past `shape.LONG`, where a user-level axis gets its second level
 
-STRATEGIES: dict[str, list[Strategy]] = {
-    "identity": [identity_strategy(CELLS, 2)],
-    "tree": [tree_strategy(TREE, optimise_levels(TREE, 2)[0], norm=2)],
+STRATEGIES: dict[str, list[AxisStrategy]] = {
+    "identity": [LeafStrategy(CELLS, GAUSSIAN)],
+    "tree": [tree_strategy(TREE, optimise_levels(TREE, GAUSSIAN)[0], law=GAUSSIAN)],
     "dense": [dense_strategy(CELLS)],
-    "sine": [sine_strategy(CELLS)],
-    "two axes": [tree_strategy(kary_tree(4, 2), np.full(7, 0.5), norm=2), identity_strategy(3, 2)],
+    "sine": [SineStrategy(CELLS)],
+    "two axes": [tree_strategy(kary_tree(4, 2), np.full(7, 0.5), law=GAUSSIAN), LeafStrategy(3, GAUSSIAN)],
     "zero-sum rows": [zero_sum_strategy(CELLS)],
     "residual set": [zero_sum_strategy(4), zero_sum_strategy(3)],
-    "user-level shape": [shape_strategy(LONG.n, 2).strategy],
+    "user-level shape": [shape_strategy(LONG.n, GAUSSIAN).strategy],
 }
 
 
@@ -78,7 +81,7 @@ class Planted:
 def columns(name: str) -> np.ndarray:
     """Weighted entries of every row in every cell, shape (rows, cells)."""
     strategies = STRATEGIES[name]
-    shape = [s.n for s in strategies]
+    shape = [s.leaves for s in strategies]
     cells = np.eye(int(np.prod(shape)), dtype=np.int64).reshape(*shape, -1)
     for axis, strategy in enumerate(strategies):
         weight = strategy.budget.reshape([-1 if i == axis else 1 for i in range(cells.ndim)])
@@ -102,17 +105,17 @@ def variance(name: str, plant: str) -> Fraction:
 def view_sampler(name: str, plant: str) -> audit.Sampler:
     """Many runs in one draw: the copies are one more axis, measured cell by cell."""
     strategies = STRATEGIES[name]
-    shape = tuple(s.n for s in strategies)
+    shape = tuple(s.leaves for s in strategies)
 
     def sample(data: np.ndarray, size: int) -> np.ndarray:
         noise: Noise = ExactNoise(insecure_test_entropy(int(data.sum()) + size))
         copies = np.repeat(data.reshape(shape)[..., None], size, axis=-1)
-        one_each = identity_strategy(size, 2)
+        one_each = LeafStrategy(size, GAUSSIAN)
         drawn = [*strategies, one_each]
         runs = []
         for _ in range(2 if plant == "drawn twice" else 1):
             strength = variance(name, plant) * one_each.total**2
-            view = draw_gaussian_rows(copies, drawn, strength, REACH, Planted(plant, size, noise))
+            view = draw_at(copies, drawn, strength, REACH, Planted(plant, size, noise))
             assert view.value.dtype == np.int64  # no float is ever added
             runs.append(view.value.reshape(-1, size).T)
         return np.concatenate(runs, axis=1)
@@ -187,8 +190,8 @@ def choices_sampler(plant: str) -> audit.Sampler:
         return np.array(
             [
                 [
-                    *draw_histogram(people, edges, RHO / 2, 2, noise).value,
-                    draw_total(total, 20, RHO / 2, 2, noise).value,
+                    *draw_histogram(people, edges, RHO / 2, GAUSSIAN, noise).value,
+                    draw_total(total, 20, RHO / 2, GAUSSIAN, noise).value,
                 ]
                 for _ in range(size)
             ]

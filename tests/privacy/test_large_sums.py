@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from dpsql.catalog import load_catalog
-from dpsql.mechanisms.central.gaussian import sine_strategy
+from dpsql.mechanisms.axis.sine import SineStrategy
+from dpsql.mechanisms.axis.strategy import measure
 from dpsql.mechanisms.central.rounding import node_sums, round_family
-from dpsql.mechanisms.central.strategy import measure
 from dpsql.noise import ExactNoise, insecure_test_entropy
 from dpsql.publishing.central import publish_release
 from dpsql.publishing.contributions import histogram
@@ -86,7 +86,7 @@ def test_a_cell_is_cut_no_further_apart_than_it_was() -> None:
 
 def test_rows_of_a_strategy_wrap_and_do_not_fail() -> None:
     x = np.random.default_rng(3).integers(-LARGEST, LARGEST, 30)
-    strategy = sine_strategy(30, 1 << 16)
+    strategy = SineStrategy(30, 1 << 16)
     one = [int(v) for v in measure(strategy, np.array([1, *[0] * 29]))]
     exact = measure(strategy, np.eye(30, dtype=np.int64)).astype(object) @ x.astype(object)
     assert one == measure(strategy, np.eye(30, dtype=np.int64))[:, 0].tolist()

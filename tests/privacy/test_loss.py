@@ -80,7 +80,7 @@ def test_a_weight_chosen_from_data_is_used_up(tmp_path: Path):
     """A heavy customer is clipped, so she costs all that the views spend; the recipe's own steps are not all hers."""
     views = VIEWS.replace("mechanism: identity", "share: 1")
     loss = pair(tmp_path, shop("unit: customer.id, epsilon: 1, delta: 1e-6", "max_ids: auto,", views), 5000)
-    drawn = sum(draw.rho for draw in loss.draws if draw.where.endswith("draw_gaussian_rows"))
+    drawn = sum(draw.rho for draw in loss.draws if draw.where.endswith("userlevel.draw"))
     paid = sum(amount for purpose, amount in loss.lines if purpose.startswith("view "))
     assert 0.98 <= drawn / paid <= 1
 

@@ -10,11 +10,13 @@ import pytest
 
 from benchmarks.baselines.common import SimulationNoise
 from dpsql import audit
-from dpsql.mechanisms.central.lue_dptree import identity_strategy
+from dpsql.mechanisms.axis.leaves import LeafStrategy
+from dpsql.mechanisms.axis.strategy import draw_view
 from dpsql.mechanisms.central.scale import draw_total
 from dpsql.mechanisms.central.selection import bin_of, doubling_edges, draw_histogram
-from dpsql.mechanisms.central.view import draw_gaussian_rows, draw_laplace
 from dpsql.mechanisms.central.whitened import UNIT, Part, pure_weight, weight_of, whiten
+from dpsql.mechanisms.law import GAUSSIAN, LAPLACE
+from tests.strategies import draw_at
 
 SAMPLES = 20_000
 CELLS = 6
@@ -60,8 +62,8 @@ def clipped_sampler(plant: str) -> audit.Sampler:
             if plant == "noise for one view":
                 variance /= 16
             copies = np.repeat((others + weight * own)[:, None], size, axis=1)
-            strategies = [identity_strategy(CELLS, 2), identity_strategy(size, 2)]
-            runs.append(draw_gaussian_rows(copies, strategies, variance, UNIT, noise).value.T)
+            strategies = [LeafStrategy(CELLS, GAUSSIAN), LeafStrategy(size, GAUSSIAN)]
+            runs.append(draw_at(copies, strategies, variance, UNIT, noise).value.T)
         return np.concatenate(runs, axis=1)
 
     return sample
@@ -78,9 +80,9 @@ def pure_sampler(plant: str) -> audit.Sampler:
         runs = []
         for others, own, reach in zip(crowd(), (count, centred), (TAU, BOUND), strict=True):
             copies = np.repeat((others + weight * own)[:, None], size, axis=1)
-            strategies = [identity_strategy(CELLS), identity_strategy(size)]
+            strategies = [LeafStrategy(CELLS), LeafStrategy(size)]
             halved = reach // 2 if plant == "half the bound" else reach
-            runs.append(draw_laplace(copies, strategies, EPSILON / 2, UNIT * halved, noise).value.T)
+            runs.append(draw_view(copies, strategies, EPSILON / 2, UNIT * halved, noise).value.T)
         return np.concatenate(runs, axis=1)
 
     return sample
@@ -126,8 +128,8 @@ def test_selection_and_totals_keep_theirs(rows):
         return np.array(
             [
                 [
-                    *draw_histogram(people, edges, EPSILON / 2, 1, noise).value,
-                    draw_total(total, 20, EPSILON / 2, 1, noise).value,
+                    *draw_histogram(people, edges, EPSILON / 2, LAPLACE, noise).value,
+                    draw_total(total, 20, EPSILON / 2, LAPLACE, noise).value,
                 ]
                 for _ in range(size // 4)
             ]

@@ -7,8 +7,6 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from dpsql.mechanisms.central.scale import unit_noise
-from dpsql.mechanisms.central.strategy import dense
 from dpsql.mechanisms.central.whitened import (
     LARGEST_NORM,
     UNIT,
@@ -18,9 +16,11 @@ from dpsql.mechanisms.central.whitened import (
     weight_of,
     whiten,
 )
+from dpsql.mechanisms.law import GAUSSIAN, LAPLACE, Gaussian
 from dpsql.noise import ExactNoise, ZeroNoise, insecure_test_entropy
 from dpsql.publishing import userlevel
 from dpsql.publishing.userlevel_sql import weighted_cells
+from tests.strategies import dense
 from tests.userlevel_star import Row, open_table, uneven_rows, write_star
 
 VICTIM = 10_000
@@ -71,13 +71,13 @@ def settle(table, monkeypatch):
 
     monkeypatch.setattr(userlevel, "whiten", keep)
     variances = {}
-    draw = userlevel.draw_gaussian_rows
+    draw = Gaussian.draw_at
 
-    def drawn(cells, strategies, variance, sensitivity, noise):
+    def drawn(law, exact, axes, variance, sensitivity, noise):
         variances[len(variances)] = variance
-        return draw(cells, strategies, variance, sensitivity, noise)
+        return draw(law, exact, axes, variance, sensitivity, noise)
 
-    monkeypatch.setattr(userlevel, "draw_gaussian_rows", drawn)
+    monkeypatch.setattr(Gaussian, "draw_at", drawn)
     result = userlevel.settle_table(table)
     return result, kept["whitening"], variances
 
@@ -168,7 +168,7 @@ def userlevel_rows():
 
 def weigh(table, choices):
     """The weights that given choices lead to, with a given K under zCDP."""
-    if table.norm == 1:
+    if table.law == LAPLACE:
         limit = userlevel.pure_bound(8, 9000, userlevel.spread(1000, 0, 10000))
         return userlevel.make_pure_weights(
             table.connection, table.rows, "sales", 8, [(f"{table.columns['sales.amount']} - (1000)", limit)]
@@ -213,5 +213,5 @@ def test_pure_weights_hold_both_bounds():
 
 
 def test_unit_noise_is_what_the_budget_buys():
-    assert unit_noise(Fraction(1, 2), 2) == 1.0
-    assert unit_noise(Fraction(1), 1) == pytest.approx(2**0.5)
+    assert GAUSSIAN.unit_noise(Fraction(1, 2)) == 1.0
+    assert LAPLACE.unit_noise(Fraction(1)) == pytest.approx(2**0.5)

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from dpsql.errors import InternalError
+from dpsql.mechanisms.axis.choose import auto_strategy
 from dpsql.mechanisms.central.adapted import ADAPTIVE, DAWA, DIFFHR, PARTS, draw_adapted
-from dpsql.mechanisms.central.auto import auto_strategy
 from dpsql.noise import ExactNoise, ZeroNoise, insecure_test_entropy
 
 STEPS = np.repeat([40, 900, 40, 3000], [14, 6, 8, 4]).astype(np.int64)

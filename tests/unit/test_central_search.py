@@ -6,28 +6,24 @@ import numpy as np
 import pytest
 
 from dpsql.errors import InterfaceError
-from dpsql.mechanisms.central.asked_loss import asked_loss, asked_ranges
-from dpsql.mechanisms.central.auto import auto_strategy, expected_error
-from dpsql.mechanisms.central.cut_tree import cut_tree, log_borders
-from dpsql.mechanisms.central.descent import minimise
-from dpsql.mechanisms.central.gaussian import (
-    dense_strategy,
-    matrix_root,
-    optimal_gram,
-    sine_strategy,
-    svd_bound,
-    workload_gram,
-)
-from dpsql.mechanisms.central.lue_dptree import lue_dptree, tree_strategy
-from dpsql.mechanisms.central.optimised_tree import (
+from dpsql.mechanisms.axis.asked_loss import asked_loss, asked_ranges
+from dpsql.mechanisms.axis.choose import auto_strategy
+from dpsql.mechanisms.axis.cut_tree import cut_tree, log_borders
+from dpsql.mechanisms.axis.dense import dense_strategy
+from dpsql.mechanisms.axis.descent import minimise
+from dpsql.mechanisms.axis.gram import matrix_root, optimal_gram, svd_bound, workload_gram
+from dpsql.mechanisms.axis.lue_dptree import lue_dptree
+from dpsql.mechanisms.axis.optimised_tree import (
     all_range_loss,
     optimise_levels,
     optimise_nodes,
     range_loss,
     share_loss,
 )
-from dpsql.mechanisms.central.sine_rows import column_norm, table, transform
-from dpsql.mechanisms.central.strategy import variance_model
+from dpsql.mechanisms.axis.question import expected_error
+from dpsql.mechanisms.axis.sine import SineStrategy, column_norm, table, transform
+from dpsql.mechanisms.axis.tree import tree_strategy
+from dpsql.mechanisms.law import GAUSSIAN, LAWS
 from dpsql.publishing.workload import with_unforeseen
 from dpsql.tree import Workload, kary_tree
 from dpsql.variance import mean_variance
@@ -50,8 +46,8 @@ def test_loss_and_gradient(n, k):
     log = random_log(n, 20, random)
     for norm, whole, asked in ((1, 0.0, None), (2, 0.0, None), (1, 0.4, None), (1, 0.0, log), (2, 0.4, log)):
         aim = range_loss(tree, asked, whole)
-        slope = share_loss(tree, logit, norm, aim)[1]
-        wanted = differences(lambda x, p=norm, f=aim: share_loss(tree, x, p, f), logit)
+        slope = share_loss(tree, logit, LAWS[norm], aim)[1]
+        wanted = differences(lambda x, p=LAWS[norm], f=aim: share_loss(tree, x, p, f), logit)
         assert slope == pytest.approx(wanted, abs=1e-5)
     mixed = all_range_loss(tree, weight, 0.4)[0]
     assert mixed == pytest.approx(mean_variance(TreeVariance(tree, weight), whole=0.4))
@@ -116,8 +112,8 @@ def test_budgets_follow_a_log(length, gain):
 def test_budgets_follow_a_log_under_zcdp():
     lo = np.arange(0, 2000, 100)
     log = with_unforeseen(Workload(lo, lo + 30, np.ones(20)), 2048)
-    choice = auto_strategy(2048, log, norm=2)
-    assert "budgets per node" in choice.name and choice.strategy.norm == 2
+    choice = auto_strategy(2048, log, law=GAUSSIAN)
+    assert "budgets per node" in choice.name and choice.strategy.law.norm == 2
     assert choice.expected_error <= 0.6 * min(e for name, e in choice.runners_up if "cut" not in name)
 
 
@@ -158,13 +154,13 @@ def test_budgets_optimised_after_least_squares(n, k, wanted):
     budget, loss = optimise_nodes(tree)
     assert 2 * loss == pytest.approx(wanted, abs=0.06)
     assert expected_error(tree_strategy(tree, budget)) == pytest.approx(2 * loss, rel=1e-3)
-    assert loss <= optimise_levels(tree)[1] <= mean_variance(variance_model(lue_dptree(tree)))
+    assert loss <= optimise_levels(tree)[1] <= mean_variance(lue_dptree(tree).variance())
 
 
 def test_gaussian_tree_uses_squared_budgets():
     tree = kary_tree(256, 2)
-    budget, loss = optimise_nodes(tree, norm=2)
-    assert expected_error(tree_strategy(tree, budget, norm=2)) == pytest.approx(loss, rel=1e-3)
+    budget, loss = optimise_nodes(tree, law=GAUSSIAN)
+    assert expected_error(tree_strategy(tree, budget, law=GAUSSIAN)) == pytest.approx(loss, rel=1e-3)
     assert loss / svd_bound(256) < 1.40
 
 
@@ -210,7 +206,7 @@ def test_matrix_roots_with_and_without_a_half_turn(n):
 
 @pytest.mark.parametrize("n", [256, 2000, 4096])
 def test_sine_strategy_is_near_the_bound(n):
-    assert 1.0 < expected_error(sine_strategy(n)) / svd_bound(n) <= 1.11
+    assert 1.0 < expected_error(SineStrategy(n)) / svd_bound(n) <= 1.11
 
 
 def test_columns_of_the_transform_have_norm_one_and_its_table_is_right():
@@ -237,8 +233,8 @@ def test_the_choice_for_all_ranges(n, bound):
 @pytest.mark.parametrize("norm", [1, 2])
 @pytest.mark.parametrize("n", [1, 2, 3, 4, 5, 7, 16, 33])
 def test_every_length_has_a_strategy(n, norm):
-    choice = auto_strategy(n, norm=norm)
-    assert choice.strategy.n == n and choice.strategy.norm == norm
+    choice = auto_strategy(n, law=LAWS[norm])
+    assert choice.strategy.leaves == n and choice.strategy.law.norm == norm
     assert choice.expected_error <= 2 * (n + 2) / 3 / (1 if norm == 1 else 2) + 1e-9
 
 
@@ -251,7 +247,7 @@ def test_the_choice_follows_the_workload():
     assert "half-hat" in half.name and half.expected_error <= 42
     whole = Workload(np.array([0]), np.array([500]), np.array([1.0]))
     for norm, least in ((1, 2.0), (2, 1.0)):
-        choice = auto_strategy(500, whole, norm)
+        choice = auto_strategy(500, whole, LAWS[norm])
         assert least <= choice.expected_error < 1.01 * least
     short = Workload(leaf[:-5], leaf[:-5] + 6, np.ones(495))
     assert auto_strategy(500, short).expected_error <= 12
@@ -270,7 +266,7 @@ def test_bad_workloads_are_refused(lo, hi, weight):
 def test_the_choice_for_an_axis_whose_total_is_asked_half_the_time(n, bound):
     choice = auto_strategy(n, whole=0.5)
     assert choice.expected_error <= bound
-    ranges, total = expected_error(choice.strategy), 2 * variance_model(choice.strategy).ranges(0, n)[0]
+    ranges, total = expected_error(choice.strategy), 2 * choice.strategy.variance().ranges(0, n)[0]
     assert choice.expected_error == pytest.approx((ranges + total) / 2)
     assert total < ranges
 

@@ -16,7 +16,7 @@ BREACHES = {
     "Answering reaches no noise": ("answer/result.py", "from dpsql.noise import ExactNoise"),
     "The release file cannot draw noise": ("release/format.py", "import dpsql.mechanisms"),
     "A person's own device runs": ("client/entropy.py", "import numpy"),
-    "Mechanisms are numpy in, numpy out": ("mechanisms/central/view.py", "import duckdb"),
+    "Mechanisms are numpy in, numpy out": ("mechanisms/law.py", "import duckdb"),
     "Only answer.sql and sql import sqlglot": ("release/read.py", "import sqlglot"),
     "The house": ("tree.py", "import dpsql.release"),
 }

@@ -5,9 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dpsql.mechanisms.central.lue_dptree import lue_dptree
-from dpsql.mechanisms.central.strategy import variance_model
-from dpsql.mechanisms.central.tents import tents
+from dpsql.mechanisms.axis.lue_dptree import lue_dptree
+from dpsql.mechanisms.axis.tents import tents
 from dpsql.tree import kary_tree
 from dpsql.variance import from_columns
 from dpsql.variance.grouped import GroupedVariance
@@ -16,8 +15,8 @@ from dpsql.variance.identity import IdentityVariance
 GROUP = np.array([0, 2, 2, 1, 0, 3, 3, 3, 4, 5, 6, 7, 8, 9, 10, 11])
 INNER = {
     "identity": IdentityVariance(12, 3.0),
-    "tree": variance_model(lue_dptree(kary_tree(12, 3))),
-    "intervals": variance_model(tents(12, (3,))),
+    "tree": lue_dptree(kary_tree(12, 3)).variance(),
+    "intervals": tents(12, (3,)).variance(),
 }
 
 

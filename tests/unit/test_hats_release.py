@@ -17,9 +17,8 @@ from dpsql.catalog import load_catalog
 from dpsql.cli.plan import plan_text
 from dpsql.errors import CatalogError, PrivacyError
 from dpsql.inspection import audit_release
-from dpsql.mechanisms.central.gaussian import workload_gram
+from dpsql.mechanisms.axis.gram import workload_gram
 from dpsql.mechanisms.central.product_hats import best_product_hats, measure_plane, plane_variance
-from dpsql.mechanisms.central.strategy import variance_model
 from dpsql.noise import ExactNoise, Noise, ZeroNoise, insecure_test_entropy, os_entropy
 from dpsql.publishing.axes import axis_maker
 from dpsql.publishing.central import publish_release
@@ -204,7 +203,7 @@ def test_auto_judges_by_the_same_questions(tmp_path: Path):
     assert both.expected_error == pytest.approx(2 * plane_variance(both.hats).mean_variance(*grams))
     apart = planned(write(tmp_path / "apart", "lines: {of: hits, axes: [hits.z], measures: [count], share: 0.1}",
                           MECHANISM="auto", XTOP="5", YTOP="6"))  # fmt: skip
-    models = [variance_model(apart.axes[i].strategy) for i in apart.statistics[0].axes]
+    models = [apart.axes[i].strategy.variance() for i in apart.statistics[0].axes]
     error = 2 * np.prod([mean_variance(model, whole=0.5) for model in models])
     assert both.runners_up[0][1] == pytest.approx(error, rel=1e-2)
 

@@ -16,9 +16,8 @@ import dpsql
 from dpsql.answer import Answerer
 from dpsql.catalog import load_catalog
 from dpsql.errors import InternalError
-from dpsql.mechanisms.central.lue_dptree import best_lue_dptree
+from dpsql.mechanisms.axis.lue_dptree import best_lue_dptree
 from dpsql.mechanisms.central.product_hats import plane_variance, product_hats
-from dpsql.mechanisms.central.strategy import variance_model
 from dpsql.noise import ExactNoise, insecure_test_entropy
 from dpsql.publishing.central import publish_release
 from dpsql.release import open_release
@@ -69,7 +68,7 @@ def test_covariances_of_a_plane_are_dense_ones():
 
 @pytest.mark.parametrize("same", [(), (0,), (1,), (0, 1)])
 def test_covariances_of_kronecker_sums_are_dense_ones(same: tuple[int, ...]):
-    splits = tuple(AxisSplit(variance_model(best_lue_dptree(n)[0])) for n in MODEL.shape)
+    splits = tuple(AxisSplit(best_lue_dptree(n)[0].variance()) for n in MODEL.shape)
     model = KroneckerVariance(splits, {(): 0.7, (0,): 2.0, (1,): 1.5, (0, 1): 3.0})
     left = some_masks()
     right = [u if i in same else w for i, (u, w) in enumerate(zip(left, some_masks(), strict=True))]

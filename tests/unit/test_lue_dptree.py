@@ -12,26 +12,23 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dpsql.errors import InternalError
-from dpsql.mechanisms.central.blue import blue
-from dpsql.mechanisms.central.lue_dptree import (
-    best_lue_dptree,
-    error_before_blue,
-    identity_strategy,
-    lue_dptree,
-    split,
-    tree_strategy,
-)
-from dpsql.mechanisms.central.strategy import Strategy, sensitivity, variance_model
-from dpsql.mechanisms.central.struct_construct import (
+from dpsql.mechanisms.axis.blue import blue
+from dpsql.mechanisms.axis.leaves import LeafStrategy
+from dpsql.mechanisms.axis.lue_dptree import best_lue_dptree, error_before_blue, lue_dptree, split
+from dpsql.mechanisms.axis.strategy import row_count
+from dpsql.mechanisms.axis.struct_construct import (
     best_struct_construct,
     equal_error,
     equal_strategy,
     struct_construct,
     subtree_use,
 )
+from dpsql.mechanisms.axis.tree import TreeStrategy, tree_strategy
+from dpsql.mechanisms.law import LAPLACE, LAWS
 from dpsql.tree import Tree, coverage, kary_tree, tree_from_arrays
 from dpsql.variance import mean_variance
 from dpsql.variance.tree import TreeVariance
+from tests.strategies import column_bound
 
 VECTORS = json.loads((Path(__file__).parents[1] / "vectors" / "central.json").read_text())
 LOPSIDED = tree_from_arrays([0, 0, 1, 1, 2, 3], [4, 1, 3, 2, 3, 4], [-1, 0, 0, 2, 2, 0])
@@ -90,12 +87,12 @@ def test_split_of_a_lopsided_tree():
 def test_split_spends_each_path_and_no_nearby_split_is_better(n, k, norm, seed):
     tree, random = kary_tree(n, k), np.random.default_rng(seed)
     use = random.random(tree.size) * (random.random(tree.size) > 0.3)  # some nodes are never used
-    budget = split(tree, use, norm)
+    budget = split(tree, use, LAWS[norm])
     path = node_matrix(tree).T @ budget**norm
     assert path == pytest.approx(np.ones(n))
     use = use + 0.01
-    budget = split(tree, use, norm)
-    nearby = split(tree, use * np.exp(0.1 * random.normal(size=tree.size)), norm)
+    budget = split(tree, use, LAWS[norm])
+    nearby = split(tree, use * np.exp(0.1 * random.normal(size=tree.size)), LAWS[norm])
     assert np.sum(use / budget**2) <= np.sum(use / nearby**2) * (1 + 1e-12)
 
 
@@ -178,11 +175,11 @@ def test_a_leaf_without_budget_is_refused():
 @pytest.mark.parametrize(("n", "wanted"), [(256, 180.4), (1024, 342.5), (4096, 585.1)])
 def test_binary_figures(n, wanted):
     assert VECTORS["expected_error_all_ranges"]["lue_k2"][str(n)] == wanted
-    error = 2 * mean_variance(variance_model(lue_dptree(kary_tree(n, 2))))
+    error = 2 * mean_variance(lue_dptree(kary_tree(n, 2)).variance())
     assert error == pytest.approx(wanted, abs=0.06)
-    boost = 2 * mean_variance(variance_model(equal_strategy(kary_tree(n, 2))))
+    boost = 2 * mean_variance(equal_strategy(kary_tree(n, 2)).variance())
     assert boost == pytest.approx(VECTORS["expected_error_all_ranges"]["boost_k2"][str(n)], abs=0.06)
-    identity = 2 * mean_variance(variance_model(identity_strategy(n)))
+    identity = 2 * mean_variance(LeafStrategy(n).variance())
     assert identity == pytest.approx(VECTORS["expected_error_all_ranges"]["identity"][str(n)])
 
 
@@ -190,15 +187,15 @@ def test_binary_figures(n, wanted):
 def test_best_arity(n, k, wanted):
     strategy, arity = best_lue_dptree(n)
     assert arity == k
-    assert 2 * mean_variance(variance_model(strategy)) == pytest.approx(wanted, abs=0.06)
+    assert 2 * mean_variance(strategy.variance()) == pytest.approx(wanted, abs=0.06)
 
 
 @pytest.mark.parametrize(("n", "wanted"), [(256, 128), (1024, 228), (4096, 384)])
 def test_struct_construct_figures(n, wanted):
     tree = best_struct_construct(n)
     strategy = equal_strategy(tree)
-    assert 2 * mean_variance(variance_model(strategy)) == pytest.approx(wanted, abs=0.6)
-    assert sensitivity(strategy) <= strategy.total
+    assert 2 * mean_variance(strategy.variance()) == pytest.approx(wanted, abs=0.6)
+    assert column_bound(strategy) <= strategy.total
     assert equal_error(tree) <= min(equal_error(kary_tree(n, k)) for k in range(2, 21)) + 1e-9
 
 
@@ -223,19 +220,9 @@ def test_smaller_segments_first_would_be_a_privacy_bug():
     tree = tree_from_arrays(lo, hi, [-1, 0, 0, 1, 1, 2, 2, 4, 4, 5, 5, 6, 6])
     spine = int(tree.level[tree.leaves[0]]) + 1
     assert spine == 3 and tree.depth == 4
-    node, none = np.arange(tree.size), np.zeros(0, np.int64)
-    same = {
-        "kind": "tree",
-        "n": 7,
-        "start": tree.lo,
-        "stop": tree.hi,
-        "entry": none,
-        "tree": tree,
-        "node": node,
-    }
-    same |= {"offset": np.zeros(tree.size + 1, np.int64), "budget": np.ones(tree.size, np.int64)}
+    node, budget = np.arange(tree.size), np.ones(tree.size, np.int64)
     with pytest.raises(InternalError):
-        Strategy(**same, total=spine)
-    assert Strategy(**same, total=tree.depth).rows == tree.size
+        TreeStrategy(tree, node, budget, spine, LAPLACE)
+    assert row_count(TreeStrategy(tree, node, budget, tree.depth, LAPLACE)) == tree.size
     safe = tree_strategy(tree, np.full(tree.size, 1 / spine))  # its leaves get what inner nodes leave
-    assert sensitivity(safe) == safe.total
+    assert column_bound(safe) == safe.total

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from dpsql.errors import InterfaceError, InternalError
-from dpsql.mechanisms.central.gaussian import workload_gram
+from dpsql.mechanisms.axis.gram import workload_gram
 from dpsql.mechanisms.central.product_hats import (
     ProductHats,
     best_product_hats,

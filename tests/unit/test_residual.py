@@ -9,17 +9,14 @@ import numpy as np
 import pytest
 
 from dpsql.errors import InterfaceError
-from dpsql.mechanisms.central.gaussian import dense_strategy
+from dpsql.mechanisms.axis.dense import dense_strategy
+from dpsql.mechanisms.axis.residual_axis import ResidualAxis, residual_axis, zero_sum_basis
 from dpsql.mechanisms.central.residual import (
-    ResidualAxis,
     ResidualDesign,
     closed_downwards,
     expected_error,
-    residual_axis,
     residual_design,
-    zero_sum_basis,
 )
-from dpsql.mechanisms.central.strategy import variance_model
 from dpsql.variance import mean_variance
 
 SIZES = (4, 3, 5)
@@ -84,14 +81,14 @@ def test_expected_error_is_the_mean_over_all_ranges():
 
 def test_one_axis_alone_is_as_good_as_the_dense_optimum():
     alone = residual_design([residual_axis(32)], {(0,): 1.0}, 0.5)
-    optimum = mean_variance(variance_model(dense_strategy(32)))
+    optimum = mean_variance(dense_strategy(32).variance())
     assert optimum * 0.999 < expected_error(alone, {(0,): 1.0}) < 1.1 * optimum
 
 
 def test_residual_beats_separate_marginals():
     """Overlapping sets: an optimal design for each set alone, with the best shares of the budget, is worse."""
     sets = {s: 1.0 for k in (1, 2) for s in combinations(range(4), k)}
-    axis, alone = residual_axis(16), mean_variance(variance_model(dense_strategy(16)))
+    axis, alone = residual_axis(16), mean_variance(dense_strategy(16).variance())
     separate = sum(np.sqrt(alone ** len(s)) for s in sets) ** 2 / len(sets)
     assert expected_error(residual_design([axis] * 4, sets, 0.5), sets) < 0.8 * separate
 

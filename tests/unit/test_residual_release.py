@@ -14,10 +14,12 @@ from dpsql.budget import rho_of
 from dpsql.catalog import load_catalog, parse_catalog
 from dpsql.errors import CatalogError, NoViewError
 from dpsql.inspection import audit_release
-from dpsql.mechanisms.central.residual import closed_downwards, residual_axis
-from dpsql.mechanisms.central.strategy import dense
-from dpsql.mechanisms.central.view import draw_gaussian
-from dpsql.mechanisms.central.zero_sum import axis_of, residual_estimates, zero_sum_strategy
+from dpsql.mechanisms.axis.residual_axis import residual_axis
+from dpsql.mechanisms.axis.strategy import axis_budgets, measure_view
+from dpsql.mechanisms.axis.zero_sum import zero_sum_strategy
+from dpsql.mechanisms.central.residual import closed_downwards
+from dpsql.mechanisms.central.zero_sum import axis_of, residual_estimates
+from dpsql.mechanisms.law import GAUSSIAN
 from dpsql.noise import ExactNoise, ZeroNoise, insecure_test_entropy
 from dpsql.publishing.axes import axis_maker
 from dpsql.publishing.central import publish_release
@@ -25,6 +27,7 @@ from dpsql.publishing.plan import plan_release
 from dpsql.publishing.predict import forecast, priced_plan
 from dpsql.release import open_release
 from dpsql.sources import RawSide
+from tests.strategies import dense
 
 CATALOG = """
 dpsql: 1
@@ -78,7 +81,7 @@ def clinic(tmp_path_factory):
 @pytest.mark.parametrize(("n", "scale"), [(2, 1 << 6), (7, 1 << 6), (60, 1 << 9), (60, 1 << 14)])
 def test_rows_are_integers_that_add_to_zero_and_their_norm_is_declared(n, scale):
     strategy = zero_sum_strategy(n, scale=scale)
-    rows = strategy.entry.reshape(n, n)
+    rows = strategy.matrix
     assert not rows.sum(axis=1).any()
     squares = (rows.astype(object) ** 2).sum(axis=0)
     assert (strategy.total - 1) ** 2 < max(squares) <= strategy.total**2
@@ -93,7 +96,7 @@ def test_every_cell_costs_at_most_the_promised_rho_in_exact_fractions():
     whole, spent = rho_of(plan.catalog.privacy.epsilon, plan.catalog.privacy.delta), {}
     for s in plan.statistics:
         assert s.residual
-        columns = [np.sum(plan.axes[i].strategy.entry.reshape(-1, plan.axes[i].axis.leaves).astype(object) ** 2, axis=0)
+        columns = [np.sum(plan.axes[i].strategy.matrix.astype(object) ** 2, axis=0)
                    for i in s.axes]  # fmt: skip
         norm = reduce(lambda a, b: a * b, (int(max(column)) for column in columns), 1)
         total = reduce(lambda a, b: a * b, (plan.axes[i].strategy.total for i in s.axes), 1)
@@ -123,6 +126,11 @@ def test_variances_in_the_release_are_those_of_dense_least_squares(clinic):
             assert found[g] == pytest.approx(q @ covariance @ q, rel=1e-8)
 
 
+def drawn_set(rows, strategies, rho, sensitivity, noise):
+    """What a set of axes draws; the empty set is the total."""
+    return GAUSSIAN.draw(measure_view(rows, strategies), axis_budgets(strategies), rho, sensitivity, noise)
+
+
 def test_errors_are_as_large_as_predicted():
     """600 draws of a three-axis family: mean squared error of a box over its predicted variance."""
     sizes, noise = (6, 5, 4), ExactNoise(insecure_test_entropy(3))
@@ -141,7 +149,7 @@ def test_errors_are_as_large_as_predicted():
     errors = []
     for _ in range(600):
         drawn = {
-            part: draw_gaussian(histogram.sum(axis=tuple({0, 1, 2} - set(part))), [strategies[i] for i in part],
+            part: drawn_set(histogram.sum(axis=tuple({0, 1, 2} - set(part))), [strategies[i] for i in part],
                                 rho[part], 1, noise)
             for part in sets
         }  # fmt: skip
@@ -230,7 +238,7 @@ def test_sixteen_million_rows_at_their_bound_fit_in_64_bits(measures, axes, uppe
     for s in plan.statistics:
         largest = (1 << 24) * (s.bounds.reach if s.bounds else 1)
         for strategy in plan.strategies(s):
-            largest *= int(np.abs(strategy.entry).max(initial=1))
+            largest *= strategy.entries().largest
         assert largest < 1 << 62 or (upper == 10**12 and {each.kind for each in plan.strategies(s)} <= COARSE)
 
 

@@ -19,6 +19,7 @@ from dpsql.mechanisms.central.selection import (
     draw_histogram,
     quantile,
 )
+from dpsql.mechanisms.law import GAUSSIAN, LAPLACE, LAWS
 from dpsql.noise import ZeroNoise
 
 EDGES = doubling_edges(1, 16)
@@ -37,7 +38,7 @@ def test_the_noise_has_the_scale_that_the_budget_buys(norm):
     empty = np.zeros(len(EDGES) + 1, np.int64)
     amount = Fraction(1, 50)
     noise = SimulationNoise(7)
-    drawn = [draw_histogram(empty, EDGES, amount, norm, noise) for _ in range(400)]
+    drawn = [draw_histogram(empty, EDGES, amount, LAWS[norm], noise) for _ in range(400)]
     exact = 2**0.5 / float(amount) if norm == 1 else (1 / (2 * float(amount))) ** 0.5
     assert drawn[0].sd == pytest.approx(exact, rel=0.01)
     assert np.std([h.value for h in drawn]) == pytest.approx(exact, rel=0.05)
@@ -58,7 +59,7 @@ def test_quantiles_of_thousands_of_people_are_close(middle, spread):
     people = np.bincount(bin_of(amounts, EDGES), minlength=len(EDGES) + 1)
     for share in (0.5, 0.9):
         found = [
-            quantile(draw_histogram(people, EDGES, Fraction(5, 10_000), 2, SimulationNoise(seed)), share)
+            quantile(draw_histogram(people, EDGES, Fraction(5, 10_000), GAUSSIAN, SimulationNoise(seed)), share)
             for seed in range(50)
         ]
         assert np.median(found) == pytest.approx(np.quantile(amounts, share), rel=0.15)
@@ -67,7 +68,7 @@ def test_quantiles_of_thousands_of_people_are_close(middle, spread):
 def test_quiet_bins_are_emptied_and_nobody_gives_the_first_edge():
     histogram = NoisyHistogram((1, 2, 4), np.array([-3, 19, 21, 5]), 10.0)
     assert cleaned(histogram).tolist() == [0, 0, 21, 0]
-    nobody = draw_histogram(np.zeros(17, np.int64), EDGES, Fraction(1), 2, ZeroNoise())
+    nobody = draw_histogram(np.zeros(17, np.int64), EDGES, Fraction(1), GAUSSIAN, ZeroNoise())
     assert quantile(nobody, 0.5) == 1.0 == quantile(nobody, 0.9)
 
 
@@ -81,6 +82,6 @@ def test_far_quantiles_and_wrong_shapes_are_refused():
         with pytest.raises(InternalError):
             quantile(histogram, share)
     with pytest.raises(InternalError):
-        draw_histogram(np.zeros(2, np.int64), (1, 2), Fraction(1), 1, ZeroNoise())
+        draw_histogram(np.zeros(2, np.int64), (1, 2), Fraction(1), LAPLACE, ZeroNoise())
     with pytest.raises(InternalError):
         doubling_edges(0, 3)

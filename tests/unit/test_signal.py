@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from dpsql.errors import PrivacyError
+from dpsql.mechanisms.axis.leaves import LeafStrategy
+from dpsql.mechanisms.axis.strategy import draw_view
 from dpsql.mechanisms.central import adaptive, signal
-from dpsql.mechanisms.central.lue_dptree import identity_strategy
-from dpsql.mechanisms.central.strategy import sensitivity
-from dpsql.mechanisms.central.view import draw_laplace
 from dpsql.noise import ExactNoise, ZeroNoise, insecure_test_entropy
+from tests.strategies import column_bound
 
 ONE = Fraction(1)
 
@@ -45,14 +45,14 @@ def test_one_unit_moves_both_numbers_by_at_most_the_sensitivity() -> None:
 @pytest.mark.parametrize("ratio", [1.0, 1.5])
 def test_every_taper_keeps_the_budget(n: int, ratio: float) -> None:
     strategy = signal.tapered_strategy(signal.signal_tree(n), ratio)
-    assert strategy.n == n
-    assert sensitivity(strategy) == strategy.total
+    assert strategy.leaves == n
+    assert column_bound(strategy) == strategy.total
 
 
 def test_fewer_rows_a_steeper_tree_and_full_histograms_the_unbiased_optimum() -> None:
     sparse, middle, full = (
         adaptive.draw_adaptive(
-            np.repeat([cell, 0], [share, 4096 - share]), Fraction(1), 1, exact_noise(1), identity_strategy
+            np.repeat([cell, 0], [share, 4096 - share]), Fraction(1), 1, exact_noise(1), LeafStrategy
         )
         for cell, share in ((1, 40), (1000, 1600), (1000, 4096))
     )
@@ -64,7 +64,7 @@ def test_fewer_rows_a_steeper_tree_and_full_histograms_the_unbiased_optimum() ->
 @pytest.mark.parametrize("cell", [0, 1000])
 def test_without_noise_cells_come_back(cell: int) -> None:
     counts = np.arange(300, dtype=np.int64) + cell
-    release = adaptive.draw_adaptive(counts, Fraction(1), 2, ZeroNoise(), identity_strategy)
+    release = adaptive.draw_adaptive(counts, Fraction(1), 2, ZeroNoise(), LeafStrategy)
     assert release.signal.rows == counts.sum()
     np.testing.assert_allclose(adaptive.cell_estimates(release), counts, atol=1e-6)
     np.testing.assert_allclose(adaptive.unbiased_cells(release), counts, atol=1e-6)
@@ -76,8 +76,8 @@ def test_a_sparse_histogram_is_answered_better_than_by_equal_budgets() -> None:
     equal = signal.tapered_strategy(signal.signal_tree(4096), 1.0)
     errors = np.zeros(2)
     for seed in range(40):
-        chosen = adaptive.draw_adaptive(counts, Fraction(1), 1, exact_noise(seed), identity_strategy)
-        view = draw_laplace(counts, [equal], Fraction(1), 1, exact_noise(seed))
+        chosen = adaptive.draw_adaptive(counts, Fraction(1), 1, exact_noise(seed), LeafStrategy)
+        view = draw_view(counts, [equal], Fraction(1), 1, exact_noise(seed))
         plain = adaptive.AdaptiveRelease(chosen.signal, False, equal, view)
         for which, release in enumerate((chosen, plain)):
             errors[which] += float(np.square(np.cumsum(adaptive.cell_estimates(release) - counts)).mean())

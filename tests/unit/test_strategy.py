@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -10,25 +12,38 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dpsql.errors import InternalError
-from dpsql.mechanisms.central.convolve import convolve
-from dpsql.mechanisms.central.gaussian import dense_strategy, sine_strategy
-from dpsql.mechanisms.central.lue_dptree import identity_strategy, lue_dptree, tree_strategy
-from dpsql.mechanisms.central.sine_rows import table, transform
-from dpsql.mechanisms.central.strategy import Strategy, dense, estimate, measure, sensitivity, variance_model
-from dpsql.mechanisms.central.struct_construct import equal_strategy
-from dpsql.mechanisms.central.tents import tents
-from dpsql.mechanisms.central.view import draw_gaussian, leaf_estimates
+from dpsql.mechanisms.axis.convolve import convolve
+from dpsql.mechanisms.axis.dense import DenseStrategy, dense_strategy
+from dpsql.mechanisms.axis.intervals import IntervalStrategy
+from dpsql.mechanisms.axis.leaves import LeafStrategy
+from dpsql.mechanisms.axis.lue_dptree import lue_dptree
+from dpsql.mechanisms.axis.registry import thaw
+from dpsql.mechanisms.axis.sine import SineStrategy, table, transform
+from dpsql.mechanisms.axis.strategy import (
+    check_sensitivity,
+    draw_view,
+    estimate,
+    leaf_estimates,
+    measure,
+    row_count,
+)
+from dpsql.mechanisms.axis.struct_construct import equal_strategy
+from dpsql.mechanisms.axis.tents import tents
+from dpsql.mechanisms.axis.tree import TreeStrategy, tree_strategy
+from dpsql.mechanisms.axis.zero_sum import zero_sum_strategy
+from dpsql.mechanisms.law import GAUSSIAN, LAWS
 from dpsql.noise import ZeroNoise
 from dpsql.tree import kary_tree
+from tests.strategies import column_bound, dense
 
 N = 40
 STRATEGIES = {
-    "identity": identity_strategy(N),
+    "identity": LeafStrategy(N),
     "tree": lue_dptree(kary_tree(N, 3)),
     "no root": tree_strategy(kary_tree(N, 4), np.array([0.0] + [1 / 3] * (kary_tree(N, 4).size - 1))),
     "equal": equal_strategy(kary_tree(N, 2)),
     "tents": tents(N, (3, 9)),
-    "gaussian tree": lue_dptree(kary_tree(N, 3), norm=2),
+    "gaussian tree": lue_dptree(kary_tree(N, 3), law=GAUSSIAN),
     "dense": dense_strategy(N),
 }
 
@@ -37,14 +52,14 @@ STRATEGIES = {
 def test_sensitivity_is_the_dense_column_sum(name):
     strategy = STRATEGIES[name]
     weighted = np.abs(dense(strategy)).astype(object) * strategy.budget[:, None]
-    columns = (weighted**strategy.norm).sum(axis=0)
-    assert max(int(column) for column in columns) == sensitivity(strategy) <= strategy.total**strategy.norm
+    columns = (weighted**strategy.law.norm).sum(axis=0)
+    assert max(int(column) for column in columns) == column_bound(strategy) <= strategy.total**strategy.law.norm
 
 
 @pytest.mark.parametrize("name", STRATEGIES)
 def test_the_whole_budget_is_used(name):
     strategy = STRATEGIES[name]
-    assert sensitivity(strategy) > strategy.total**strategy.norm * (1 - 2e-4)
+    assert column_bound(strategy) > strategy.total**strategy.law.norm * (1 - 2e-4)
 
 
 @pytest.mark.parametrize("name", STRATEGIES)
@@ -62,7 +77,7 @@ def test_estimate_is_dense_weighted_least_squares(name):
     strategy = STRATEGIES[name]
     weight = (strategy.budget / strategy.total) ** 2
     rows = dense(strategy)
-    y = np.random.default_rng(4).normal(size=(strategy.rows, 5)) * strategy.total
+    y = np.random.default_rng(4).normal(size=(row_count(strategy), 5)) * strategy.total
     wanted = np.linalg.solve(rows.T @ (weight[:, None] * rows), rows.T @ (weight[:, None] * y))
     found = estimate(strategy, y.T, axis=1).T
     assert np.abs(found - wanted).max() < 1e-12 * np.abs(wanted).max()
@@ -77,16 +92,29 @@ def test_without_noise_the_estimate_is_the_data(name):
 
 def test_a_strategy_that_understates_its_sensitivity_is_refused():
     good = STRATEGIES["tents"]
-    parts = {
-        name: getattr(good, name) for name in ("kind", "n", "start", "stop", "offset", "entry", "budget")
-    }
-    assert Strategy(**parts, total=good.total).rows == good.rows
-    with pytest.raises(InternalError):
-        Strategy(**parts, total=good.total - 1)
-    with pytest.raises(InternalError):
-        Strategy(**(parts | {"budget": good.budget * 0}), total=good.total)
-    with pytest.raises(InternalError):
-        Strategy(**(parts | {"entry": good.entry << 50}), total=1 << 62)
+    assert row_count(IntervalStrategy(good.rows, good.total)) == good.rows.number
+    with pytest.raises(InternalError, match="sensitive"):
+        IntervalStrategy(good.rows, good.total - 1)
+    with pytest.raises(InternalError, match="entries"):
+        IntervalStrategy(replace(good.rows, entry=good.rows.entry << 50), 1 << 62)
+    tree, dense_rows = STRATEGIES["tree"], STRATEGIES["dense"]
+    with pytest.raises(InternalError, match="sensitive"):
+        TreeStrategy(tree.tree, tree.node, tree.budget * 0, tree.total, tree.law)
+    with pytest.raises(InternalError, match="sensitive"):
+        TreeStrategy(tree.tree, tree.node, tree.budget, tree.total - 1, tree.law)
+    with pytest.raises(InternalError, match="sensitive"):
+        DenseStrategy(dense_rows.matrix, dense_rows.total * 9 // 10, dense_rows.grain)
+
+
+@pytest.mark.parametrize("strategy", [*STRATEGIES.values(), SineStrategy(3000), zero_sum_strategy(7)])
+def test_a_stored_strategy_measures_and_answers_alike(strategy):
+    again = thaw(strategy.kind, json.loads(json.dumps(strategy.frozen())))
+    x = np.random.default_rng(8).integers(0, 100, (strategy.leaves, 2))
+    assert np.array_equal(measure(again, x), measure(strategy, x))
+    assert (again.total, again.law) == (strategy.total, strategy.law)
+    assert np.array_equal(again.variance().ranges(0, [1, 7]), strategy.variance().ranges(0, [1, 7]))
+    with pytest.raises(InternalError, match="no strategy"):
+        thaw("circulant", {})
 
 
 def test_inner_nodes_cannot_spend_more_than_the_whole():
@@ -101,14 +129,14 @@ def test_path_sums_hold_for_any_real_budgets(n, k, norm, seed):
     path = real**norm
     for part in tree.level_slices[1:]:
         path[part] += path[tree.parent[part]]
-    strategy = tree_strategy(tree, real / path.max() ** (1 / norm), total=1 << 12, norm=norm)
-    assert sensitivity(strategy) <= strategy.total**norm
+    strategy = tree_strategy(tree, real / path.max() ** (1 / norm), total=1 << 12, law=LAWS[norm])
+    assert column_bound(strategy) <= strategy.total**norm
     assert np.all(np.isin(tree.leaves, strategy.node))
 
 
 @pytest.mark.parametrize(("n", "scale"), [(1, 4), (2, 64), (30, 1 << 6), (300, 1 << 10), (1009, 1 << 20)])
 def test_sine_rows_are_the_integer_matrix_of_their_table_and_stay_within_their_bound(n, scale):
-    strategy, entries = sine_strategy(n, scale), table(n, scale).astype(object)
+    strategy, entries = SineStrategy(n, scale), table(n, scale).astype(object)
     i, j = np.arange(1, n + 1)[:, None], np.arange(1, n + 1)
     rows = entries[np.abs(i - j)] - entries[i + j]
     assert max((rows**2).sum(axis=0)) <= strategy.total**2
@@ -119,7 +147,7 @@ def test_sine_rows_are_the_integer_matrix_of_their_table_and_stay_within_their_b
     large = np.full(n, 1 << 61)
     assert not np.any((rows @ large.astype(object) - measure(strategy, large)) % (1 << 64))  # wraps, does not fail
     with pytest.raises(InternalError, match="sensitive"):
-        Strategy(**{**vars(strategy), "total": strategy.total - 1})
+        check_sensitivity(strategy, strategy.total**2 + 1)
 
 
 @given(
@@ -132,8 +160,8 @@ def test_convolution_is_exact(a, b):
 
 
 def test_sine_rows_give_the_data_back():
-    strategy = sine_strategy(1500)
+    strategy = SineStrategy(1500)
     x = np.random.default_rng(7).integers(0, 10**6, 1500)
-    view = draw_gaussian(x, [strategy], Fraction(1, 10), 1, ZeroNoise())
+    view = draw_view(x, [strategy], Fraction(1, 10), 1, ZeroNoise())
     assert np.array_equal(leaf_estimates(view, [strategy]), x)
-    assert variance_model(strategy).kind == "sine"
+    assert strategy.variance().kind == "sine"

@@ -12,11 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dpsql.errors import InterfaceError, InternalError
-from dpsql.mechanisms.central.strategy import sensitivity, variance_model
-from dpsql.mechanisms.central.tents import graded_hats, half_widths, hat, level_starts, tents
+from dpsql.mechanisms.axis.tents import graded_hats, half_widths, hat, level_starts, tents
 from dpsql.variance import covariance, mean_variance
 from dpsql.variance.interval_rows import blue_rows, factorise, interval_rows
 from dpsql.variance.intervals import IntervalVariance
+from tests.strategies import column_bound
 
 VECTORS = json.loads((Path(__file__).parents[1] / "vectors" / "central.json").read_text())
 
@@ -86,10 +86,11 @@ def test_the_two_level_vector():
 def test_integer_rows_of_the_vector():
     wanted = VECTORS["tents"][1]
     strategy = tents(16, (2, 5), total=wanted["integer_D"])
-    order = np.lexsort((strategy.start[16:], strategy.stop[16:]))
-    sums = np.add.reduceat(strategy.entry, strategy.offset[:-1])[16:][order]
+    rows = strategy.rows
+    order = np.lexsort((rows.start[16:], rows.stop[16:]))
+    sums = np.add.reduceat(rows.entry, rows.offset[:-1])[16:][order]
     assert sums.tolist() == wanted["integer_row_sums"]
-    assert strategy.entry[:16].tolist() == wanted["d_times_60"]
+    assert rows.entry[:16].tolist() == wanted["d_times_60"]
     assert [str(Fraction(1, level + 1)) for level in (1, 2)] == wanted["f"]
 
 
@@ -107,12 +108,13 @@ EXTRAS = [(0.0, 0.0, False), (0.2, 0.6, False), (0.0, 0.0, True), (0.35, 0.0, Tr
 def test_columns_add_up_to_the_total_exactly(n, levels, extras):
     widths, (root, left, graded) = half_widths(n, levels, 1.25), extras
     strategy = tents(n, widths, root=root, left=left, graded=graded)
-    assert np.all(strategy.entry[:n] > 0)
+    rows = strategy.rows
+    assert np.all(rows.entry[:n] > 0)
     weighted = np.zeros(n, np.int64)
-    cell = np.concatenate([np.arange(a, b) for a, b in zip(strategy.start, strategy.stop, strict=True)])
-    np.add.at(weighted, cell, strategy.entry)
+    cell = np.concatenate([np.arange(a, b) for a, b in zip(rows.start, rows.stop, strict=True)])
+    np.add.at(weighted, cell, rows.entry)
     assert np.all(weighted == strategy.total)
-    assert sensitivity(strategy) == strategy.total
+    assert column_bound(strategy) == strategy.total
 
 
 @pytest.mark.parametrize("n", [256, 1024, 4096, 16384])
@@ -120,13 +122,13 @@ def test_share_rule_figures(n):
     wanted = VECTORS["expected_error_all_ranges"]["tent"]["share_rule"][str(n)]
     levels = {256: 1, 1024: 2, 4096: 2, 16384: 3}[n]
     built = [tents(n, half_widths(n, levels, width)) for width in (1.2, 1.25, 1.3)]
-    best = min(2 * mean_variance(variance_model(strategy)) for strategy in built)
+    best = min(2 * mean_variance(strategy.variance()) for strategy in built)
     assert best == pytest.approx(wanted, rel=0.003)
 
 
 @pytest.mark.parametrize(("n", "widths", "bound"), [(256, (21,), 65.3), (4096, (19, 333), 203.4)])
 def test_graded_tents_are_better_for_all_ranges(n, widths, bound):
-    graded, even = (2 * mean_variance(variance_model(tents(n, widths, graded=g))) for g in (True, False))
+    graded, even = (2 * mean_variance(tents(n, widths, graded=g).variance()) for g in (True, False))
     assert graded <= bound and graded <= 0.995 * even
 
 

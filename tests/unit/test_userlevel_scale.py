@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from dpsql.budget import scaled_denominator
 from dpsql.errors import InternalError
+from dpsql.mechanisms.axis.shape import LONG, shape_strategy
 from dpsql.mechanisms.central.scale import (
     APPLY,
     Estimate,
@@ -24,20 +25,20 @@ from dpsql.mechanisms.central.scale import (
     ratio,
     spread,
 )
-from dpsql.mechanisms.central.shape import LONG, shape_strategy
-from dpsql.mechanisms.central.strategy import dense
 from dpsql.mechanisms.central.whitened import UNIT, Part, pure_bound, typical_square, whiten
+from dpsql.mechanisms.law import GAUSSIAN, LAPLACE, LAWS
 from dpsql.noise import ZeroNoise
 from dpsql.publishing.userlevel_choose import LARGEST_BOUND
 from dpsql.publishing.userlevel_groups import shrunk
 from dpsql.publishing.userlevel_plan import recipe_shares
+from tests.strategies import dense
 
 
 @pytest.mark.parametrize("norm", [1, 2])
 @pytest.mark.parametrize("public_rows", [True, False])
 @pytest.mark.parametrize("measures", [[], ["a"], ["a", "b", "c"]])
 def test_shares_add_to_one_exactly(measures, public_rows, norm):
-    steps, views = recipe_shares(measures, norm, public_rows=public_rows)
+    steps, views = recipe_shares(measures, LAWS[norm], public_rows=public_rows)
     assert sum(steps.values(), Fraction(0)) + views == 1
     assert all(share > 0 for share in steps.values()) and views >= Fraction(80, 100)
 
@@ -94,22 +95,22 @@ def test_a_deviation_is_below_its_bound(lower, width, data):
 
 
 def test_totals_are_drawn_at_their_bound():
-    assert draw_total(77, 10, Fraction(1, 2), 2, ZeroNoise()).sd == pytest.approx(10.0, rel=1e-3)
-    assert draw_total(-77, 10, Fraction(1, 2), 1, ZeroNoise()).sd == pytest.approx(10 * 2 * 2**0.5, rel=1e-2)
-    assert draw_total(-77, 10, Fraction(1, 2), 1, ZeroNoise()).value == -77
+    assert draw_total(77, 10, Fraction(1, 2), GAUSSIAN, ZeroNoise()).sd == pytest.approx(10.0, rel=1e-3)
+    assert draw_total(-77, 10, Fraction(1, 2), LAPLACE, ZeroNoise()).sd == pytest.approx(10 * 2 * 2**0.5, rel=1e-2)
+    assert draw_total(-77, 10, Fraction(1, 2), LAPLACE, ZeroNoise()).value == -77
 
 
 @pytest.mark.parametrize("norm", [1, 2])
 @pytest.mark.parametrize("n", [1, 12, LONG, LONG + 1, 366])
 def test_a_shape_has_unit_columns_and_covers_every_leaf(n, norm):
-    strategy = shape_strategy(n, norm).strategy
+    strategy = shape_strategy(n, LAWS[norm]).strategy
     columns = (np.abs(dense(strategy) * strategy.budget[:, None]) ** norm).sum(axis=0)
     assert columns.min() > 0 and columns.max() <= strategy.total**norm
-    assert strategy.rows == n if n <= LONG else strategy.rows < n + 2 * n**0.5
+    assert len(strategy.budget) == n if n <= LONG else len(strategy.budget) < n + 2 * n**0.5
 
 
 def test_a_typical_person_pays_for_rows_that_gather_hers():
-    leaves, levels = shape_strategy(100, 2).strategy, shape_strategy(101, 2).strategy
+    leaves, levels = shape_strategy(100, GAUSSIAN).strategy, shape_strategy(101, GAUSSIAN).strategy
     assert typical_square([leaves], [False], 10) == 10 + Fraction(100, 100)
     assert typical_square([leaves], [True], 10) == 110
     assert typical_square([leaves, leaves], [False, True], 10) == 10 + Fraction(100, 100)

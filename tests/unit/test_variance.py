@@ -9,22 +9,25 @@ import numpy as np
 import pytest
 
 from dpsql.errors import InternalError
-from dpsql.mechanisms.central.gaussian import dense_strategy, sine_strategy
-from dpsql.mechanisms.central.lue_dptree import identity_strategy, lue_dptree
-from dpsql.mechanisms.central.sine_rows import column_norm
-from dpsql.mechanisms.central.strategy import dense, estimate, variance_model
-from dpsql.mechanisms.central.struct_construct import best_struct_construct, equal_strategy
-from dpsql.mechanisms.central.tents import tents
+from dpsql.mechanisms.axis.dense import dense_strategy
+from dpsql.mechanisms.axis.leaves import LeafStrategy
+from dpsql.mechanisms.axis.lue_dptree import lue_dptree
+from dpsql.mechanisms.axis.sine import SineStrategy, column_norm
+from dpsql.mechanisms.axis.strategy import estimate, row_count
+from dpsql.mechanisms.axis.struct_construct import best_struct_construct, equal_strategy
+from dpsql.mechanisms.axis.tents import tents
+from dpsql.mechanisms.law import GAUSSIAN
 from dpsql.tree import Workload, kary_tree
 from dpsql.variance import covariance, from_columns, mean_variance
 from dpsql.variance.intervals import IntervalVariance
 from dpsql.variance.sine import SineVariance
 from dpsql.variance.tree import TreeVariance
+from tests.strategies import dense
 
 VECTORS = json.loads((Path(__file__).parents[1] / "vectors" / "central.json").read_text())
 N = 64
 STRATEGIES = {
-    "identity": identity_strategy(N),
+    "identity": LeafStrategy(N),
     "lue k=2": lue_dptree(kary_tree(N, 2)),
     "lue k=5": lue_dptree(kary_tree(N, 5)),
     "struct construct": equal_strategy(best_struct_construct(N)),
@@ -33,9 +36,9 @@ STRATEGIES = {
     "tents 3": tents(N, (3, 7, 20)),
     "tents, root": tents(N, (7,), root=0.2),
     "tents, half-hat": tents(N, (9,), left=0.6),
-    "gaussian tree": lue_dptree(kary_tree(N, 3), norm=2),
+    "gaussian tree": lue_dptree(kary_tree(N, 3), law=GAUSSIAN),
     "gaussian dense": dense_strategy(N),
-    "gaussian sine": sine_strategy(N),
+    "gaussian sine": SineStrategy(N),
 }
 
 
@@ -60,7 +63,7 @@ def all_ranges():
 
 @pytest.mark.parametrize("name", STRATEGIES)
 def test_ranges_and_masks_equal_the_dense_formula(name):
-    model, c = variance_model(STRATEGIES[name]), leaf_covariance(STRATEGIES[name])
+    model, c = STRATEGIES[name].variance(), leaf_covariance(STRATEGIES[name])
     lo, hi, masks = all_ranges()
     wanted = np.einsum("qi,ij,qj->q", masks, c, masks)
     assert np.abs(model.ranges(lo, hi) - wanted).max() < 1e-9
@@ -75,7 +78,7 @@ def test_ranges_and_masks_equal_the_dense_formula(name):
 
 @pytest.mark.parametrize("name", STRATEGIES)
 def test_covariances_of_ranges_need_ranges_alone(name):
-    model, c = variance_model(STRATEGIES[name]), leaf_covariance(STRATEGIES[name])
+    model, c = STRATEGIES[name].variance(), leaf_covariance(STRATEGIES[name])
     ends = np.sort(np.random.default_rng(2).integers(0, N + 1, (2, 2, 50)), axis=1)
     (i, j), (k, m) = ends
     leaf = np.arange(N)
@@ -86,7 +89,7 @@ def test_covariances_of_ranges_need_ranges_alone(name):
 
 @pytest.mark.parametrize("name", STRATEGIES)
 def test_a_model_survives_the_release_file_in_any_order(name):
-    model = variance_model(STRATEGIES[name])
+    model = STRATEGIES[name].variance()
     columns = model.columns()
     lengths = {len(column) for column in columns.values()}
     assert len(lengths) == 1
@@ -100,17 +103,17 @@ def test_an_unknown_kind_is_refused():
     with pytest.raises(InternalError):
         from_columns("circulant", 4, {})
     with pytest.raises(InternalError):
-        from_columns("tree", 5, variance_model(STRATEGIES["lue k=2"]).columns())
+        from_columns("tree", 5, STRATEGIES["lue k=2"].variance().columns())
 
 
 def simulated(name: str, runs: int) -> tuple[np.ndarray, np.ndarray]:
     strategy, random = STRATEGIES[name], np.random.default_rng(20_26)
     scale = strategy.total / strategy.budget[:, None]
-    shape = (strategy.rows, runs)
-    noise = random.laplace(0, np.sqrt(0.5), shape) if strategy.norm == 1 else random.normal(size=shape)
+    shape = (row_count(strategy), runs)
+    noise = random.laplace(0, np.sqrt(0.5), shape) if strategy.law.norm == 1 else random.normal(size=shape)
     sums = np.vstack([np.zeros(runs), np.cumsum(estimate(strategy, noise * scale), axis=0)])
     lo, hi = np.array([0, 0, 5, 20, 31, 0]), np.array([64, 1, 9, 50, 33, 40])
-    return (sums[hi] - sums[lo]).var(axis=1), variance_model(strategy).ranges(lo, hi)
+    return (sums[hi] - sums[lo]).var(axis=1), strategy.variance().ranges(lo, hi)
 
 
 @pytest.mark.parametrize("name", STRATEGIES)
@@ -144,7 +147,7 @@ def test_sine_vectors():
 
 def test_a_long_axis_agrees_with_itself():
     # Ranges by carrying along 3,400 rows, against the quadratic form of the same masks.
-    model = variance_model(tents(20_000, (15, 170, 1900)))
+    model = tents(20_000, (15, 170, 1900)).variance()
     assert isinstance(model, IntervalVariance)
     random = np.random.default_rng(9)
     lo, hi = np.sort(random.integers(0, 20_001, (2, 20)), axis=0)

@@ -7,12 +7,14 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from dpsql.mechanisms.central.gaussian import dense_strategy, sine_strategy
-from dpsql.mechanisms.central.lue_dptree import identity_strategy, lue_dptree
+from dpsql.mechanisms.axis.dense import dense_strategy
+from dpsql.mechanisms.axis.leaves import LeafStrategy
+from dpsql.mechanisms.axis.lue_dptree import lue_dptree
+from dpsql.mechanisms.axis.sine import SineStrategy
+from dpsql.mechanisms.axis.strategy import draw_view, leaf_estimates
+from dpsql.mechanisms.axis.tents import tents
 from dpsql.mechanisms.central.reconcile import component_variances
-from dpsql.mechanisms.central.strategy import variance_model
-from dpsql.mechanisms.central.tents import tents
-from dpsql.mechanisms.central.view import draw_gaussian, draw_laplace, leaf_estimates
+from dpsql.mechanisms.law import GAUSSIAN
 from dpsql.noise import ExactNoise, ZeroNoise, insecure_test_entropy
 from dpsql.tree import kary_tree
 from dpsql.variance.kronecker import AxisSplit, KroneckerVariance
@@ -28,42 +30,42 @@ STRATEGIES = [
 @pytest.mark.parametrize("strategies", STRATEGIES)
 def test_without_noise_the_histogram_comes_back_exactly(strategies):
     rng = np.random.default_rng(1)
-    histogram = rng.integers(-(10**9), 10**9, size=[s.n for s in strategies])
-    view = draw_laplace(histogram, strategies, Fraction(1, 3), 17, ZeroNoise())
+    histogram = rng.integers(-(10**9), 10**9, size=[s.leaves for s in strategies])
+    view = draw_view(histogram, strategies, Fraction(1, 3), 17, ZeroNoise())
     assert np.array_equal(leaf_estimates(view, strategies), histogram)
 
 
 GAUSSIAN = [
     [dense_strategy(12)],
-    [dense_strategy(7), identity_strategy(3, norm=2)],
-    [sine_strategy(30)],
-    [lue_dptree(kary_tree(9, 3), norm=2)],
+    [dense_strategy(7), LeafStrategy(3, GAUSSIAN)],
+    [SineStrategy(30)],
+    [lue_dptree(kary_tree(9, 3), law=GAUSSIAN)],
 ]
 
 
 @pytest.mark.parametrize("strategies", GAUSSIAN)
 def test_without_gaussian_noise_the_histogram_comes_back_exactly(strategies):
     rng = np.random.default_rng(1)
-    histogram = rng.integers(-(10**6), 10**6, size=[s.n for s in strategies])
-    view = draw_gaussian(histogram, strategies, Fraction(1, 40), 5, ZeroNoise())
+    histogram = rng.integers(-(10**6), 10**6, size=[s.leaves for s in strategies])
+    view = draw_view(histogram, strategies, Fraction(1, 40), 5, ZeroNoise())
     assert np.array_equal(leaf_estimates(view, strategies), histogram)
 
 
 @pytest.mark.parametrize("strategies", GAUSSIAN)
 def test_gaussian_estimates_spread_as_predicted(strategies):
-    check_spread(strategies, lambda x, noise: draw_gaussian(x, strategies, Fraction(1, 40), 3, noise))
+    check_spread(strategies, lambda x, noise: draw_view(x, strategies, Fraction(1, 40), 3, noise))
 
 
 @pytest.mark.parametrize("strategies", STRATEGIES)
 @pytest.mark.parametrize(("epsilon", "sensitivity"), [(Fraction(1, 2), 3), (Fraction(3), 1)])
 def test_laplace_estimates_spread_as_predicted(strategies, epsilon, sensitivity):
-    check_spread(strategies, lambda x, noise: draw_laplace(x, strategies, epsilon, sensitivity, noise))
+    check_spread(strategies, lambda x, noise: draw_view(x, strategies, epsilon, sensitivity, noise))
 
 
 def check_spread(strategies, draw):
     rng = np.random.default_rng(2)
     noise = ExactNoise(insecure_test_entropy(20251121))
-    shape = [s.n for s in strategies]
+    shape = [s.leaves for s in strategies]
     masks = [rng.integers(0, 2, size=(6, n)).astype(float) for n in shape]
     for mask in masks:
         mask[0] = mask[:, 0] = 1.0
@@ -74,7 +76,7 @@ def check_spread(strategies, draw):
         letters = "abcdef"[: len(shape)]
         terms = ",".join("g" + letter for letter in letters)
         errors.append(np.einsum(f"{letters},{terms}->g", estimate, *masks))
-    splits = tuple(AxisSplit(variance_model(s)) for s in strategies)
+    splits = tuple(AxisSplit(s.variance()) for s in strategies)
     ids = tuple(range(len(splits)))
     components = component_variances([(ids, view.unit_variance)], {i: s.total for i, s in enumerate(splits)})
     predicted = KroneckerVariance(splits, components).quadratic(masks)

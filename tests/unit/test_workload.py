@@ -8,8 +8,8 @@ import pytest
 from benchmarks import query_logs
 from dpsql.catalog import parse_catalog
 from dpsql.errors import CatalogError
-from dpsql.mechanisms.central.auto import auto_strategy, expected_error
-from dpsql.mechanisms.central.strategy import variance_model
+from dpsql.mechanisms.axis.choose import auto_strategy
+from dpsql.mechanisms.axis.question import expected_error
 from dpsql.publishing.axes import axis_maker
 from dpsql.publishing.plan import plan_release
 from dpsql.publishing.workload import with_unforeseen
@@ -34,8 +34,8 @@ def strategy(axis):
 
 def test_weeks_are_better_where_weeks_are_asked():
     weeks = ", ".join(f"[2025-{m:02d}-01, 2025-{m:02d}-07]" for m in range(1, 13))
-    plain = variance_model(strategy("facts.day"))
-    asked = variance_model(strategy(f"{{axis: facts.day, asked: [{weeks}]}}"))
+    plain = strategy("facts.day").variance()
+    asked = strategy(f"{{axis: facts.day, asked: [{weeks}]}}").variance()
     lo = np.array([0, 31, 59, 90, 120, 151, 181, 212, 243, 273, 304, 334])
     assert asked.ranges(lo, lo + 7).mean() < 0.2 * plain.ranges(lo, lo + 7).mean()
     again = from_columns(asked.kind, 365, asked.columns())

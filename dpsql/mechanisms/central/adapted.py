@@ -22,11 +22,11 @@ import numpy.typing as npt
 
 from dpsql.budget import cap_units, scaled_denominator
 from dpsql.errors import InternalError
+from dpsql.mechanisms.axis.strategy import AxisStrategy
 from dpsql.mechanisms.central.adaptive import AdaptiveRelease, draw_adaptive, unbiased_cells
 from dpsql.mechanisms.central.dawa import PARTITION_SHARE, DawaRelease, bucket_estimates, draw_dawa, spread
 from dpsql.mechanisms.central.diffhr import VIEW_SHARE, DiffhrRelease, cell_estimates, draw_diffhr
 from dpsql.mechanisms.central.signal import OCCUPIED_SHARE, ROWS_SHARE, SIGNAL_SHARE
-from dpsql.mechanisms.central.strategy import Strategy, variance_model
 from dpsql.noise import Noise, laplace_variance
 from dpsql.tree import kary_tree
 from dpsql.variance import AxisVariance
@@ -78,7 +78,7 @@ def draw_adapted(
     epsilon: Fraction,
     sensitivity: int,
     noise: Noise,
-    strategy_for: Callable[[int], Strategy],
+    strategy_for: Callable[[int], AxisStrategy],
 ) -> AdaptedView:
     """Draw one view by a data-dependent mechanism.
 
@@ -133,7 +133,7 @@ def _dawa(drawn: DawaRelease) -> AdaptedView:
     group = np.repeat(np.arange(buckets), np.diff(drawn.edges))
     return AdaptedView(
         drawn.view.value, drawn.view.budget, spread(drawn.edges, bucket_estimates(drawn)),
-        GroupedVariance(group, variance_model(drawn.strategy)), drawn.view.unit_variance,
+        GroupedVariance(group, drawn.strategy.variance()), drawn.view.unit_variance,
         f"DAWA, {buckets} buckets", True,
     )  # fmt: skip
 
@@ -146,5 +146,5 @@ def _adaptive(drawn: AdaptiveRelease, epsilon: Fraction, sensitivity: int) -> Ad
     chosen = "unbiased optimum, signal is full" if drawn.full else "tapered tree, signal is sparse"
     return AdaptedView(
         np.concatenate([numbers, drawn.view.value]), np.concatenate([np.array(units, np.int64), drawn.view.budget]),
-        unbiased_cells(drawn), variance_model(drawn.strategy), drawn.view.unit_variance, chosen, False,
+        unbiased_cells(drawn), drawn.strategy.variance(), drawn.view.unit_variance, chosen, False,
     )  # fmt: skip

@@ -15,6 +15,7 @@ from fractions import Fraction
 import numpy as np
 import numpy.typing as npt
 
+from dpsql.mechanisms.axis.strategy import AxisStrategy, draw_view, leaf_estimates
 from dpsql.mechanisms.central.nonnegative import nonnegative
 from dpsql.mechanisms.central.signal import (
     SIGNAL_SHARE,
@@ -26,8 +27,7 @@ from dpsql.mechanisms.central.signal import (
     taper,
     tapered_strategy,
 )
-from dpsql.mechanisms.central.strategy import Strategy
-from dpsql.mechanisms.central.view import NoisyView, draw_laplace, leaf_estimates
+from dpsql.mechanisms.law import NoisyView
 from dpsql.noise import Noise
 
 IntArray = npt.NDArray[np.int64]
@@ -47,7 +47,7 @@ class AdaptiveRelease:
 
     signal: Signal
     full: bool
-    strategy: Strategy
+    strategy: AxisStrategy
     view: NoisyView
 
 
@@ -56,7 +56,7 @@ def draw_adaptive(
     epsilon: Fraction,
     sensitivity: int,
     noise: Noise,
-    unbiased_for: Callable[[int], Strategy],
+    unbiased_for: Callable[[int], AxisStrategy],
 ) -> AdaptiveRelease:
     """Spend SIGNAL_SHARE on two numbers, choose by them, measure with the rest.
 
@@ -80,7 +80,7 @@ def draw_adaptive(
     full = is_full(signal, n)
     ratio = taper(strength(signal.rows, epsilon, n, sensitivity))
     strategy = unbiased_for(n) if full else tapered_strategy(signal_tree(n), ratio)
-    view = draw_laplace(counts, [strategy], epsilon * (1 - SIGNAL_SHARE), sensitivity, noise)
+    view = draw_view(counts, [strategy], epsilon * (1 - SIGNAL_SHARE), sensitivity, noise)
     return AdaptiveRelease(signal, full, strategy, view)
 
 

@@ -29,8 +29,8 @@ import numpy.typing as npt
 
 from dpsql.budget import cap_units, scaled_denominator
 from dpsql.errors import InterfaceError
-from dpsql.mechanisms.central.strategy import Strategy
-from dpsql.mechanisms.central.view import NoisyView, draw_laplace, leaf_estimates
+from dpsql.mechanisms.axis.strategy import AxisStrategy, draw_view, leaf_estimates
+from dpsql.mechanisms.law import NoisyView
 from dpsql.noise import Noise
 
 IntArray = npt.NDArray[np.int64]
@@ -56,7 +56,7 @@ class DawaRelease:
 
     edges: IntArray
     view: NoisyView
-    strategy: Strategy
+    strategy: AxisStrategy
 
 
 def deviations(counts: IntArray, top: int) -> list[IntArray]:
@@ -170,7 +170,7 @@ def draw_dawa(
     epsilon: Fraction,
     sensitivity: int,
     noise: Noise,
-    strategy_for: Callable[[int], Strategy],
+    strategy_for: Callable[[int], AxisStrategy],
 ) -> DawaRelease:
     """Choose buckets, then measure their sums.
 
@@ -193,7 +193,7 @@ def draw_dawa(
     edges = partition(counts, first, sensitivity, noise)
     sums = np.add.reduceat(counts, edges[:-1])
     strategy = strategy_for(len(sums))
-    return DawaRelease(edges, draw_laplace(sums, [strategy], epsilon - first, sensitivity, noise), strategy)
+    return DawaRelease(edges, draw_view(sums, [strategy], epsilon - first, sensitivity, noise), strategy)
 
 
 def bucket_estimates(release: DawaRelease) -> FloatArray:

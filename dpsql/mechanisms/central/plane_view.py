@@ -22,7 +22,7 @@ import numpy as np
 from dpsql.budget import cap_units, scaled_denominator
 from dpsql.errors import PrivacyError
 from dpsql.mechanisms.central.product_hats import ProductHats, estimate_plane, measure_plane, rows_of
-from dpsql.mechanisms.central.view import SMALLEST_RATIO, NoisyView
+from dpsql.mechanisms.law import SMALLEST_RATIO, NoisyView
 from dpsql.noise import Noise, laplace_variance
 from dpsql.tree import FloatArray, IntArray
 from dpsql.variance.plane import kernel_starts

@@ -14,8 +14,8 @@ from math import prod
 import numpy as np
 
 from dpsql.errors import InterfaceError, InternalError
-from dpsql.mechanisms.central.gaussian import workload_gram
-from dpsql.mechanisms.central.tents import hat
+from dpsql.mechanisms.axis.gram import workload_gram
+from dpsql.mechanisms.axis.tents import hat
 from dpsql.tree import FloatArray, IntArray, Workload
 from dpsql.variance.plane import PlaneVariance, kernel_starts
 

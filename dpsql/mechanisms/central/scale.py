@@ -24,8 +24,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dpsql.budget import cap_units, gaussian_sigma2, scaled_denominator
-from dpsql.noise import Noise, laplace_variance
+from dpsql.mechanisms.law import NoiseLaw
+from dpsql.noise import Noise
 
 HIGH = 3
 """The high bound is this many times q.9 where nobody is seen."""
@@ -120,36 +120,20 @@ def high_bound(half: float, ninth: float, people: float, unit_noise: float) -> i
     return max(1, round(best))
 
 
-def draw_total(exact: int, bound: int, amount: Fraction, norm: int, noise: Noise) -> NoisyTotal:
+def draw_total(exact: int, bound: int, amount: Fraction, law: NoiseLaw, noise: Noise) -> NoisyTotal:
     """Add noise to a total to which each person adds at most `bound` in absolute value.
 
     Args:
         exact: the total.
         bound: its sensitivity.
-        amount: what may be spent: epsilon (norm 1) or rho (norm 2).
-        norm: 1 for Laplace, 2 for Gaussian noise.
+        amount: what may be spent, in the law's own currency.
+        law: the noise's law.
         noise: where noise comes from.
 
     **Privacy**: epsilon-DP or rho-zCDP.
     """
-    cell = np.array([exact], dtype=np.int64)
-    if norm == 2:
-        sigma2 = gaussian_sigma2(amount, bound**2)
-        return NoisyTotal(int(noise.gaussian(sigma2, 1, cell)[0]), float(sigma2) ** 0.5, bound)
-    t = scaled_denominator(bound)
-    units = cap_units(amount, t)
-    noisy = int(noise.laplace(np.array([units], dtype=np.int64), t * bound, cell)[0])
-    return NoisyTotal(noisy, float(laplace_variance(units, t * bound)) ** 0.5, bound)
-
-
-def unit_noise(amount: Fraction, norm: int) -> float:
-    """Noise SD of a total for a bound of 1.
-
-    Args:
-        amount: what may be spent: epsilon (norm 1) or rho (norm 2).
-        norm: 1 for Laplace, 2 for Gaussian noise.
-    """
-    return sqrt(2) / float(amount) if norm == 1 else sqrt(1 / (2 * float(amount)))
+    drawn = law.draw_bounded(np.array([exact], np.int64), bound, amount, noise)
+    return NoisyTotal(int(drawn.value[0]), drawn.sd, bound)
 
 
 def centre(total: NoisyTotal, rows: NoisyTotal, lower: int, upper: int) -> int:

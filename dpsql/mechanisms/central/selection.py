@@ -23,14 +23,13 @@ from fractions import Fraction
 import numpy as np
 import numpy.typing as npt
 
-from dpsql.budget import cap_units, gaussian_sigma2
 from dpsql.errors import InternalError
-from dpsql.noise import Noise, laplace_variance
+from dpsql.mechanisms.law import NoiseLaw
+from dpsql.noise import Noise
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 
-DENOMINATOR = 1 << 30
 QUIET = 2.0
 FARTHEST = 0.95
 """Quantiles past this one are not asked of a histogram of a few thousand people."""
@@ -76,15 +75,15 @@ def bin_of(amount: npt.ArrayLike, edges: tuple[int, ...]) -> IntArray:
 
 
 def draw_histogram(
-    people: IntArray, edges: tuple[int, ...], amount: Fraction, norm: int, noise: Noise
+    people: IntArray, edges: tuple[int, ...], amount: Fraction, law: NoiseLaw, noise: Noise
 ) -> NoisyHistogram:
     """Add noise to a histogram of people.
 
     Args:
         people: exact counts, shape (k + 1,).
         edges: its public upper ends, shape (k,).
-        amount: what may be spent: epsilon (norm 1) or rho (norm 2).
-        norm: 1 for Laplace, 2 for Gaussian noise.
+        amount: what may be spent, in the law's own currency.
+        law: the noise's law.
         noise: where noise comes from.
 
     Returns:
@@ -95,12 +94,7 @@ def draw_histogram(
     counts = np.asarray(people, dtype=np.int64)
     if counts.shape != (len(edges) + 1,):
         raise InternalError("a histogram of amounts does not fit its edges")
-    if norm == 2:
-        sigma2 = gaussian_sigma2(amount, 1)
-        return NoisyHistogram(edges, noise.gaussian(sigma2, counts.size, counts), float(sigma2) ** 0.5)
-    units = cap_units(amount, DENOMINATOR)
-    noisy = noise.laplace(np.full(counts.size, units, dtype=np.int64), DENOMINATOR, counts)
-    return NoisyHistogram(edges, noisy, float(laplace_variance(units, DENOMINATOR)) ** 0.5)
+    return NoisyHistogram(edges, *law.draw_bounded(counts, 1, amount, noise))
 
 
 def cleaned(histogram: NoisyHistogram) -> FloatArray:

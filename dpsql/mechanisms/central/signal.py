@@ -24,8 +24,9 @@ import numpy as np
 import numpy.typing as npt
 
 from dpsql.budget import cap_units, scaled_denominator
-from dpsql.mechanisms.central.lue_dptree import identity_strategy, tree_strategy
-from dpsql.mechanisms.central.strategy import Strategy
+from dpsql.mechanisms.axis.leaves import LeafStrategy
+from dpsql.mechanisms.axis.strategy import AxisStrategy
+from dpsql.mechanisms.axis.tree import tree_strategy
 from dpsql.noise import Noise
 from dpsql.tree import Tree, kary_tree
 
@@ -113,7 +114,7 @@ def signal_tree(n: int) -> Tree:
 
 
 @lru_cache(maxsize=64)
-def tapered_strategy(tree: Tree, ratio: float) -> Strategy:
+def tapered_strategy(tree: Tree, ratio: float) -> AxisStrategy:
     """Budgets that fall by `ratio` from one level to the next; the root is not measured.
 
     Args:
@@ -124,7 +125,7 @@ def tapered_strategy(tree: Tree, ratio: float) -> Strategy:
         The strategy; leaves take what their path has left.
     """
     if tree.depth < 3:
-        return identity_strategy(tree.n)
+        return LeafStrategy(tree.n)
     share = np.concatenate([[0.0], ratio ** -np.arange(tree.depth - 1.0)])
     return tree_strategy(tree, (share / share.sum())[tree.level])
 

@@ -30,7 +30,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dpsql.errors import InternalError
-from dpsql.mechanisms.central.strategy import Strategy, dense
+from dpsql.mechanisms.axis.strategy import AxisStrategy
 
 IntArray = npt.NDArray[np.int64]
 
@@ -138,7 +138,7 @@ def whiten(parts: Sequence[Part]) -> Whitening:
     return Whitening(tuple(parts), tuple(ceil(each * (1 << point)) for each in exact), point)
 
 
-def typical_square(strategies: Sequence[Strategy], sticky: Sequence[bool], tau: int) -> Fraction:
+def typical_square(strategies: Sequence[AxisStrategy], sticky: Sequence[bool], tau: int) -> Fraction:
     """t_v^2: the squared norm of tau rows dealt evenly over a view's cells.
 
     Args:
@@ -152,19 +152,9 @@ def typical_square(strategies: Sequence[Strategy], sticky: Sequence[bool], tau: 
     **Privacy**: released values and public facts only.
     """
     gathered = [
-        Fraction(1) if stuck else _even(strategy) for strategy, stuck in zip(strategies, sticky, strict=True)
+        Fraction(1) if stuck else strategy.even_square() for strategy, stuck in zip(strategies, sticky, strict=True)
     ]
     return tau + tau**2 * prod(gathered, start=Fraction(1))
-
-
-def _even(strategy: Strategy) -> Fraction:
-    """||A 1/m||^2 for rows of unit column norm."""
-    if strategy.kind == "identity":
-        return Fraction(1, strategy.n)
-    if strategy.kind == "sine":
-        raise InternalError("a sine strategy has no integer rows", hint="write `mechanism: identity`")
-    rows = dense(strategy).sum(axis=1) * strategy.budget
-    return Fraction(int((rows**2).sum()) + 1, (strategy.n * strategy.total) ** 2)
 
 
 def row_square(value: int, shift: int) -> int:

@@ -1,16 +1,13 @@
-"""Integer rows that add to zero over an axis, and the estimates of all sets of axes that were measured with them.
+"""The estimates of all sets of axes that were measured together by zero-sum rows (`axis.zero_sum`).
 
-The rows of `residual.residual_axis` are rounded to integers whose every row adds to zero exactly, so that what is
-measured on a set of axes stays orthogonal to what is measured on its subsets, and the closed form stays exact.
+The rows are rounded to integers whose every row adds to zero exactly, so that what is measured on a set of axes stays
+orthogonal to what is measured on its subsets, and the closed form stays exact.
 
 | here | there | unit |
 |---|---|---|
-| B = `dense(strategy)` | R_i, rounded: B 1 = 0 | 1 / total |
-| `total` | the largest column norm of B, rounded up | - |
-| `gram` | X_i = B' B / total^2 | n x n |
 | `drawn[S]` | (kron over S of B_i) (histogram, added up over all other axes) + noise | integers |
 
-**Privacy** Set S alone is rho_S-zCDP, as `view.draw_gaussian` says; together they add up. Estimates are
+**Privacy** Set S alone is rho_S-zCDP, as `law.Gaussian.draw` says; together they add up. Estimates are
 post-processing.
 **Source** central.md section 3.
 """
@@ -18,58 +15,32 @@ post-processing.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from math import isqrt
 
 import numpy as np
 
-from dpsql.mechanisms.central.gaussian import DENSE_SCALE
-from dpsql.mechanisms.central.residual import ResidualAxis, Subset, closed_downwards, residual_axis
-from dpsql.mechanisms.central.strategy import Strategy, dense, estimate, measure
-from dpsql.mechanisms.central.view import NoisyView
-from dpsql.tree import FloatArray, IntArray, Workload
+from dpsql.errors import InternalError
+from dpsql.mechanisms.axis.residual_axis import ResidualAxis
+from dpsql.mechanisms.axis.strategy import AxisStrategy, estimate, measure
+from dpsql.mechanisms.central.residual import Subset, closed_downwards
+from dpsql.mechanisms.law import NoisyView
+from dpsql.tree import FloatArray, IntArray
 
 
-def zero_sum_strategy(n: int, workload: Workload | None = None, scale: int = DENSE_SCALE) -> Strategy:
-    """The best zero-sum rows of an axis for the declared ranges, in integers.
-
-    Args:
-        n: number of leaves, 2 to `gaussian.DENSE_LEAVES`.
-        workload: the ranges asked; None means all ranges.
-        scale: rows are rounded to multiples of about 1 / scale.
+def axis_of(strategy: AxisStrategy) -> ResidualAxis:
+    """The rows' Gram matrix, with their own total as the unit.
 
     Raises:
-        InterfaceError: for an axis that is too short or too long.
-
-    **Privacy** `total` is the exact largest column norm of the integer rows, rounded up.
+        InternalError: the strategy's rows are not written down.
     """
-    entry = _rounded(scale * residual_axis(n, workload).rows)
-    largest = int((entry * entry).sum(axis=0).max())
-    total = isqrt(largest - 1) + 1
-    return Strategy(
-        kind="zero_sum", n=n, start=np.zeros(n, np.int64), stop=np.full(n, n), offset=n * np.arange(n + 1),
-        entry=entry.ravel(), budget=np.ones(n, np.int64), total=total, norm=2,
-    )  # fmt: skip
-
-
-def _rounded(rows: FloatArray) -> IntArray:
-    """Nearest integers whose every row adds to zero: what is over goes to the entries that were rounded most."""
-    entry = np.rint(rows).astype(np.int64)
-    for row, exact in zip(entry, rows, strict=True):
-        over = int(row.sum())
-        if over:
-            most = np.argsort((exact - row) * np.sign(over))[: abs(over)]
-            row[most] -= np.sign(over)
-    return entry
-
-
-def axis_of(strategy: Strategy) -> ResidualAxis:
-    """The rows' Gram matrix, with their own total as the unit."""
-    rows = dense(strategy) / strategy.total
+    entries = strategy.entries()
+    if entries is None:
+        raise InternalError("residual rows are written down")
+    rows = entries.dense() / strategy.total
     return ResidualAxis(np.asarray(rows.T @ rows, np.float64))
 
 
 def residual_estimates(
-    drawn: Mapping[Subset, NoisyView], strategies: Mapping[int, Strategy]
+    drawn: Mapping[Subset, NoisyView], strategies: Mapping[int, AxisStrategy]
 ) -> dict[Subset, FloatArray]:
     """Best linear unbiased leaf estimates of every set of axes from the measurements of all.
 
@@ -96,7 +67,7 @@ def residual_estimates(
     return found
 
 
-def _deviation(rows: IntArray, part: Subset, strategies: Mapping[int, Strategy]) -> FloatArray:
+def _deviation(rows: IntArray, part: Subset, strategies: Mapping[int, AxisStrategy]) -> FloatArray:
     """Leaf estimates of what a set has beyond its subsets; they add to zero along every axis."""
     leaves = np.asarray(rows, np.float64)
     for place, axis in enumerate(part):
@@ -105,17 +76,20 @@ def _deviation(rows: IntArray, part: Subset, strategies: Mapping[int, Strategy])
 
 
 def _added_up(
-    deviations: Mapping[Subset, FloatArray], parts: Sequence[Subset], axes: Subset, strategies: Mapping[int, Strategy]
+    deviations: Mapping[Subset, FloatArray],
+    parts: Sequence[Subset],
+    axes: Subset,
+    strategies: Mapping[int, AxisStrategy],
 ) -> FloatArray:
     """Every part, spread evenly over the axes that it does not hold."""
-    total = np.zeros([strategies[axis].n for axis in axes])
+    total = np.zeros([strategies[axis].leaves for axis in axes])
     for part in parts:
-        away = float(np.prod([strategies[axis].n for axis in axes if axis not in part], initial=1.0))
-        total = total + deviations[part].reshape([strategies[a].n if a in part else 1 for a in axes]) / away
+        away = float(np.prod([strategies[axis].leaves for axis in axes if axis not in part], initial=1.0))
+        total = total + deviations[part].reshape([strategies[a].leaves if a in part else 1 for a in axes]) / away
     return np.asarray(total, np.float64)
 
 
-def _measured(leaves: IntArray, part: Subset, axes: Subset, strategies: Mapping[int, Strategy]) -> IntArray:
+def _measured(leaves: IntArray, part: Subset, axes: Subset, strategies: Mapping[int, AxisStrategy]) -> IntArray:
     """What measuring a part of some leaves would have given without noise."""
     rows = leaves.sum(axis=tuple(place for place, axis in enumerate(axes) if axis not in part))
     for place, axis in enumerate(part):

@@ -7,10 +7,13 @@ the sensitivity is the measured depth, never the length of the spine.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Mapping
+
 import numpy as np
 
-from dpsql.mechanisms.central.lue_dptree import tree_strategy
-from dpsql.mechanisms.central.strategy import Strategy
+from dpsql.mechanisms.axis.question import AxisQuestion, Candidate, Offer, Refusal, candidate
+from dpsql.mechanisms.axis.tree import TreeStrategy, tree_strategy
+from dpsql.mechanisms.law import LAPLACE
 from dpsql.tree import FloatArray, IntArray, Tree, coverage, grow, kary_tree, split_evenly
 
 
@@ -85,6 +88,20 @@ def best_struct_construct(n: int, largest: int = 20) -> Tree:
     return struct_construct(n, k, largest)
 
 
-def equal_strategy(tree: Tree, total: int = 1 << 20) -> Strategy:
+def equal_strategy(tree: Tree, total: int = 1 << 20) -> TreeStrategy:
     """Equal budgets on every level (Hay; SC)."""
     return tree_strategy(tree, np.full(tree.size, 1 / tree.depth), total)
+
+
+def named(question: AxisQuestion) -> Candidate:
+    """SC's tree for all ranges."""
+    return candidate(equal_strategy(best_struct_construct(question.leaves)), "Struct-Construct", question)
+
+
+NAMED: Mapping[str, Callable[[AxisQuestion], Candidate]] = {"struct_construct": named}
+
+
+def offers(question: AxisQuestion) -> Iterator[Offer | Refusal]:
+    """Never unasked."""
+    better = "is had by name; LUE-DPTree errs less"
+    yield Refusal("Struct-Construct", better if question.allows(LAPLACE) else f"is for {LAPLACE.name} noise")

@@ -14,9 +14,10 @@ from math import ceil, isqrt
 
 import numpy as np
 
-from dpsql.mechanisms.central.auto import expected_error
-from dpsql.mechanisms.central.choose import AxisChoice
-from dpsql.mechanisms.central.lue_dptree import identity_strategy, tree_strategy
+from dpsql.mechanisms.axis.leaves import LeafStrategy
+from dpsql.mechanisms.axis.question import AxisChoice, expected_error
+from dpsql.mechanisms.axis.tree import tree_strategy
+from dpsql.mechanisms.law import NoiseLaw
 from dpsql.tree import kary_tree
 
 LONG = 100
@@ -26,20 +27,20 @@ TOTAL = 1 << 15
 """The integer that stands for the whole budget; small, since squared rows are added up per person."""
 
 
-def shape_strategy(n: int, norm: int) -> AxisChoice:
+def shape_strategy(n: int, law: NoiseLaw) -> AxisChoice:
     """The strategy of one axis of a user-level view.
 
     Args:
         n: number of leaves.
-        norm: 1 for Laplace, 2 for Gaussian noise.
+        law: the noise.
 
     Returns:
         Leaves, or two levels of a square-root tree with half the budget each.
     """
     if n <= LONG:
-        strategy = identity_strategy(n, norm)
-        return AxisChoice(strategy, "leaves", expected_error(strategy), ())
+        leaf = LeafStrategy(n, law)
+        return AxisChoice(leaf, "leaves", expected_error(leaf))
     tree = kary_tree(n, ceil(n / isqrt(n)))
-    inner = np.where(tree.level == 1, 0.5 if norm == 1 else np.sqrt(0.5), 0.0)
-    strategy = tree_strategy(tree, inner, TOTAL, norm)
-    return AxisChoice(strategy, "two-level square-root tree", expected_error(strategy), ())
+    inner = np.where(tree.level == 1, 0.5 ** (1 / law.norm), 0.0)
+    strategy = tree_strategy(tree, inner, TOTAL, law)
+    return AxisChoice(strategy, "two-level square-root tree", expected_error(strategy))

@@ -11,16 +11,22 @@ node without budget is a stationary point, so the search starts from several spl
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 
-from dpsql.mechanisms.central.asked_loss import asked_loss, asked_ranges
-from dpsql.mechanisms.central.descent import Objective, minimise
-from dpsql.mechanisms.central.lue_dptree import LEAF_SHARE, split
-from dpsql.tree import FloatArray, IntArray, Tree, Workload, coverage
+from dpsql.mechanisms.axis import dense
+from dpsql.mechanisms.axis.arities import arities, refuses_trees
+from dpsql.mechanisms.axis.asked_loss import asked_loss, asked_ranges
+from dpsql.mechanisms.axis.cut_tree import LOG_ARITIES, cut_trees
+from dpsql.mechanisms.axis.descent import Objective, minimise
+from dpsql.mechanisms.axis.lue_dptree import likely_best, split
+from dpsql.mechanisms.axis.question import AxisQuestion, Candidate, Offer, Refusal, candidate
+from dpsql.mechanisms.axis.tree import LEAF_SHARE, tree_strategy
+from dpsql.mechanisms.law import LAPLACE, NoiseLaw
+from dpsql.tree import FloatArray, IntArray, Tree, Workload, coverage, kary_tree
 from dpsql.variance.tree import inner_levels
 
 _FAR = 30.0  # logits beyond this round to a budget of 0 or 1
@@ -161,16 +167,16 @@ def range_loss(tree: Tree, workload: Workload | None = None, whole: float = 0.0)
     return partial(asked_loss, asked_ranges(tree, workload, whole))
 
 
-def share_loss(tree: Tree, logit: FloatArray, norm: int, loss: Objective) -> tuple[float, FloatArray]:
+def share_loss(tree: Tree, logit: FloatArray, law: NoiseLaw, loss: Objective) -> tuple[float, FloatArray]:
     """A loss as a function of the logits of what each node keeps; leaf logits do nothing.
 
     Leaves count with at least the share that `tree_strategy` leaves them, which also keeps the loss's digits.
     """
     share, keeps = _shares(tree, logit)
     least = np.where(tree.is_leaf, LEAF_SHARE, 0.0)
-    weight = np.maximum(share, least) ** (2 / norm)
+    weight = np.maximum(share, least) ** (2 / law.norm)
     value, gradient = loss(weight)
-    pull = np.where(share >= least, gradient * weight * (2 / norm), 0.0)  # d loss / d log share
+    pull = np.where(share >= least, gradient * weight * (2 / law.norm), 0.0)  # d loss / d log share
     below = np.zeros(tree.size)
     for parents, first in inner_levels(tree):
         children = slice(int(first[0]), int(first[-1] + tree.child_count[parents[-1]]))
@@ -179,13 +185,13 @@ def share_loss(tree: Tree, logit: FloatArray, norm: int, loss: Objective) -> tup
 
 
 def optimise_levels(
-    tree: Tree, norm: int = 1, whole: float = 0.0, workload: Workload | None = None, steps: int = 60
+    tree: Tree, law: NoiseLaw = LAPLACE, whole: float = 0.0, workload: Workload | None = None, steps: int = 60
 ) -> tuple[FloatArray, float]:
     """Budgets that depend on the level alone, started from equal ones with and without the root.
 
     Args:
         tree: the shape.
-        norm: 1 for Laplace, 2 for Gaussian noise.
+        law: the noise.
         whole: weight of the total against the mean of the ranges.
         workload: the ranges asked; None means all ranges, equally often.
         steps: most steps of each search.
@@ -197,12 +203,12 @@ def optimise_levels(
     no_root = equal.copy()
     no_root[0] = -8.0
     loss = range_loss(tree, workload, whole)
-    return _search(tree, norm, loss, tree.level, (equal, no_root), steps)
+    return _search(tree, law, loss, tree.level, (equal, no_root), steps)
 
 
 def optimise_nodes(
     tree: Tree,
-    norm: int = 1,
+    law: NoiseLaw = LAPLACE,
     whole: float = 0.0,
     workload: Workload | None = None,
     steps: int = 200,
@@ -211,17 +217,17 @@ def optimise_nodes(
     """Budgets of every node.
 
     Args:
-        tree, norm, whole, workload, steps: as of `optimise_levels`.
+        tree, law, whole, workload, steps: as of `optimise_levels`.
         tries: the most starts taken, the likeliest first.
 
     Returns:
         As of `optimise_levels`.
     """
-    starts = [_logits(tree, budget, norm) for budget in _starts(tree, norm, whole, workload)[:tries]]
-    return _search(tree, norm, range_loss(tree, workload, whole), np.arange(tree.size), starts, steps)
+    starts = [_logits(tree, budget, law) for budget in _starts(tree, law, whole, workload)[:tries]]
+    return _search(tree, law, range_loss(tree, workload, whole), np.arange(tree.size), starts, steps)
 
 
-def _starts(tree: Tree, norm: int, whole: float, workload: Workload | None) -> list[FloatArray]:
+def _starts(tree: Tree, law: NoiseLaw, whole: float, workload: Workload | None) -> list[FloatArray]:
     """Budgets to start from.
 
     Nodes that a short log never uses get no budget from LUE-DPTree's split, and never any by descent; so a log
@@ -229,31 +235,88 @@ def _starts(tree: Tree, norm: int, whole: float, workload: Workload | None) -> l
     """
     use = coverage(tree, workload, whole)
     if workload is None:
-        return [split(tree, use, norm), optimise_levels(tree, norm, whole)[0]]
-    equal = np.where(tree.level == 0, 0.0, 1.0 / max(1, tree.depth - 1)) ** (1 / norm)
-    return [split(tree, use / 2 + coverage(tree) / 2, norm), equal, split(tree, use, norm)]
+        return [split(tree, use, law), optimise_levels(tree, law, whole)[0]]
+    equal = np.where(tree.level == 0, 0.0, 1.0 / max(1, tree.depth - 1)) ** (1 / law.norm)
+    return [split(tree, use / 2 + coverage(tree) / 2, law), equal, split(tree, use, law)]
 
 
 def _search(
-    tree: Tree, norm: int, loss: Objective, of: IntArray, starts: Sequence[FloatArray], steps: int
+    tree: Tree, law: NoiseLaw, loss: Objective, of: IntArray, starts: Sequence[FloatArray], steps: int
 ) -> tuple[FloatArray, float]:
     """The best end of several searches over logits; node x keeps what variable of[x] says."""
 
     def objective(logit: FloatArray) -> tuple[float, FloatArray]:
-        value, gradient = share_loss(tree, logit[of], norm, loss)
+        value, gradient = share_loss(tree, logit[of], law, loss)
         return value, np.bincount(of, gradient, len(logit)).astype(np.float64)
 
     best, value = min((minimise(objective, start, steps) for start in starts), key=lambda end: end[1])
     share = _shares(tree, best[of])[0]
-    return (share if norm == 1 else np.sqrt(share)), value
+    return share ** (1 / law.norm), value
 
 
-def _logits(tree: Tree, budget: FloatArray, norm: int) -> FloatArray:
+def _logits(tree: Tree, budget: FloatArray, law: NoiseLaw) -> FloatArray:
     """The logits whose shares are the given budgets."""
-    share, left = budget**norm, np.ones(tree.size)
+    share, left = budget**law.norm, np.ones(tree.size)
     for part in tree.level_slices[1:]:
         above = tree.parent[part]
         left[part] = left[above] - share[above]
     keeps = np.clip(share / np.maximum(left, 1e-300), 1e-6, 1 - 1e-6)
     logit: FloatArray = np.log(keeps / (1 - keeps))
     return np.where(tree.is_leaf, 0.0, logit)
+
+
+NAMED: Mapping[str, Callable[[AxisQuestion], Candidate]] = {}
+
+_ARITIES = (4, 8, 16)  # the best arity is near one of them
+_LEAVES = 1024  # budgets per node take 0.2 s a tree here
+_LOG_SEARCH = ((1024, 80, 2), (1 << 12, 60, 1))
+"""Leaves (a quarter of the ranges, if more) up to which a log is searched for, steps and starts: half a second."""
+
+
+def offers(question: AxisQuestion) -> Iterator[Offer | Refusal]:
+    """The best budgets per node, where the search is short."""
+    name = "tree, budgets per node"
+    reason = refuses_trees(question)
+    if reason:
+        yield Refusal(name, reason)
+    elif question.workload is not None:
+        yield from _log_offers(name, question, question.workload)
+    elif question.leaves > _LEAVES:
+        yield Refusal(name, f"is searched up to {_LEAVES} leaves")
+    else:
+        yield Offer(name, 0.0, lambda: _searched(question))
+
+
+def _log_offers(name: str, question: AxisQuestion, log: Workload) -> Iterator[Offer | Refusal]:
+    size = max(question.leaves, len(log.lo) // 4)
+    if size > _LOG_SEARCH[-1][0]:
+        yield Refusal(name, "is searched on shorter axes, or for fewer ranges")
+    elif dense.reaches(question):
+        yield Refusal(name, "the dense optimum errs less on most logs")
+    else:
+        yield Offer(name, 0.0, lambda: _searched_log(question, log, size))
+
+
+def _searched(question: AxisQuestion) -> Candidate:
+    """For all ranges: near the best arity of LUE-DPTree and a few others."""
+    likely, _ = likely_best(question)
+    trees = {k: kary_tree(question.leaves, k) for k in sorted({*_ARITIES, likely} & set(arities(question)))}
+    searched = {k: optimise_nodes(tree, question.law, question.whole, steps=120) for k, tree in trees.items()}
+    k = min(searched, key=lambda arity: searched[arity][1])
+    strategy = tree_strategy(trees[k], searched[k][0], law=question.law)
+    return candidate(strategy, f"tree k={k}, budgets per node", question)
+
+
+def _searched_log(question: AxisQuestion, log: Workload, size: int) -> Candidate:
+    """For a log: even trees and trees cut at its borders."""
+    _, steps, starts = next(limit for limit in _LOG_SEARCH if size <= limit[0])
+    cut = cut_trees(question)
+    plain = [k for k in LOG_ARITIES[-2 if cut else 0 :] if k in arities(question)]
+    trees = {f"k={k}": kary_tree(question.leaves, k) for k in plain}
+    trees |= {f"k={k}, cut at the log's borders": tree for k, tree in cut.items()}
+    searched = {
+        words: optimise_nodes(tree, question.law, question.whole, log, steps, starts) for words, tree in trees.items()
+    }
+    words = min(searched, key=lambda key: searched[key][1])
+    strategy = tree_strategy(trees[words], searched[words][0], law=question.law)
+    return candidate(strategy, f"tree {words}, budgets per node", question)

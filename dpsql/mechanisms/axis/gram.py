@@ -1,4 +1,4 @@
-"""Strategies for Gaussian noise: the best rows under a bound on column norms.
+"""Gram matrices for Gaussian noise: the best rows under a bound on column norms.
 
 With Gram matrix X = A' A, noise of variance 1 per row and all diagonal entries of X at most 1, the mean
 variance of a workload with Gram matrix V is tr(V X^-1). Up to about a thousand leaves the minimum is found
@@ -12,15 +12,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from dpsql.errors import InterfaceError
-from dpsql.mechanisms.central.sine_rows import l2_bound
-from dpsql.mechanisms.central.strategy import Strategy
 from dpsql.tree import FloatArray, Workload
 from dpsql.variance.sine import half_angles
-
-DENSE_LEAVES = 1024  # a dense eigendecomposition of this size takes under a second
-DENSE_SCALE = 1 << 14  # rounding rows to 1/16,384 costs about 1e-4 of the variance
-SINE_SCALE = 1 << 20  # the rounding term sqrt(n) is 0.1% of the sensitivity at a million leaves
 
 
 def workload_gram(
@@ -101,54 +94,3 @@ def optimal_gram(gram: FloatArray, gap: float = 3e-4, steps: int = 40) -> FloatA
             break
         price = price * flat**2
     return np.asarray(x / np.diag(x).max(), np.float64)
-
-
-def dense_strategy(
-    n: int, workload: Workload | None = None, scale: int = DENSE_SCALE, whole: float = 0.0
-) -> Strategy:
-    """The best rows for Gaussian noise, rounded to integers.
-
-    Args:
-        n: number of leaves, at most `DENSE_LEAVES`.
-        workload: the ranges asked; None means all ranges.
-        scale: rows are rounded to multiples of 1 / scale.
-        whole: the part of the questions that asks for the total instead.
-
-    Raises:
-        InterfaceError: for an axis that is too long.
-
-    **Privacy** `total` is the exact largest column norm of the integer rows, rounded up.
-    """
-    if n > DENSE_LEAVES:
-        raise InterfaceError(f"{n} leaves are too many for dense rows", hint="use sine_strategy")
-    rows = matrix_root(optimal_gram(workload_gram(n, workload, whole=whole)))
-    for slack in (0.0, 1e-7, 1e-6, 1e-5, 1e-4):  # a hair less than 1 keeps the rounded columns within scale
-        entry = np.rint(scale * (1 - slack) * rows).astype(np.int64)
-        squares = int((entry * entry).sum(axis=0).max())
-        if squares <= scale**2:
-            break
-    total = max(scale, _ceil_sqrt(squares))
-    return Strategy(
-        kind="dense", n=n, start=np.zeros(n, np.int64), stop=np.full(n, n), offset=n * np.arange(n + 1),
-        entry=entry.ravel(), budget=np.ones(n, np.int64), total=total, norm=2,
-    )  # fmt: skip
-
-
-def _ceil_sqrt(value: int) -> int:
-    """The least integer whose square is not below `value`."""
-    root = int(np.sqrt(value))
-    while root * root < value:
-        root += 1
-    return root
-
-
-def sine_strategy(n: int, scale: int = SINE_SCALE) -> Strategy:
-    """V^(1/4) of all ranges, for axes too long for dense rows.
-
-    **Privacy** `total` is the proven bound of `sine_rows.l2_bound` on the column norms of the integer rows.
-    """
-    return Strategy(
-        kind="sine", n=n, start=np.zeros(n, np.int64), stop=np.full(n, n), offset=np.zeros(n + 1, np.int64),
-        entry=np.zeros(0, np.int64), budget=np.ones(n, np.int64), total=l2_bound(n, scale), norm=2,
-        scale=scale,
-    )  # fmt: skip

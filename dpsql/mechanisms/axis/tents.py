@@ -13,16 +13,23 @@ Columns add up to exactly `total`, in integers, whatever the rounding.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 
 from dpsql.errors import InterfaceError
-from dpsql.mechanisms.central.strategy import Strategy
+from dpsql.mechanisms.axis.arities import LONG, LONG_LOG
+from dpsql.mechanisms.axis.intervals import IntervalStrategy
+from dpsql.mechanisms.axis.question import FEWEST_LEAVES, AxisQuestion, Candidate, Offer, Refusal, candidate
+from dpsql.mechanisms.axis.rows import SparseRows
 from dpsql.tree import FloatArray, IntArray
 
 WIDTHS = (1.25, 1.2, 1.3)  # c of the share rule: within 1% of each other, the best depends on n
+
+LEVELS = (560, 11_000, 200_000)
+"""Longest ranges from which one level more is worth its budget."""
 
 GRADE = 0.15  # from 128 leaves on worth 0.3% to 1.5%; the best power differs by 0.05 between sizes
 _FINE_STEPS = 4096  # where the gaps of graded peaks are added up
@@ -63,7 +70,7 @@ def tents(
     root: float = 0.0,
     left: float = 0.0,
     graded: bool = False,
-) -> Strategy:
+) -> IntervalStrategy:
     """Hats of the given half-widths with the shares of the rule, and the identity with the rest.
 
     Args:
@@ -77,12 +84,12 @@ def tents(
         graded: whether the coarsest hats are narrower and lighter towards the borders, for all ranges.
 
     Returns:
-        A strategy of kind "intervals": n rows of one leaf, then the others; all budgets are 1.
+        The strategy: n rows of one leaf, then the others.
 
     Raises:
         InterfaceError: for a hat that does not fit, or shares outside of [0, 1).
 
-    **Privacy** A leaf's column adds up to exactly `total`; `Strategy` checks it.
+    **Privacy** A leaf's column adds up to exactly `total`; `IntervalStrategy` checks it.
     """
     if any(h < 2 or 2 * h - 1 > n for h in widths) or any(a >= b for a, b in pairwise(widths)):
         raise InterfaceError(f"hats of half-widths {tuple(widths)} do not fit an axis of {n} leaves")
@@ -154,7 +161,7 @@ def _power_of_two(least: int) -> int:
     return 1 << (least - 1).bit_length()
 
 
-def _with_identity(n: int, start: IntArray, rows: list[IntArray], total: int) -> Strategy:
+def _with_identity(n: int, start: IntArray, rows: list[IntArray], total: int) -> IntervalStrategy:
     """Give each leaf what the rows leave of its column; `rows` are blocks of equally long rows."""
     entry = np.concatenate([np.zeros(0, np.int64), *(block.ravel() for block in rows)])
     length = np.repeat([block.shape[1] for block in rows], [len(block) for block in rows]).astype(np.int64)
@@ -162,8 +169,100 @@ def _with_identity(n: int, start: IntArray, rows: list[IntArray], total: int) ->
     leaf = np.arange(n)
     column = np.zeros(n, np.int64)
     np.add.at(column, cell, entry)
-    return Strategy(
-        kind="intervals", n=n, start=np.append(leaf, start), stop=np.append(leaf + 1, start + length),
-        offset=np.concatenate([np.arange(n + 1), n + np.cumsum(length)]),
-        entry=np.concatenate([total - column, entry]), budget=np.ones(n + len(start), np.int64), total=total,
+    integers = SparseRows(
+        n, np.append(leaf, start), np.append(leaf + 1, start + length),
+        np.concatenate([np.arange(n + 1), n + np.cumsum(length)]), np.concatenate([total - column, entry]),
     )  # fmt: skip
+    return IntervalStrategy(integers, total)
+
+
+_ROOT_SHARES = (0.1, 0.15, 0.2, 0.25, 0.3, 0.35)
+
+
+class _Tents(NamedTuple):
+    """Arguments of `tents`."""
+
+    widths: tuple[int, ...]
+    graded: bool
+    root: float
+
+    @property
+    def name(self) -> str:
+        """In words."""
+        rule = f"{'graded ' if self.graded else ''}tents of half-width {', '.join(map(str, self.widths))}"
+        return f"{rule}, root" if self.root else rule
+
+
+def named(question: AxisQuestion) -> Candidate:
+    """Graded tents of the rule's widths for all ranges."""
+    levels = 1 + sum(question.leaves >= limit for limit in LEVELS)
+    widths = half_widths(question.leaves, levels, WIDTHS[0])
+    words = f"graded tents of half-width {', '.join(map(str, widths))}"
+    return candidate(tents(question.leaves, widths, graded=True), words, question)
+
+
+NAMED: Mapping[str, Callable[[AxisQuestion], Candidate]] = {"tents": named}
+
+
+def offers(question: AxisQuestion) -> Iterator[Offer | Refusal]:
+    """Tents of the share rule; with a half-hat where most ranges begin at the first leaf."""
+    name, half = "tents", "tents with a half-hat at the left border"
+    if not question.allows(IntervalStrategy.law):
+        yield Refusal(name, f"is for {IntervalStrategy.law.name} noise")
+        return
+    if question.leaves < FEWEST_LEAVES:
+        yield Refusal(name, f"takes axes of {FEWEST_LEAVES} leaves or more")
+        return
+    if not half_widths(question.reach, 1, WIDTHS[-1]):
+        yield Refusal(name, "no hat fits ranges this short")
+    else:
+        yield Offer(name, 0.0, lambda: _search(question))
+    work = question.workload
+    if work is not None and float(np.sum(work.weight[np.asarray(work.lo) == 0])) > np.sum(work.weight) / 2:
+        halves = [tents(question.leaves, (width,), left=0.6) for width in _prefix_half_widths(question.reach)]
+        yield Offer(half, 0.0, lambda: min((candidate(each, half, question) for each in halves), key=_error))
+
+
+def _error(made: Candidate) -> float:
+    return made.error
+
+
+def _search(question: AxisQuestion) -> Candidate:
+    """The best levels at the middle width, the best width, then extra rows."""
+    tried: dict[_Tents, Candidate] = {}
+    n, work, reach = question.leaves, question.workload, question.reach
+    long = LONG if work is None else LONG_LOG
+
+    def attempt(widths: tuple[int, ...], graded: bool, root: float) -> float:
+        key = _Tents(widths, graded, root)
+        if key not in tried:
+            tried[key] = candidate(tents(n, widths, root=root, graded=graded), key.name, question)
+        return tried[key].error
+
+    root = _ROOT_SHARES[2] if question.whole > 0 else 0.0
+    grades = (False, True) if n <= long else (work is None,)
+    likely = 1 + sum(reach >= limit for limit in LEVELS)
+    middle = {
+        count: _tent_widths(reach, count, WIDTHS[0], grades[0])
+        for count in range(max(1, likely - 1), likely + 2)
+    }
+    levels = min(middle, key=lambda count: attempt(middle[count], grades[0], root))
+    for graded in grades:
+        some = WIDTHS if work is None or n <= long else WIDTHS[:1]
+        sets = [_tent_widths(reach, levels, width, graded) for width in some]
+        widths = min(sets, key=lambda each: attempt(each, graded, root))
+        for share in () if question.whole == 0 else _ROOT_SHARES if n <= LONG else _ROOT_SHARES[:3]:
+            attempt(widths, graded, share)
+    return min((made for key, made in tried.items() if key.widths), key=_error)
+
+
+def _tent_widths(reach: int, levels: int, width: float, graded: bool) -> tuple[int, ...]:
+    """Half-widths of the rule; under graded coarse hats the finer ones do better a little narrower."""
+    coarse = half_widths(reach, levels, width)
+    finer = half_widths(reach, levels, width - 0.1)
+    return (*finer[:-1], coarse[-1]) if graded and len(finer) == len(coarse) > 1 else coarse
+
+
+def _prefix_half_widths(reach: int) -> list[int]:
+    """Half-widths of one level of tents for prefixes: the rule's times 1.2 to 2, which half-hats favour."""
+    return sorted({min(round(c * reach**0.5), (reach + 1) // 2) for c in (1.25, 1.5, 1.75, 2.0)})

@@ -7,9 +7,19 @@ above k-ary trees inside each part.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Mapping
+
 import numpy as np
 
+from dpsql.mechanisms.axis.arities import LONG_LOG, refuses_trees
+from dpsql.mechanisms.axis.lue_dptree import lue_dptree
+from dpsql.mechanisms.axis.question import AxisQuestion, Candidate, Offer, Refusal, candidate
 from dpsql.tree import IntArray, Tree, Workload, kary_tree, split_evenly, tree_from_arrays
+
+NAMED: Mapping[str, Callable[[AxisQuestion], Candidate]] = {}
+
+LOG_ARITIES = (2, 4, 8)
+"""Narrow trees suit logs, which leave many of their nodes without budget."""
 
 OFTEN = 2.0
 """A border cuts the axis if ranges end there this many times as often as at an average border."""
@@ -54,3 +64,27 @@ def cut_tree(n: int, k: int, cuts: IntArray) -> Tree:
         parents.append(node[inner][which])
         node, size = size + np.arange(len(lo)), size + len(lo)
     return tree_from_arrays(np.concatenate(los), np.concatenate(his), np.concatenate(parents))
+
+
+def cut_trees(question: AxisQuestion) -> dict[int, Tree]:
+    """Cut trees by arity; none where no border is used often."""
+    if question.workload is None:
+        return {}
+    cuts = log_borders(question.leaves, question.workload)
+    arities = LOG_ARITIES if question.leaves <= LONG_LOG else LOG_ARITIES[-1:]
+    return {k: cut_tree(question.leaves, k, cuts) for k in arities if len(cuts)}
+
+
+def offers(question: AxisQuestion) -> Iterator[Offer | Refusal]:
+    """LUE-DPTree on cut trees."""
+    name = "LUE-DPTree, cut at the log's borders"
+    reason = refuses_trees(question) or ("" if cut_trees(question) else "no border is asked often")
+    yield Refusal(name, reason) if reason else Offer(name, 0.0, lambda: _best(question))
+
+
+def _best(question: AxisQuestion) -> Candidate:
+    made = []
+    for k, tree in cut_trees(question).items():
+        strategy = lue_dptree(tree, question.workload, law=question.law, whole=question.whole)
+        made.append(candidate(strategy, f"LUE-DPTree k={k}, cut at the log's borders", question))
+    return min(made, key=lambda each: each.error)

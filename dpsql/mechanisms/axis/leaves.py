@@ -1,0 +1,92 @@
+"""Every leaf measured once, with the whole budget (Dwork)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, ClassVar, Self
+
+import numpy as np
+
+from dpsql.mechanisms.axis.question import AxisQuestion, Candidate, Offer, Refusal, candidate
+from dpsql.mechanisms.axis.rows import SparseRows, rows_of_ones
+from dpsql.mechanisms.axis.strategy import AxisStrategy, Frozen
+from dpsql.mechanisms.law import LAPLACE, LAWS, NoiseLaw
+from dpsql.tree import FloatArray, IntArray
+from dpsql.variance.identity import IdentityVariance
+
+
+@dataclass(frozen=True)
+class LeafStrategy:
+    """The identity. See `AxisStrategy` for what its methods answer.
+
+    Args:
+        leaves: n.
+        law: either.
+
+    **Privacy** A leaf's column is one row of budget 1, and `total` is 1.
+    """
+
+    leaves: int
+    law: NoiseLaw = LAPLACE
+    kind: ClassVar[str] = "identity"
+    total: ClassVar[int] = 1
+    grain: ClassVar[int] = 1
+    refinements: ClassVar[int] = 1
+
+    @property
+    def budget(self) -> IntArray:
+        """Ones, shape (n,)."""
+        return np.ones(self.leaves, np.int64)
+
+    def measure_columns(self, x: IntArray) -> IntArray:
+        """The leaves themselves."""
+        return x.copy()
+
+    def estimate_columns(self, y: FloatArray) -> FloatArray:
+        """The measurements themselves."""
+        return y
+
+    def variance(self) -> IdentityVariance:
+        """The same for every leaf."""
+        return IdentityVariance(self.leaves, 1.0)
+
+    def entries(self) -> SparseRows:
+        """One row of one leaf each."""
+        leaf = np.arange(self.leaves)
+        return rows_of_ones(self.leaves, leaf, leaf + 1)
+
+    def gathers(self) -> bool:
+        """Never."""
+        return False
+
+    def even_square(self) -> Fraction:
+        """1 / n."""
+        return Fraction(1, self.leaves)
+
+    def for_products(self, crumb: float) -> AxisStrategy:
+        """Itself."""
+        return self
+
+    def frozen(self) -> dict[str, Any]:
+        """Nothing was chosen."""
+        return {"leaves": self.leaves, "norm": self.law.norm}
+
+    @classmethod
+    def thawed(cls, frozen: Frozen) -> Self:
+        """See `AxisStrategy`."""
+        return cls(int(frozen["leaves"]), LAWS[frozen["norm"]])
+
+
+def identity(question: AxisQuestion) -> Candidate:
+    """Every leaf by itself."""
+    return candidate(LeafStrategy(question.leaves, question.law), "identity", question)
+
+
+NAMED: Mapping[str, Callable[[AxisQuestion], Candidate]] = {"identity": identity}
+
+
+def offers(question: AxisQuestion) -> Iterator[Offer | Refusal]:
+    """Fits every axis."""
+    yield Offer("identity", 0.0, lambda: identity(question))

@@ -1,0 +1,137 @@
+"""Integer rows over intervals of one axis, and what is exact about them.
+
+Most rows are ones on an interval and store no entry; hats store theirs one after the other.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from dpsql.errors import InternalError
+from dpsql.tree import FloatArray, IntArray
+
+LIMIT = 1 << 62
+"""Sums below this fit in int64."""
+
+_CHUNK = 1 << 22  # entries gathered at a time: 32 MB
+
+
+@dataclass(frozen=True, eq=False)
+class SparseRows:
+    """The rows of a strategy.
+
+    Args:
+        cells: n, the number of leaves.
+        start: first leaf of each row, shape (p,).
+        stop: one past the last leaf of each row, shape (p,).
+        offset: where each row's entries begin, shape (p + 1,); a row without entries is 1 on its interval.
+        entry: the entries of all rows, one after the other, shape (nnz,).
+    """
+
+    cells: int
+    start: IntArray
+    stop: IntArray
+    offset: IntArray
+    entry: IntArray
+
+    @property
+    def number(self) -> int:
+        """p, the number of rows."""
+        return len(self.start)
+
+    @cached_property
+    def largest(self) -> int:
+        """The largest |entry|."""
+        return int(np.abs(self.entry).max(initial=1))
+
+    @cached_property
+    def place(self) -> IntArray:
+        """The leaf that each stored entry belongs to, shape (nnz,)."""
+        begin = self.start - self.offset[:-1]
+        return np.arange(len(self.entry)) + np.repeat(begin, np.diff(self.offset))
+
+    @cached_property
+    def owner(self) -> IntArray:
+        """The row that each stored entry belongs to, shape (nnz,)."""
+        return np.repeat(np.arange(self.number), np.diff(self.offset))
+
+    @cached_property
+    def of_ones(self) -> npt.NDArray[np.bool_]:
+        """Which rows store no entries, shape (p,)."""
+        return np.asarray(np.diff(self.offset) == 0)
+
+    def column_bound(self, budget: IntArray, norm: int) -> int:
+        """The largest weighted column sum: of |H_rl| b_r (norm 1) or of (H_rl b_r)^2 (norm 2), as an integer.
+
+        Args:
+            budget: b, shape (p,).
+            norm: the exponent.
+
+        Raises:
+            InternalError: if the sums might not fit in 64 bits.
+        """
+        largest = self.largest * int(budget.max(initial=1))
+        if largest**norm * self.number >= LIMIT:
+            raise InternalError(f"the rows of an axis of {self.cells} leaves have too large entries")
+        powers = np.abs(self.entry) ** norm
+        return int(self.spread((budget**norm)[:, None], powers)[:, 0].max(initial=0))
+
+    def spread(self, weight: IntArray, entry: IntArray | None = None) -> IntArray:
+        """|H|' w of each column of weights, (p, m) -> (n, m); `entry` stands for the entries' |values| if given."""
+        values = np.abs(self.entry) if entry is None else entry
+        change = np.zeros((self.cells + 1, weight.shape[1]), np.int64)
+        np.add.at(change, self.start[self.of_ones], weight[self.of_ones])
+        np.subtract.at(change, self.stop[self.of_ones], weight[self.of_ones])
+        column = np.cumsum(change[:-1], axis=0)
+        for j in range(weight.shape[1]):  # one column at a time: entries times columns would not fit memory
+            np.add.at(column[:, j], self.place, values * weight[self.owner, j])
+        return column
+
+    def measure(self, x: IntArray) -> IntArray:
+        """H x of each column, (n, m) -> (p, m): ones by differences of running sums, the others entry by entry.
+
+        **Privacy** Raw.
+        """
+        rows = np.empty((self.number, x.shape[1]), np.int64)
+        if np.any(self.of_ones):
+            sums = np.zeros((self.cells + 1, x.shape[1]), np.int64)
+            np.cumsum(x, axis=0, out=sums[1:])
+            rows[self.of_ones] = sums[self.stop[self.of_ones]] - sums[self.start[self.of_ones]]
+        if not np.all(self.of_ones):
+            first = self.offset[:-1][~self.of_ones]
+            width = max(1, _CHUNK // len(self.place))
+            for begin in range(0, x.shape[1], width):
+                part = self.entry[:, None] * x[self.place, begin : begin + width]
+                rows[~self.of_ones, begin : begin + width] = np.add.reduceat(part, first, axis=0)
+        return rows
+
+    def sums(self) -> IntArray:
+        """H 1, shape (p,)."""
+        return self.measure(np.ones((self.cells, 1), np.int64))[:, 0]
+
+    def dense(self) -> FloatArray:
+        """The row matrix H, shape (p, n); for short axes."""
+        leaf = np.arange(self.cells)
+        rows = ((leaf >= self.start[:, None]) & (leaf < self.stop[:, None])).astype(np.float64)
+        rows[self.owner, self.place] = self.entry
+        return rows
+
+
+def rows_of_ones(cells: int, start: IntArray, stop: IntArray) -> SparseRows:
+    """Rows that are 1 on their intervals.
+
+    Args:
+        cells: n.
+        start, stop: half-open intervals, shape (p,) each.
+    """
+    return SparseRows(cells, start, stop, np.zeros(len(start) + 1, np.int64), np.zeros(0, np.int64))
+
+
+def square_rows(entry: IntArray) -> SparseRows:
+    """The rows of a full integer matrix, shape (n, n)."""
+    n = len(entry)
+    return SparseRows(n, np.zeros(n, np.int64), np.full(n, n), n * np.arange(n + 1), entry.ravel())

@@ -1,0 +1,233 @@
+"""A strategy: which integer rows of one axis are measured, and with how much of the budget each.
+
+A strategy is made from public facts only. Its rows are integers and its budgets are integers, so the
+measurement H x is exact and the sensitivity is a sum of integers that each strategy checks when it is made.
+
+    Laplace      max over leaves l of  sum_r |H_rl| b_r       <= total
+    Gaussian     max over leaves l of  sum_r  H_rl^2 b_r^2    <= total^2
+
+Row r carries noise of scale total/b_r per unit of 1/epsilon, or of standard deviation total/b_r per unit of sigma.
+
+**Source** central.md sections 1 and 2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
+from typing import Any, ClassVar, Protocol, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from dpsql.errors import InternalError
+from dpsql.mechanisms.axis.rows import SparseRows
+from dpsql.mechanisms.law import AxisBudget, NoiseLaw, NoisyView
+from dpsql.noise import Noise
+from dpsql.tree import FloatArray, IntArray
+from dpsql.variance import AxisVariance
+
+Frozen = Mapping[str, Any]
+"""Plain values of JSON that hold a whole strategy."""
+
+
+class AxisStrategy(Protocol):
+    """Integer rows over the leaves of one axis, with relative integer budgets.
+
+    **Privacy** Adding or removing one record of unit value moves the rows by at most `total` in the law's norm, after
+    weighting by the budgets; every strategy refuses to be made otherwise.
+    """
+
+    kind: ClassVar[str]
+    """What a stored strategy is called."""
+
+    @property
+    def law(self) -> NoiseLaw:
+        """The noise that its budgets are for."""
+
+    @property
+    def leaves(self) -> int:
+        """Number of leaves, n."""
+
+    @property
+    def budget(self) -> IntArray:
+        """Relative budget of each row, at least 1, shape (rows,)."""
+
+    @property
+    def total(self) -> int:
+        """Bound of the weighted column sums, see the module's table."""
+
+    @property
+    def grain(self) -> int:
+        """What stands for 1 in the rows: products of rows of several axes have to fit in 64 bits."""
+
+    @property
+    def refinements(self) -> int:
+        """Rounds in which an estimate is refined on the integers that it leaves unexplained."""
+
+    def measure_columns(self, x: IntArray) -> IntArray:
+        """H x of each column, in exact integers modulo 2^64, (n, m) -> (rows, m).
+
+        **Privacy** Raw: never leaves publishing without noise of at least the strategy's scale.
+        """
+
+    def estimate_columns(self, y: FloatArray) -> FloatArray:
+        """Best linear unbiased leaf estimates of each column, (rows, m) -> (n, m)."""
+
+    def variance(self) -> AxisVariance:
+        """How noisy the estimates are, for noise of variance (total/b_r)^2 on row r.
+
+        Laplace noise at epsilon multiplies by 2/epsilon^2, Gaussian noise by sigma^2.
+        """
+
+    def entries(self) -> SparseRows | None:
+        """The rows' integers, or None where there are too many to be written down."""
+
+    def gathers(self) -> bool:
+        """Whether some row adds leaves together."""
+
+    def even_square(self) -> Fraction:
+        """||H 1/n||^2 / total^2, budgets multiplied in: how much of one row dealt evenly over the leaves is seen."""
+
+    def for_products(self, crumb: float) -> AxisStrategy:
+        """The strategy for views with other axes: rows with less of the budget than `crumb` are left out."""
+
+    def frozen(self) -> dict[str, Any]:
+        """The integers that floating point chose, for audits and later appends; `thawed` takes them."""
+
+    @classmethod
+    def thawed(cls, frozen: Frozen) -> Self:
+        """The strategy that `frozen` was taken of."""
+
+
+def row_count(strategy: AxisStrategy) -> int:
+    """Number of measured rows, p."""
+    return len(strategy.budget)
+
+
+def axis_budgets(strategies: Sequence[AxisStrategy]) -> list[AxisBudget]:
+    """What a law needs to know of the axes of a view."""
+    return [AxisBudget(strategy.budget, strategy.total) for strategy in strategies]
+
+
+def check_sensitivity(strategy: AxisStrategy, column_bound: int) -> None:
+    """Refuse a strategy whose sensitivity is larger than it says.
+
+    Args:
+        strategy: as it would be.
+        column_bound: its largest weighted column sum, an exact integer or a proven bound.
+
+    Raises:
+        InternalError: a budget below 1, or a sum above `total` to the power of the law's norm.
+    """
+    if np.any(strategy.budget < 1) or column_bound > strategy.total**strategy.law.norm:
+        raise InternalError(
+            f"a strategy of kind {strategy.kind} on {strategy.leaves} leaves is more sensitive than declared"
+        )
+
+
+def measure(strategy: AxisStrategy, x: npt.NDArray[np.int64], axis: int = 0) -> IntArray:
+    """H x along one axis of an array, in exact integers.
+
+    Args:
+        strategy: the rows.
+        x: integers, with strategy.leaves cells along `axis`.
+        axis: the axis to replace.
+
+    Returns:
+        int64, with the strategy's rows along `axis`, modulo 2^64. No noise is added here.
+
+    **Privacy** Raw: never leaves publishing without noise of at least the strategy's scale. Sums and the noise
+    added to them wrap around at 2^64, which is a function of the noisy integer; an error would tell of the data.
+    """
+    moved = np.moveaxis(np.asarray(x), axis, 0)
+    flat = moved.reshape(strategy.leaves, -1).astype(np.int64, casting="safe")
+    measured = strategy.measure_columns(flat)
+    return np.moveaxis(measured.reshape(len(measured), *moved.shape[1:]), 0, axis)
+
+
+def estimate(strategy: AxisStrategy, y: npt.NDArray[np.generic], axis: int = 0) -> FloatArray:
+    """Best linear unbiased leaf estimates along one axis, for noise of variance (total/b_r)^2 on row r.
+
+    Args:
+        strategy: the rows that were measured.
+        y: noisy measurements, with the strategy's rows along `axis`.
+        axis: the axis to replace.
+
+    Returns:
+        float64, with strategy.leaves cells along `axis`.
+    """
+    moved = np.moveaxis(np.asarray(y, np.float64), axis, 0)
+    leaves = strategy.estimate_columns(moved.reshape(len(moved), -1))
+    return np.moveaxis(leaves.reshape(strategy.leaves, *moved.shape[1:]), 0, axis)
+
+
+def measure_view(histogram: IntArray, strategies: Sequence[AxisStrategy]) -> IntArray:
+    """Exact rows of a whole view, leaf combinations (n_1, .., n_d) -> (rows_1, .., rows_d)."""
+    for axis, strategy in enumerate(strategies):
+        histogram = measure(strategy, histogram, axis)
+    return histogram
+
+
+def draw_view(
+    histogram: IntArray, strategies: Sequence[AxisStrategy], spend: Fraction, sensitivity: int, noise: Noise
+) -> NoisyView:
+    """Measure a view by the Kronecker product of its axes' strategies, once.
+
+    Row (r_1, .., r_d) is the product of integer rows and gets its own integer budget. The histogram, the products and
+    the noise are int64; the first float appears after the noisy integers exist.
+
+    Args:
+        histogram: exact integer leaf combinations, shape (n_1, .., n_d).
+        strategies: one for each axis, of one law.
+        spend: what the view may spend, in the law's own currency.
+        sensitivity: the most that one privacy unit changes the sum of |cells|, in stored units.
+        noise: where noise comes from.
+
+    Raises:
+        PrivacyError: spend or sensitivity leave no room for integer budgets.
+
+    **Privacy**: the spend, for neighbours that differ in one unit's rows.
+    """
+    exact = measure_view(histogram, strategies)
+    return law_of(strategies).draw(exact, axis_budgets(strategies), spend, sensitivity, noise)
+
+
+def law_of(strategies: Sequence[AxisStrategy]) -> NoiseLaw:
+    """The one law of a view's strategies.
+
+    Raises:
+        InternalError: for strategies of two laws, or none.
+    """
+    laws = {strategy.law.norm: strategy.law for strategy in strategies}
+    if len(laws) != 1:
+        raise InternalError("the strategies of a view need one law of noise")
+    return next(iter(laws.values()))
+
+
+def leaf_estimates(view: NoisyView, strategies: Sequence[AxisStrategy]) -> FloatArray:
+    """Best linear unbiased estimates of the leaf combinations.
+
+    The estimate is refined on what is left of the integers after the rounded first estimate, so that float rounding
+    stays relative to the noise and a noiseless view comes back exactly.
+
+    Args:
+        view: noisy integers.
+        strategies: the axes' strategies.
+
+    Returns:
+        Estimates, shape (n_1, .., n_d).
+    """
+    first = np.zeros([strategy.leaves for strategy in strategies], np.int64)
+    left = view.value
+    for _ in range(max((strategy.refinements for strategy in strategies), default=1)):
+        first = first + np.rint(_estimate_view(left, strategies)).astype(np.int64)
+        left = view.value - measure_view(first, strategies)
+    return first + _estimate_view(left, strategies)
+
+
+def _estimate_view(rows: IntArray, strategies: Sequence[AxisStrategy]) -> FloatArray:
+    leaves = rows.astype(np.float64)
+    for axis, strategy in enumerate(strategies):
+        leaves = estimate(strategy, leaves, axis)
+    return leaves

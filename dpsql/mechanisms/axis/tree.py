@@ -1,0 +1,158 @@
+"""Nodes of a tree, each with an integer budget of its own; estimates add up along the tree.
+
+LUE-DPTree, HB, Struct-Construct, square-root trees and the trees with searched budgets are all of these: they differ
+in the tree and in the budgets.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from typing import Any, ClassVar, Self, TypeVar
+
+import numpy as np
+
+from dpsql.errors import InternalError
+from dpsql.mechanisms.axis.blue import blue
+from dpsql.mechanisms.axis.rows import SparseRows, rows_of_ones
+from dpsql.mechanisms.axis.strategy import AxisStrategy, Frozen, check_sensitivity
+from dpsql.mechanisms.law import LAPLACE, LAWS, NoiseLaw
+from dpsql.tree import FloatArray, IntArray, Tree, tree_from_arrays
+from dpsql.variance.tree import TreeVariance
+
+TOTAL = 1 << 20  # fine enough that rounding budgets costs under 1e-4 of the error
+LEAF_SHARE = 2.0**-10  # leaves with less are so noisy that the variances of ranges lose their digits
+
+
+@dataclass(frozen=True, eq=False)
+class TreeStrategy:
+    """Measured nodes of a tree. See `AxisStrategy` for what its methods answer.
+
+    Args:
+        tree: the shape, with the nodes that are not measured.
+        node: the node that each row measures, increasing, shape (p,).
+        budget: integer budget of each row, shape (p,).
+        total: bound of the path sums.
+        law: the noise.
+
+    Raises:
+        InternalError: if a path spends more than `total`.
+    """
+
+    tree: Tree
+    node: IntArray
+    budget: IntArray
+    total: int
+    law: NoiseLaw
+    kind: ClassVar[str] = "tree"
+    grain: ClassVar[int] = 1
+    refinements: ClassVar[int] = 1
+
+    def __post_init__(self) -> None:
+        """Refuse a tree whose paths spend more than it says."""
+        check_sensitivity(self, self.entries().column_bound(self.budget, self.law.norm))
+
+    @property
+    def leaves(self) -> int:
+        """Number of leaves."""
+        return self.tree.n
+
+    @cached_property
+    def precision(self) -> FloatArray:
+        """Precision of each node's measurement, 0 where a node is not measured; shape (size,)."""
+        weight = np.zeros(self.tree.size)
+        weight[self.node] = (self.budget / self.total) ** 2
+        return weight
+
+    def measure_columns(self, x: IntArray) -> IntArray:
+        """Sums over the nodes' intervals."""
+        return self.entries().measure(x)
+
+    def estimate_columns(self, y: FloatArray) -> FloatArray:
+        """Least squares along the tree, in two passes."""
+        nodes = np.zeros((self.tree.size, y.shape[1]))
+        nodes[self.node] = y
+        return blue(self.tree, self.precision, nodes)[self.tree.leaves]
+
+    def variance(self) -> TreeVariance:
+        """Recursion along the tree."""
+        return TreeVariance(self.tree, self.precision)
+
+    def entries(self) -> SparseRows:
+        """Ones on the nodes' intervals."""
+        return rows_of_ones(self.tree.n, self.tree.lo[self.node], self.tree.hi[self.node])
+
+    def gathers(self) -> bool:
+        """Always; a tree of leaves alone is no tree."""
+        return True
+
+    def even_square(self) -> Fraction:
+        """A hair above the exact value, so that it is never understated."""
+        rows = self.entries().sums().astype(object) * self.budget
+        return Fraction(int((rows**2).sum()) + 1, (self.leaves * self.total) ** 2)
+
+    def for_products(self, crumb: float) -> AxisStrategy:
+        """The same tree with negligible inner budgets left to the leaves below them."""
+        share = np.zeros(self.tree.size)
+        share[self.node] = self.budget / self.total
+        return tree_strategy(self.tree, np.where(share < crumb, 0.0, share), self.total, self.law)
+
+    def frozen(self) -> dict[str, Any]:
+        """The shape and the budgets."""
+        shape = [self.tree.lo.tolist(), self.tree.hi.tolist(), self.tree.parent.tolist()]
+        return {
+            "tree": shape, "node": self.node.tolist(), "budget": self.budget.tolist(), "total": self.total,
+            "norm": self.law.norm,
+        }  # fmt: skip
+
+    @classmethod
+    def thawed(cls, frozen: Frozen) -> Self:
+        """See `AxisStrategy`."""
+        tree = tree_from_arrays(*(np.array(part, np.int64) for part in frozen["tree"]))
+        node, budget = (np.array(frozen[name], np.int64) for name in ("node", "budget"))
+        return cls(tree, node, budget, int(frozen["total"]), LAWS[frozen["norm"]])
+
+
+def tree_strategy(tree: Tree, budget: FloatArray, total: int = TOTAL, law: NoiseLaw = LAPLACE) -> TreeStrategy:
+    """Measure the nodes of a tree, with real budgets rounded to integers.
+
+    Inner budgets are rounded down; each leaf takes all that its path has left, so nothing is wasted. Where
+    a leaf would get less than `LEAF_SHARE`, all inner nodes get a little less. An inner node whose budget
+    rounds to 0 is not measured.
+
+    Args:
+        tree: the shape.
+        budget: relative budgets of the nodes, shape (size,); path sums of their powers (the law's norm) are at
+            most 1. Leaf budgets are not read.
+        total: the integer that stands for the whole budget.
+        law: the noise.
+
+    Returns:
+        The strategy, rows in node order.
+
+    Raises:
+        InternalError: if the inner nodes spend more than the whole.
+    """
+    norm = law.norm
+    real = np.where(tree.is_leaf, 0.0, np.asarray(budget, np.float64)) ** norm
+    most = float(_path_sums(tree, real).max())
+    if most > 1 + 1e-9:
+        raise InternalError(f"a tree of {tree.n} leaves spends more than its budget on inner nodes")
+    shrink = min(1.0, (1 - LEAF_SHARE) / most) if most > 0 else 1.0
+    units = np.floor((shrink * real) ** (1 / norm) * (total - 1)).astype(np.int64)
+    left = total**norm - _path_sums(tree, units**norm)[tree.leaves]
+    units[tree.leaves] = law.integer_root(left)
+    node = np.flatnonzero(units > 0)
+    return TreeStrategy(tree, node, units[node], total, law)
+
+
+Numbers = TypeVar("Numbers", IntArray, FloatArray)
+
+
+def _path_sums(tree: Tree, value: Numbers) -> Numbers:
+    """Sum of `value` over each node and its ancestors, shape (size,)."""
+    out = value.copy()
+    for part in tree.level_slices[1:]:
+        out[part] += out[tree.parent[part]]
+    return out

@@ -1,0 +1,317 @@
+"""The two laws that noise is drawn from, each with everything that depends on which one it is.
+
+| here | Laplace | Gaussian |
+|---|---|---|
+| `norm` | 1: column sums of \\|H\\| b | 2: column sums of (H b)^2 |
+| `spend` | epsilon | rho |
+| `unit_error` | 2: variance of a row of whole budget at epsilon 1 | 1: at sigma 1, which is rho 1/2 |
+| budget of a row combination | floor(.. floor(cap b_1 / B_1) ..) in units of 1/t | b_1 b_2 .. |
+| noise of a row of budget s | rate s / (t M) | sigma^2 = (M B_1 B_2 .. / s)^2 / (2 rho) |
+
+A strategy carries its law; whoever draws, predicts or audits asks the law and never which one it is.
+
+**Privacy**: one unit changes the cells by at most M in L1, so a row combination changes by at most |H_r| M. Under
+Laplace noise the loss is at most sum_r |H_r| s_r / t <= epsilon for every cell, under Gaussian noise
+sum_r (H_r s_r M)^2 / (2 sigma^2) <= rho: `Sensitive` strategies and `combine` hold both in integers.
+**Source**: central.md sections 1, 2 and 5; reliability.md section 1 (N1-N5).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from math import isqrt, prod, sqrt
+from typing import ClassVar, NamedTuple, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from dpsql.budget import DENOMINATOR, cap_units, combine, gaussian_sigma2, scaled_denominator
+from dpsql.errors import InternalError, PrivacyError
+from dpsql.mechanisms.axis.rows import SparseRows
+from dpsql.noise import Noise, laplace_variance
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+
+SMALLEST_RATIO = 1e-9
+"""At budgets of hundreds discrete noise is 0 for all practical purposes; a variance of 0 would divide by 0."""
+
+
+class AxisBudget(NamedTuple):
+    """What a law needs to know of one axis: relative integer budgets of its rows, shape (p,), and their bound."""
+
+    budget: IntArray
+    total: int
+
+
+class Drawn(NamedTuple):
+    """Noisy integers with the standard deviation of each."""
+
+    value: IntArray
+    sd: float
+
+
+@dataclass(frozen=True)
+class NoisyView:
+    """One view's noisy integers as drawn.
+
+    Args:
+        value: shape (rows_1, .., rows_d).
+        budget: integer budget of each row combination, the same shape.
+        unit_variance: c_A, the noise variance of a row combination times the product of its squared axis
+            budgets, in squared stored units.
+        sensitivity: the most that one unit changes the sum of |cells|, in stored units.
+    """
+
+    value: IntArray
+    budget: IntArray
+    unit_variance: float
+    sensitivity: int
+
+
+class NoiseLaw(Protocol):
+    """A law of exact integer noise and what follows from it.
+
+    `axes` are the budgets of a view's axes, `spend` is epsilon or rho, `sensitivity` is M, the most that one privacy
+    unit changes the sum of |cells| in stored units.
+    """
+
+    def __hash__(self) -> int:
+        """Laws are values."""
+
+    @property
+    def name(self) -> str:
+        """What people call it."""
+
+    @property
+    def norm(self) -> int:
+        """The exponent of column sums."""
+
+    @property
+    def unit_error(self) -> float:
+        """Variance of a row that has the whole budget, at epsilon 1 or sigma 1."""
+
+    @property
+    def seconds(self) -> float:
+        """About what one draw takes; measured on two cores."""
+
+    def integer_root(self, value: IntArray) -> IntArray:
+        """The largest integers whose `norm`-th powers do not pass some integers."""
+
+    def budgets(self, axes: Sequence[AxisBudget], spend: Fraction, sensitivity: int) -> IntArray:
+        """The integer budget of every row combination, shape (p_1, .., p_d).
+
+        Raises:
+            PrivacyError: spend or sensitivity leave no room for integer budgets.
+        """
+
+    def unit_variance(self, axes: Sequence[AxisBudget], spend: Fraction, sensitivity: int) -> float:
+        """The `unit_variance` that a draw will have; known before anything is drawn. Errors as of `budgets`."""
+
+    def column_cap(self, axes: Sequence[AxisBudget], spend: Fraction, sensitivity: int) -> int:
+        """The most that weighted column sums of budgets may reach for the spend to hold."""
+
+    def largest_column(self, budget: IntArray, rows: Sequence[SparseRows | None], axes: Sequence[AxisBudget]) -> int:
+        """The largest weighted column sum of stored budgets; an audit holds it against `column_cap`.
+
+        Args:
+            budget: of every row combination, shape (p_1, .., p_d).
+            rows: of each axis.
+            axes: the axes' own budgets.
+        """
+
+    def draw(
+        self, exact: IntArray, axes: Sequence[AxisBudget], spend: Fraction, sensitivity: int, noise: Noise
+    ) -> NoisyView:
+        """Add noise to exact rows, shape (p_1, .., p_d). Errors as of `budgets`.
+
+        **Privacy**: the spend, for neighbours that differ in one unit's rows.
+        """
+
+    def draw_bounded(self, exact: IntArray, bound: int, spend: Fraction, noise: Noise) -> Drawn:
+        """Add noise to integers of which one unit changes a single one, by at most `bound`.
+
+        **Privacy**: the spend.
+        """
+
+    def unit_noise(self, spend: Fraction) -> float:
+        """About the standard deviation of `draw_bounded` for a bound of 1."""
+
+    def bought(self, rho: Fraction) -> Fraction:
+        """The largest spend that fits into rho-zCDP; of epsilon, rounded down."""
+
+
+@dataclass(frozen=True)
+class Laplace:
+    """Discrete Laplace noise; spends epsilon."""
+
+    name: ClassVar[str] = "Laplace"
+    norm: ClassVar[int] = 1
+    unit_error: ClassVar[float] = 2.0
+    seconds: ClassVar[float] = 2.5e-6
+
+    def integer_root(self, value: IntArray) -> IntArray:
+        """The integers themselves."""
+        return value
+
+    def budgets(self, axes: Sequence[AxisBudget], spend: Fraction, sensitivity: int) -> IntArray:
+        """See `NoiseLaw`."""
+        budget = combine(self.column_cap(axes, spend, sensitivity), axes)
+        if not budget.all():
+            raise PrivacyError(
+                f"the view's epsilon is too small to be shared out over {len(axes)} axes of this size",
+                hint="give the view a larger share, fewer axes, or `mechanism: identity`",
+            )
+        return budget
+
+    def unit_variance(self, axes: Sequence[AxisBudget], spend: Fraction, sensitivity: int) -> float:
+        """See `NoiseLaw`.
+
+        Budgets are floored and the noise is discrete, so the product form holds up to two small factors: the
+        floors' (averaged by precision) and the discreteness' (its largest, so never understated).
+        """
+        budget, cap = self.budgets(axes, spend, sensitivity), self.column_cap(axes, spend, sensitivity)
+        denominator = scaled_denominator(sensitivity) * sensitivity
+        ideal = np.float64(cap) * np.ones(budget.shape)
+        for place, (relative, total) in enumerate(axes):
+            shape = [-1 if other == place else 1 for other in range(len(axes))]
+            ideal = ideal * (relative / total).reshape(shape)
+        real = budget.astype(np.float64)
+        floors = float(np.average((ideal / real) ** 2, weights=ideal**2))
+        ratio = laplace_variance(budget, denominator) * real**2 / (2.0 * float(denominator) ** 2)
+        return 2.0 * (denominator / cap) ** 2 * floors * max(float(np.max(ratio)), SMALLEST_RATIO)
+
+    def column_cap(self, axes: Sequence[AxisBudget], spend: Fraction, sensitivity: int) -> int:
+        """Epsilon in units of 1/t."""
+        return cap_units(spend, scaled_denominator(sensitivity))
+
+    def largest_column(self, budget: IntArray, rows: Sequence[SparseRows | None], axes: Sequence[AxisBudget]) -> int:
+        """The largest sum over rows of |H_r| s_r of any cell, exactly.
+
+        Raises:
+            InternalError: rows that are not written down.
+        """
+        sums = budget
+        for place, entries in enumerate(rows):
+            if entries is None:
+                raise InternalError("Laplace noise is drawn for rows that are written down")
+            along = np.moveaxis(sums, place, 0)
+            column = entries.spread(along.reshape(entries.number, -1))
+            sums = np.moveaxis(column.reshape(entries.cells, *along.shape[1:]), 0, place)
+        return int(sums.max(initial=0))
+
+    def draw(
+        self, exact: IntArray, axes: Sequence[AxisBudget], spend: Fraction, sensitivity: int, noise: Noise
+    ) -> NoisyView:
+        """See `NoiseLaw`. **Privacy**: epsilon-DP."""
+        budget = self.budgets(axes, spend, sensitivity)
+        denominator = scaled_denominator(sensitivity) * sensitivity
+        noisy = noise.laplace(budget.ravel(), denominator, exact.ravel()).reshape(budget.shape)
+        return NoisyView(noisy, budget, self.unit_variance(axes, spend, sensitivity), sensitivity)
+
+    def draw_bounded(self, exact: IntArray, bound: int, spend: Fraction, noise: Noise) -> Drawn:
+        """See `NoiseLaw`. **Privacy**: epsilon-DP."""
+        t = scaled_denominator(bound)
+        units = np.full(np.shape(exact), cap_units(spend, t), np.int64)
+        sd = float(laplace_variance(units[:1], t * bound)[0]) ** 0.5
+        return Drawn(noise.laplace(units, t * bound, exact), sd)
+
+    def unit_noise(self, spend: Fraction) -> float:
+        """See `NoiseLaw`."""
+        return sqrt(2) / float(spend)
+
+    def bought(self, rho: Fraction) -> Fraction:
+        """The largest epsilon with epsilon^2 / 2 <= rho."""
+        return Fraction(isqrt(2 * rho.numerator * DENOMINATOR**2 // rho.denominator), DENOMINATOR)
+
+
+@dataclass(frozen=True)
+class Gaussian:
+    """Discrete Gaussian noise; spends rho."""
+
+    name: ClassVar[str] = "Gaussian"
+    norm: ClassVar[int] = 2
+    unit_error: ClassVar[float] = 1.0
+    seconds: ClassVar[float] = 4.5e-6
+
+    def integer_root(self, value: IntArray) -> IntArray:
+        """Square roots, rounded down exactly."""
+        root = np.sqrt(value.astype(np.float64)).astype(np.int64)
+        root -= root * root > value
+        root += (root + 1) * (root + 1) <= value
+        return root
+
+    def budgets(self, axes: Sequence[AxisBudget], spend: Fraction, sensitivity: int) -> IntArray:
+        """Products of the axes' budgets; whatever is spent."""
+        budget = np.ones([len(axis.budget) for axis in axes], dtype=np.int64)
+        for place, (relative, _) in enumerate(axes):
+            shape = [-1 if other == place else 1 for other in range(len(axes))]
+            budget = budget * relative.reshape(shape)
+        return budget
+
+    def unit_variance(self, axes: Sequence[AxisBudget], spend: Fraction, sensitivity: int) -> float:
+        """M^2 / (2 rho)."""
+        return float(Fraction(sensitivity**2) / (2 * spend))
+
+    def column_cap(self, axes: Sequence[AxisBudget], spend: Fraction, sensitivity: int) -> int:
+        """The squared product of the totals: noise is scaled to them."""
+        return prod(axis.total for axis in axes) ** 2
+
+    def largest_column(self, budget: IntArray, rows: Sequence[SparseRows | None], axes: Sequence[AxisBudget]) -> int:
+        """Budgets are products over axes, and so are sums of squares: the strategies bound each."""
+        return prod(axis.total**2 for axis in axes)
+
+    def draw(
+        self, exact: IntArray, axes: Sequence[AxisBudget], spend: Fraction, sensitivity: int, noise: Noise
+    ) -> NoisyView:
+        """See `NoiseLaw`. **Privacy**: rho-zCDP; the weighted L2 distance of neighbours is at most M B."""
+        whole = prod(axis.total for axis in axes) * sensitivity
+        return self.draw_at(exact, axes, Fraction(whole**2) / (2 * spend), sensitivity, noise)
+
+    def draw_at(
+        self, exact: IntArray, axes: Sequence[AxisBudget], variance: Fraction, sensitivity: int, noise: Noise
+    ) -> NoisyView:
+        """Add noise of a given strength.
+
+        Args:
+            exact: exact rows, shape (p_1, .., p_d).
+            axes: the axes' budgets.
+            variance: sigma^2 of a row of budget product 1; a row of product b gets sigma^2 / b^2, rounded up.
+            sensitivity: the most that one privacy unit changes the sum of |cells|, in stored units.
+            noise: where noise comes from.
+
+        **Privacy**: for neighbours whose rows differ by d_r, sum_r (b_r d_r)^2 / (2 sigma^2)-zCDP.
+        """
+        budget = self.budgets(axes, variance, sensitivity)
+        noisy = np.zeros(budget.shape, dtype=np.int64)
+        for share in np.unique(budget):
+            where = budget == share
+            sigma2 = self.row_variance(int(share), variance)
+            noisy[where] = noise.gaussian(sigma2, int(np.count_nonzero(where)), exact[where])
+        unit = float(variance / prod(axis.total for axis in axes) ** 2)
+        return NoisyView(noisy, budget, unit, sensitivity)
+
+    def row_variance(self, budget: int, variance: Fraction) -> Fraction:
+        """sigma^2 of a row of some budget, rounded up; `variance` is that of a row of budget 1."""
+        return gaussian_sigma2(Fraction(budget**2, 2) / variance, 1)
+
+    def draw_bounded(self, exact: IntArray, bound: int, spend: Fraction, noise: Noise) -> Drawn:
+        """See `NoiseLaw`. **Privacy**: rho-zCDP."""
+        sigma2 = gaussian_sigma2(spend, bound**2)
+        return Drawn(noise.gaussian(sigma2, exact.size, exact), float(sigma2) ** 0.5)
+
+    def unit_noise(self, spend: Fraction) -> float:
+        """See `NoiseLaw`."""
+        return sqrt(1 / (2 * float(spend)))
+
+    def bought(self, rho: Fraction) -> Fraction:
+        """All of it."""
+        return rho
+
+
+LAPLACE, GAUSSIAN = Laplace(), Gaussian()
+
+LAWS: dict[int, NoiseLaw] = {law.norm: law for law in (LAPLACE, GAUSSIAN)}
+"""By the norm that a file stores."""
