@@ -1,6 +1,6 @@
 # make demo    publish the bundled retail star and ask it questions, from nothing but Python 3.11 and make
 # make test    the checks that .ci/run runs
-# make check   linters, types and import contracts alone
+# make check   linters, types and import contracts alone; make quick: tests of a minute; make lowest: oldest dependencies
 # make bench*  measured figures, one `figure` line each; make slow: the long suites
 
 PYTHON ?= python3
@@ -11,10 +11,11 @@ ifneq ($(SHARED),)
 export DPSQL_DATA ?= $(abspath $(SHARED))
 endif
 RETAIL_SEED := 20250101
+QUICK := tests/unit tests/property
 # Small matrices: more than one BLAS thread only makes two test processes wait for each other.
 export OPENBLAS_NUM_THREADS ?= 1
 
-.PHONY: demo test check slow same-release house bench bench-accuracy bench-local bench-stream bench-userlevel wire superset sqlalchemy14 data clean
+.PHONY: demo test check quick lowest dist slow same-release house bench bench-accuracy bench-local bench-stream bench-userlevel wire superset sqlalchemy14 data clean
 
 $(VENV)/.core: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -40,7 +41,23 @@ check: $(VENV)/.dev
 	$(BIN)/lint-imports --no-cache
 
 test: check
-	$(BIN)/python -m pytest -n 2
+	$(BIN)/python -m pytest -n 2 --durations=20
+
+# What to run after every small change: no whole releases, under a minute.
+quick: $(VENV)/.dev
+	$(BIN)/python -m pytest -n 2 -m "not slow and not whole" $(QUICK)
+
+# The same with the oldest dependencies that pyproject.toml allows.
+lowest: $(VENV)/.dev
+	test -d .venv-lowest || $(PYTHON) -m venv .venv-lowest
+	.venv-lowest/bin/pip install --quiet --constraint tests/lowest.txt --editable '.[dev]'
+	.venv-lowest/bin/python -m pytest -n 2 -m "not slow and not whole" $(QUICK)
+
+# What would be uploaded: the source distribution with its tests and docs, and the wheel made from it.
+dist: $(VENV)/.dev
+	rm -rf dist
+	$(BIN)/python -m build --outdir dist
+	$(BIN)/python -m tests.distribution dist
 
 slow: $(VENV)/.dev
 	HYPOTHESIS_PROFILE=slow $(BIN)/python -m pytest -n 2 -m "slow or not slow"
@@ -91,4 +108,4 @@ sqlalchemy14: $(VENV)/.dev
 	.venv-sa14/bin/python -m pytest -q -s -p no:cacheprovider -c /dev/null --rootdir . -o markers=slow tests/unit/test_sqlalchemy.py
 
 clean:
-	rm -rf $(VENV) .venv-superset .venv-sa14 data build *.dpsql catalog/.dpsql
+	rm -rf $(VENV) .venv-superset .venv-sa14 .venv-lowest data build dist *.dpsql catalog/.dpsql

@@ -109,11 +109,11 @@ def main() -> None:
         server = make_server(given.plan, given.spool, given.port)
     except (OSError, Error) as error:  # no plan, or a port that is taken
         parser.exit(2, f"collector: {error}\n")
-    print(
-        f"http://localhost:{server.server_address[1]} asks; reports go to {given.spool}; stop with Ctrl-C",
-        flush=True,
-    )
     with suppress(KeyboardInterrupt):
+        print(
+            f"http://localhost:{server.server_address[1]} asks; reports go to {given.spool}; stop with Ctrl-C",
+            flush=True,
+        )
         server.serve_forever()
 
 

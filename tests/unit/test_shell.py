@@ -24,6 +24,7 @@ from dpsql.shell import State
 from dpsql.shell.complete import ShellCompleter, words_of
 from dpsql.split import Piece, split
 from tests.doors_release import build
+from tests.interrupts import heed_interrupts
 
 TEN = "(VALUES " + ",".join(f"({i})" for i in range(10)) + ")"
 ENDLESS = (
@@ -160,20 +161,21 @@ def test_switches_and_listings(shop: Path) -> None:
     assert "\\explain   statement" in out
 
 
-def heed_interrupts() -> None:
-    """A background job is started with SIGINT ignored, and a child would inherit that."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
-
-
 def test_ctrl_c_stops_a_statement(shop: Path) -> None:
-    command = [sys.executable, "-m", "dpsql.cli", "shell", str(shop), "-c", ENDLESS]
+    command = [sys.executable, "-m", "dpsql.cli", "shell", str(shop), "-c", "SELECT 1 AS ready", "-c", ENDLESS]
+    environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
     process = subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=heed_interrupts
+        command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=heed_interrupts
     )
-    time.sleep(4)
-    process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=30)
-    assert (out, err, process.returncode) == ("", "dpsql: the statement was stopped\n", 1)
+    try:
+        assert process.stdout is not None
+        assert "ready" in process.stdout.readline()  # the shell is up; the endless statement follows at once
+        time.sleep(1)
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=60)
+    finally:
+        process.kill()
+    assert (err, process.returncode) == ("dpsql: the statement was stopped\n", 1)
 
 
 @pytest.fixture
