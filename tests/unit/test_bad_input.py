@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import subprocess
-import sys
 from pathlib import Path
 
 import duckdb
 import pytest
+
+from tests.command import dpsql_command as dpsql
 
 CATALOG = """
 dpsql: 1
@@ -20,11 +21,6 @@ tables:
 views:
   days: {of: sales, axes: [sales.day, {axis: product, by: [kind]}], measures: [count]}
 """
-
-
-def dpsql(*arguments: object, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "dpsql.cli", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, check=False, cwd=cwd)
 
 
 @pytest.fixture

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.command import dpsql_command
 from tests.doors_release import build
 
 
@@ -21,8 +22,7 @@ def shop(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def dpsql(*arguments: str | Path, folder: Path | None = None) -> tuple[str, str, int]:
     """Standard output, standard error and exit code."""
-    command = [sys.executable, "-m", "dpsql.cli", *map(str, arguments)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, cwd=folder)
+    done = dpsql_command(*arguments, cwd=folder)
     return done.stdout, done.stderr, done.returncode
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +11,7 @@ import pytest
 import dpsql
 from dpsql.answer.sql.settings import Change, read_change
 from dpsql.errors import ProgrammingError, SqlSyntaxError, UnknownName
+from tests.command import dpsql_command
 from tests.doors_release import build
 from tests.unit.test_wire import Wire, kinds, serving, state, values
 
@@ -140,8 +139,7 @@ def test_sqlalchemy(shop: Path, answers: tuple[list[tuple], list[tuple]]) -> Non
 
 
 def shell(shop: Path, text: str, style: str) -> tuple[str, str, int]:
-    command = [sys.executable, "-m", "dpsql.cli", "shell", str(shop), "--format", style]
-    done = subprocess.run(command, input=text, capture_output=True, text=True, timeout=120)
+    done = dpsql_command("shell", shop, "--format", style, text=text)
     return done.stdout, done.stderr, done.returncode
 
 

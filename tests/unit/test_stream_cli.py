@@ -1,25 +1,19 @@
-"""Streams from the command line and from Python, in processes of their own, as users type them."""
+"""Streams from the command line and from Python, as users type them."""
 
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from datetime import date
 from pathlib import Path
 
 import duckdb
 
 import dpsql
+from tests.command import dpsql_command as run
 from tests.stream_shop import CATALOG, make_stream_shop
 from tests.unit.test_wire import Wire, kinds, serving
 
 VIEWS = "views:\n  days: {of: sales, axes: [sales.sold_on, customer.sex], measures: [count]}\n"
-
-
-def run(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, "-m", "dpsql.cli", *map(str, arguments)], capture_output=True, text=True,
-                          check=False)  # fmt: skip
 
 
 def test_append_query_as_of_and_exit_codes(tmp_path: Path) -> None:
