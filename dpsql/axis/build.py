@@ -146,5 +146,5 @@ def _finish(
     total = size + sum(part is not None for part in (null, missing, other))
     table = catalog.tables[axis.table]
     public = frozenset(c.column for c in columns) if atomic else frozenset()
-    derived = derived_columns(table, axis.table, axis.path, public, frozenset(table.columns), names)
+    derived = derived_columns(table, axis.table, axis.path, public, names)
     return Axis(axis.name, axis, total, null, missing, other, columns, derived, rule, atomic, leaf, values)

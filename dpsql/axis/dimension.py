@@ -159,9 +159,7 @@ def dimension_axis(catalog: Catalog, axis: ResolvedAxis, tables: Mapping[str, Pu
     names = Names()
     columns, values = _public_columns(catalog, axis, found, leaf, first, names)
     own = frozenset(column.column for column in columns if column.path == axis.path)
-    derived = derived_columns(
-        catalog.tables[axis.table], axis.table, axis.path, own, frozenset(home.columns), names
-    )
+    derived = derived_columns(catalog.tables[axis.table], axis.table, axis.path, own, names)
     missing = int(first.size) if axis.missing else None
     total = int(first.size) + (missing is not None)
     rule = KeyRule(key, tuple(home.columns[key]), leaf)

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable
-
 from dpsql.axis.model import RESERVED, AxisColumn
 from dpsql.catalog import Table
-
-_TOKEN = re.compile(r"'(?:[^']|'')*'|\"((?:[^\"]|\"\")+)\"|([A-Za-z_][A-Za-z0-9_]*)")
+from dpsql.sql.expression import row_expression
 
 
 class Names:
@@ -26,30 +22,11 @@ class Names:
         return name
 
 
-def columns_in(expression: str, known: Iterable[str]) -> frozenset[str]:
-    """The columns that a SQL expression mentions.
-
-    Args:
-        expression: a pure expression over one table.
-        known: the table's columns; other words are taken for functions and keywords.
-
-    Returns:
-        The names as the catalog spells them.
-
-    >>> sorted(columns_in("extract(hour FROM Sold_At) || 'age'", ["sold_at", "age"]))
-    ['sold_at']
-    """
-    spelled = {name.lower(): name for name in known}
-    words = (quoted or plain for quoted, plain in _TOKEN.findall(expression))
-    return frozenset(spelled[word.lower()] for word in words if word.lower() in spelled)
-
-
 def derived_columns(
     table: Table,
     name: str,
     path: tuple[str, ...],
     public: frozenset[str],
-    known: frozenset[str],
     names: Names,
 ) -> tuple[tuple[AxisColumn, str], ...]:
     """Columns of `derive` that are functions of what the axis knows.
@@ -59,15 +36,15 @@ def derived_columns(
         name: its name.
         path: foreign keys to it.
         public: columns whose value each atom fixes.
-        known: all columns of the table.
         names: hands out names.
 
     Returns:
         (column, expression) for each derived column whose inputs all lie in `public`, in catalog order.
     """
     found = []
-    for column, expression in table.derive.items():
-        inputs = columns_in(expression, known | public | frozenset(table.derive))
-        if inputs and inputs <= public:
-            found.append((AxisColumn(path, name, column, names.take(path, name, column), ""), expression))
+    fixed = {column.lower() for column in public}
+    for column, text in table.derive.items():
+        expression = row_expression(text)
+        if expression.columns and {used.lower() for used in expression.columns} <= fixed:
+            found.append((AxisColumn(path, name, column, names.take(path, name, column), ""), expression.sql))
     return tuple(found)

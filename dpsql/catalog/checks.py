@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING
 from dpsql.catalog.base import Problem, nearest
 from dpsql.catalog.bins import bin_starts
 from dpsql.catalog.collection import check_collection
+from dpsql.catalog.derived import check_derived
 from dpsql.catalog.graph import max_ids, reachable, unit_path, view_axes
 from dpsql.catalog.measures import view_measures
+from dpsql.catalog.queries import check_queries
 from dpsql.catalog.tables import Table, View
 from dpsql.errors import CatalogError
 
@@ -56,6 +58,8 @@ def check_catalog(catalog: Catalog) -> None:
     _check_shares(catalog)
     check_collection(catalog)
     _check_source(catalog)
+    check_queries(catalog)
+    check_derived(catalog)
     _check_stream(catalog)
 
 

@@ -13,6 +13,7 @@ from pydantic import BeforeValidator, Field, PrivateAttr, field_validator, model
 from dpsql.catalog.base import Model
 from dpsql.catalog.checks import check_catalog
 from dpsql.catalog.collection import Collection
+from dpsql.catalog.queries import vouched_tables
 from dpsql.catalog.scalars import Exact, Text
 from dpsql.catalog.source import Source
 from dpsql.catalog.tables import Table, View
@@ -105,6 +106,9 @@ class Catalog(Model):
         description="bins that a statement cuts are interpolated; `limit` refuses answers more than half so,"
         " `refuse` all",
     )
+    vouched: tuple[str, ...] = Field(
+        (), description="written into a release: tables whose SQL only the curator checked (source.trusted)"
+    )
     _file: Path | None = PrivateAttr(default=None)
 
     @field_validator("dpsql", mode="before")
@@ -117,6 +121,8 @@ class Catalog(Model):
     @model_validator(mode="after")
     def _hangs_together(self) -> Self:
         check_catalog(self)
+        if self.source is not None:
+            object.__setattr__(self, "vouched", vouched_tables(self))
         return self
 
     def raw_source(self) -> Source:

@@ -77,6 +77,9 @@ class Source(Model):
     csv: Csv = Field(default=Csv(), description="how CSV files are written, batch files of a stream among them")
     root: str = Field(".", description="folder of the files, or the DuckDB file; ${NAME} expands")
     tables: dict[str, str] = Field(description="table: file name (duckdb: table name), or a SELECT statement")
+    trusted: bool = Field(
+        False, description="take SELECTs that cannot be checked; the release says that the curator vouches for them"
+    )
 
     def expanded(self) -> dict[str, str]:
         """The tables with environment variables put in, for whoever opens them.

@@ -17,6 +17,7 @@ import numpy as np
 
 from dpsql.axis import KeyRule, leaf_sql
 from dpsql.catalog import Catalog, load_catalog, reachable, unit_path
+from dpsql.catalog.derived import derived_sql
 from dpsql.catalog.graph import KeyPath
 from dpsql.client.plan import read_plan
 from dpsql.collecting.decode import decode_reports
@@ -27,7 +28,7 @@ from dpsql.collecting.survey import Survey, design_of, public_axis_maker, survey
 from dpsql.collecting.tau import asks_rows_alone, first_plan, row_reports, second_plan
 from dpsql.errors import OperationalError
 from dpsql.ledger.files import PRIVATE_FILE
-from dpsql.sources import RawSide, identifier, open_sources
+from dpsql.sources import RawSide, identifier, open_tables
 
 SIMULATION = 0xC011EC7
 """Keeps a simulation's draws apart from those that generated its rows with the same seed."""
@@ -171,14 +172,8 @@ def write_spool(path: Path, reports: Sequence[bytes], tokens: Sequence[str] | No
 
 def _read_people(survey: Survey, progress: Progress) -> People:
     """Everybody's rows, from the catalog's source."""
-    source = survey.catalog.whole_source()
-    raw = open_sources(
-        source.kind,
-        source.folder(survey.catalog.file),
-        source.expanded(),
-        csv=source.csv,
-        public=survey.catalog.public_tables,
-    )
+    survey.catalog.whole_source()
+    raw = open_tables(survey.catalog)
     try:
         progress("reading the star")
         return people_of(survey, raw)
@@ -194,7 +189,7 @@ def people_of(survey: Survey, raw: RawSide) -> People:
         raw: the raw star.
     """
     catalog = survey.catalog
-    leaves, joins = [], _joins(survey)
+    leaves, joins = [], _joins(survey, raw)
     for i, axis in enumerate(survey.axes):
         place = _place(axis.path)
         if isinstance(axis.rule, KeyRule):
@@ -218,7 +213,7 @@ def people_of(survey: Survey, raw: RawSide) -> People:
     ]
     columns = [f"{e} AS l{i}" for i, e in enumerate(leaves)] + [f"{e} AS m{i}" for i, e in enumerate(values)]
     whole = " AND ".join(f"l{i} IS NOT NULL" for i in range(len(leaves)))
-    rows = f"SELECT {unit} AS owner, {', '.join(columns)} FROM {_table(catalog, survey.of)} AS {_place(())}"
+    rows = f"SELECT {unit} AS owner, {', '.join(columns)} FROM {_table(catalog, raw, survey.of)} AS {_place(())}"
     placed = f"{rows} {' '.join(joins)}"
     data = raw.connection.execute(
         f"SELECT * FROM ({placed}) WHERE owner IS NOT NULL AND {whole} ORDER BY owner"
@@ -239,15 +234,14 @@ def _place(path: KeyPath) -> str:
     return identifier(".".join(("row", *path)))
 
 
-def _table(catalog: Catalog, name: str) -> str:
+def _table(catalog: Catalog, raw: RawSide, name: str) -> str:
     """A raw table with its derived columns and measures."""
-    table = catalog.tables[name]
-    derived = dict(table.derive) | {m: measure.expr for m, measure in table.measures.items()}
+    derived = derived_sql(catalog.tables[name], raw.columns[name], _place(()))
     extra = "".join(f", {expr} AS {identifier(column)}" for column, expr in derived.items())
-    return f"(SELECT *{extra} FROM raw.{identifier(name)})"
+    return f"(SELECT *{extra} FROM raw.{identifier(name)} AS {_place(())})"
 
 
-def _joins(survey: Survey) -> list[str]:
+def _joins(survey: Survey, raw: RawSide) -> list[str]:
     """Every hop of every path, parents before children."""
     catalog = survey.catalog
     owner = unit_path(catalog, survey.of)
@@ -258,7 +252,7 @@ def _joins(survey: Survey) -> list[str]:
     for path in hops:
         key = identifier(str(catalog.tables[tables[path]].key))
         match = f"{_place(path[:-1])}.{identifier(path[-1])} = {_place(path)}.{key}"
-        found.append(f"LEFT JOIN {_table(catalog, tables[path])} AS {_place(path)} ON {match}")
+        found.append(f"LEFT JOIN {_table(catalog, raw, tables[path])} AS {_place(path)} ON {match}")
     return found
 
 

@@ -25,7 +25,7 @@ from dpsql.catalog import (
 )
 from dpsql.collecting.plan import Design, PlannedAxis, PlannedGrid, PlannedMeasure
 from dpsql.errors import CatalogError, SourceError
-from dpsql.sources import open_sources
+from dpsql.sources import open_tables
 
 AxisMaker = Callable[[ResolvedAxis], Axis]
 
@@ -196,9 +196,7 @@ def _read_public(catalog: Catalog, table: str) -> PublicTable:
     source = catalog.raw_source()
     if table not in source.tables:
         raise SourceError(f"source.tables has no `{table}`", hint="name its file there")
-    raw = open_sources(
-        source.kind, source.folder(catalog.file), {table: source.expanded()[table]}, csv=source.csv, public={table}
-    )
+    raw = open_tables(catalog, [table])
     try:
         rows = raw.connection.execute(f'SELECT * FROM raw."{table}"').fetchall()
         types = raw.columns[table]

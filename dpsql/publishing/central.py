@@ -50,7 +50,7 @@ from dpsql.publishing.planned import ReleasePlan
 from dpsql.publishing.rows import prepare_tables
 from dpsql.release import open_release
 from dpsql.release.write import write_release
-from dpsql.sources import RawSide, open_sources
+from dpsql.sources import RawSide, open_tables
 from dpsql.sources.identity import places, table_digests
 from dpsql.sql.rowlocal import is_select
 
@@ -149,14 +149,12 @@ def publish_release(
         raise CatalogError(
             "stream: this catalog makes a stream", hint="append batches to it with `dpsql append`"
         )
-    source = confirmed_source(catalog)
+    confirmed_source(catalog)
     name = Label(catalog.privacy.lineage, label or target.name, spec_hash(catalog))
     known = published_before(ledger_path(catalog), name, target)
     if known is not None:
         return _published_before(known)
-    with_raw = open_sources(
-        source.kind, source.folder(catalog.file), source.expanded(), csv=source.csv, public=catalog.public_tables
-    )
+    with_raw = open_tables(catalog)
     try:
         for table, lines in with_raw.left_out.items():
             progress(f"left out {lines} lines of {table} that are no rows (exact, for the curator alone)")

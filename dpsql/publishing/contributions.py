@@ -230,9 +230,9 @@ def _keyed_hash(row: str) -> str:
 
 
 def _with_derived(table: str, derived: Mapping[str, str]) -> str:
-    """The raw rows with derived columns; an expression that fails on a row gives NULL there."""
-    columns = "".join(f", TRY({expression}) AS {identifier(name)}" for name, expression in derived.items())
-    return f"SELECT *{columns} FROM raw.{identifier(table)}"
+    """The raw rows with derived columns (`catalog.derived`), which are NULL where they fail."""
+    columns = "".join(f", {expression} AS {identifier(name)}" for name, expression in derived.items())
+    return f"SELECT *{columns} FROM raw.{identifier(table)} AS {alias(())}"
 
 
 def _join_sql(plan: RowPlan) -> str:

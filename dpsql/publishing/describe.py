@@ -110,6 +110,7 @@ def _promise(plan: ReleasePlan, release_id: str, insecure: bool) -> dict[str, An
             **_guarantee(plan),
             "rows_per_unit": {s.of: "auto" if s.shape else s.tau for s in plan.statistics},
             "rows": privacy.rows,
+            **({"vouched": list(catalog.vouched)} if catalog.vouched else {}),
         },
         "spends": spends,
         "insecure_entropy": insecure,

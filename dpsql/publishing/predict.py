@@ -31,7 +31,7 @@ from dpsql.publishing.planned import PlannedStatistic, ReleasePlan
 from dpsql.publishing.residual import families, mean_error
 from dpsql.publishing.stream_predict import whole_stream
 from dpsql.release.write import ARRAYS, AxisContent, ReleaseContent, StatisticContent, write_release
-from dpsql.sources import RawSide, no_sources, open_sources
+from dpsql.sources import RawSide, no_sources, open_tables
 from dpsql.tree import kary_tree
 from dpsql.variance import AxisVariance, mean_variance
 from dpsql.variance.kronecker import AxisSplit
@@ -94,13 +94,10 @@ def open_public(catalog: Catalog) -> RawSide:
     if catalog.source is None and not any(table.is_public for table in catalog.tables.values()):
         return no_sources()
     source = catalog.raw_source()
-    places = source.expanded()
-    public = {
-        name: places[name] for name, table in catalog.tables.items() if table.is_public and name in places
-    }
+    public = [name for name, table in catalog.tables.items() if table.is_public and name in source.tables]
     if not public:
         return no_sources()
-    return open_sources(source.kind, source.folder(catalog.file), public, csv=source.csv, public=public)
+    return open_tables(catalog, public)
 
 
 @dataclass(frozen=True)

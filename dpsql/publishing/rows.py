@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from dpsql.catalog import Catalog, reachable, unit_path
 from dpsql.catalog.base import nearest
+from dpsql.catalog.derived import derived_sql, expressions
 from dpsql.catalog.graph import KeyPath
 from dpsql.catalog.tables import ForeignKey
 from dpsql.errors import SourceError
@@ -37,7 +38,8 @@ def prepare_tables(catalog: Catalog, raw: RawSide, plan: ReleasePlan) -> None:
     for name in sorted(counted | own | checked):
         if name not in raw.columns:
             raise SourceError(f"source.tables has no `{name}`", hint="name its file there")
-        table, derived = catalog.tables[name], _derived(catalog, name)
+        table = catalog.tables[name]
+        derived = derived_sql(table, raw.columns[name], alias(()))
         _require(raw, name, [*table.foreign_keys, *([table.key] if table.key else [])], derived)
         if name in counted | own:
             prepare_counted(raw.connection, name, derived)
@@ -69,7 +71,7 @@ def place_rows(
                 raw,
                 planned.resolved.table,
                 [planned.resolved.column],
-                _derived(catalog, planned.resolved.table),
+                expressions(catalog.tables[planned.resolved.table]),
             )
         leaves[i], join = leaf_expression(raw.connection, i, planned.axis, catalog)
         lookups += [join] if join else []
@@ -102,7 +104,7 @@ def _measures(catalog: Catalog, raw: RawSide, statistics: list[PlannedStatistic]
         name = f"{measure.table}.{measure.column}"
         if name in found and statistic.bounds is None:
             continue
-        _require(raw, measure.table, [measure.column], _derived(catalog, measure.table))
+        _require(raw, measure.table, [measure.column], expressions(catalog.tables[measure.table]))
         bounds = statistic.bounds or Bounds(0, 0, measure.scale)
         found[name] = measure_sql(f"{alias(())}.{identifier(measure.column)}", bounds)
     return found
@@ -128,14 +130,12 @@ def _key(catalog: Catalog, tables: Mapping[KeyPath, str], path: KeyPath) -> Fore
     return catalog.tables[tables[path[:-1]]].foreign_keys[path[-1]]
 
 
-def _derived(catalog: Catalog, table: str) -> dict[str, str]:
-    entry = catalog.tables[table]
-    return dict(entry.derive) | {m: measure.expr for m, measure in entry.measures.items()}
-
-
 def _require(raw: RawSide, table: str, columns: list[str], derived: Mapping[str, str]) -> None:
-    """Refuse a catalog that names columns the source does not have."""
+    """Refuse a catalog that names columns the source does not have, or derives one that it has."""
     known = raw.columns[table]
+    for name in derived:
+        if name.lower() in {column.lower() for column in known}:
+            raise SourceError(f"tables.{table}: `{name}` is derived and in the source", hint="rename the derived one")
     lower = {name.lower() for name in known} | {name.lower() for name in derived}
     for column in columns:
         if column.lower() not in lower:

@@ -37,7 +37,7 @@ from dpsql.publishing.stream_calendar import batch_bounds
 from dpsql.publishing.stream_plan import StreamPlan
 from dpsql.publishing.stream_spec import Batch, IntArray
 from dpsql.publishing.stream_state import BoolArray
-from dpsql.sources import RawSide, identifier, open_sources
+from dpsql.sources import RawSide, identifier, open_tables
 
 Admit = Callable[[Sequence[str]], BoolArray]
 
@@ -65,14 +65,7 @@ def open_batch(catalog: Catalog, source: Source, of: str, file: Path | None) -> 
     """
     if file is not None and not file.is_file():
         raise SourceError(f"there is no file {file}", hint="pass a Parquet or CSV file with the batch's rows")
-    return open_sources(
-        source.kind,
-        source.folder(catalog.file),
-        source.expanded(),
-        csv=source.csv,
-        public=catalog.public_tables,
-        own_files=None if file is None else {of: file},
-    )
+    return open_tables(catalog, own_files={} if file is None else {of: file})
 
 
 def arrive(raw: RawSide, plan: StreamPlan, number: int, own_file: bool) -> Arrived:

@@ -55,6 +55,12 @@ def report_page(release: Release) -> str:
     return _document(model["name"], "\n".join(parts), model)
 
 
+VOUCHED = (
+    "The curator vouches that each row of {tables} follows from rows of one unit and from public facts: the SQL of "
+    "these tables was not checked (trusted: true). If it does not, nothing is promised."
+)
+
+
 def _promise(privacy: dict[str, Any]) -> list[str]:
     unit = str(privacy.get("unit", "row"))
     change = NEIGHBOURS.get(str(privacy.get("neighbours")), "changing one {unit}").format(unit=unit)
@@ -72,7 +78,12 @@ def _promise(privacy: dict[str, Any]) -> list[str]:
         (str(key), json.dumps(value) if isinstance(value, dict) else str(value))
         for key, value in privacy.items()
     ]
-    return [f"<p>{escape(words)}</p>", table(("part", "value"), rows)]
+    vouched = privacy.get("vouched") or ()
+    return [
+        f"<p>{escape(words)}</p>",
+        *([f"<p>{escape(VOUCHED.format(tables=', '.join(map(str, vouched))))}</p>"] if vouched else []),
+        table(("part", "value"), rows),
+    ]
 
 
 def _short(amount: object) -> str:

@@ -8,21 +8,28 @@ a guessed type would depend on the rows; the catalog's types decide later, row b
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 import duckdb
 
-from dpsql.catalog.source import Csv
+from dpsql.catalog import Catalog
+from dpsql.catalog.queries import query_of
+from dpsql.catalog.source import Csv, expand
 from dpsql.errors import SourceError
 from dpsql.sources.csv import load_csv
 from dpsql.sources.spill import SpillFolder, private_connection
 from dpsql.sources.text import identifier, literal
+from dpsql.sql.rowlocal import Query
 
-__all__ = ["RawSide", "identifier", "literal", "no_sources", "open_sources"]
+__all__ = ["RawSide", "identifier", "literal", "no_sources", "open_sources", "open_tables"]
 
 CSV_ENDINGS = (".csv", ".tsv", ".txt")
+INTEGERS = frozenset(
+    {"TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT"}
+)
 
 
 @dataclass
@@ -54,10 +61,58 @@ def no_sources() -> RawSide:
     return RawSide(connection, {}, spill)
 
 
+def open_tables(
+    catalog: Catalog, names: Iterable[str] | None = None, *, own_files: Mapping[str, Path] | None = None
+) -> RawSide:
+    """Open tables of a catalog; its SELECTs are checked ones.
+
+    Args:
+        catalog: a checked catalog with a source.
+        names: which tables, all of the source's unless given.
+        own_files: table -> Parquet or CSV file that stands in for its source.
+
+    Raises:
+        CatalogError, SourceError: a file is missing or cannot be read, a SELECT does not fit its files.
+    """
+    source, own = catalog.raw_source(), own_files or {}
+    opened = [name for name in (source.tables if names is None else names) if name in catalog.tables]
+    places = {name: query_of(catalog, name) or expand(source.tables[name]) for name in opened}
+    public = [name for name in opened if catalog.tables[name].is_public]
+    raw = open_sources(
+        source.kind, source.folder(catalog.file), places, csv=source.csv, public=public, own_files=own
+    )
+    if source.kind == "duckdb" and not source.trusted:
+        try:
+            _refuse_views(catalog, raw, places)
+        except BaseException:
+            raw.close()
+            raise
+    return raw
+
+
+def _refuse_views(catalog: Catalog, raw: RawSide, places: Mapping[str, str | Query]) -> None:
+    """A view of the database is a statement that nobody checks, so private rows come from tables.
+
+    Raises:
+        SourceError: a private table is a view.
+    """
+    views = {str(row[0]) for row in raw.connection.execute(
+        "SELECT lower(view_name) FROM duckdb_views() WHERE database_name = 'source'"
+    ).fetchall()}  # fmt: skip
+    for name, where in places.items():
+        read = where.reads if isinstance(where, Query) else (where,)
+        view = next((place for place in read if place.split(".")[-1].lower() in views), "")
+        if view and not catalog.tables[name].is_public:
+            raise SourceError(
+                f"source.tables.{name}: {view} is a view of the database, whose SQL is not checked",
+                hint="name its base table, write the SELECT here, or vouch for it by `trusted: true` in `source`",
+            )
+
+
 def open_sources(
     kind: str,
     root: Path,
-    tables: Mapping[str, str],
+    tables: Mapping[str, str | Query],
     *,
     csv: Csv | None = None,
     public: Collection[str] = (),
@@ -68,7 +123,7 @@ def open_sources(
     Args:
         kind: `parquet`, `csv` or `duckdb`.
         root: folder of the files; for `duckdb` the database file.
-        tables: table -> file name under root, table name in the database, or a SELECT statement.
+        tables: table -> file name under root, table name in the database, or a checked SELECT.
         csv: how CSV files are written; RFC 4180 unless given.
         public: tables in which a line that is no row is an error.
         own_files: table -> Parquet or CSV file that stands in for its place.
@@ -83,17 +138,22 @@ def open_sources(
     try:
         # A timestamp with a zone must fall into the same leaf wherever the curator's machine stands.
         raw.connection.execute("SET TimeZone = 'UTC'")
+        # Taking common parts out of two expressions would take them out of their TRY: a row could then stop a publish.
+        raw.connection.execute("SET disabled_optimizers = 'common_subexpressions'")
         raw.connection.execute("CREATE SCHEMA raw")
+        raw.connection.execute("CREATE SCHEMA read")
         raw.connection.execute("CREATE SCHEMA csv")
         _attach(raw.connection, kind, root)
-        for table, place in tables.items():
-            file = own.get(table) or _file(kind, root, table, place)
-            if file is not None and (file.suffix.lower() in CSV_ENDINGS if table in own else kind == "csv"):
-                _load(raw, table, file, dialect, is_public=table in public)
-            elif file is not None:
-                _view(raw, table, f"read_parquet({literal(str(file.absolute()))})")
-            else:
-                _view(raw, table, f"({place})" if _is_select(place) else f"source.{identifier(place)}", kind)
+        opening = _Opening(raw, kind, root, dialect, frozenset(public))
+        for table in sorted(tables, key=lambda name: _joins(tables[name])):
+            place = own.get(table, tables[table])
+            relation = (
+                _query(opening, table, place) if isinstance(place, Query) else _place(opening, table, place)
+            )
+            trusted = isinstance(place, Query) and place.trusted
+            raw.columns[table] = _view(opening, table, f"raw.{identifier(table)}", relation, trusted=trusted)
+            if isinstance(place, Query) and place.joins:
+                _check_joins(raw.connection, table, place)
     except BaseException:
         raw.close()
         raise
@@ -115,45 +175,107 @@ def _attach(connection: duckdb.DuckDBPyConnection, kind: str, root: Path) -> Non
         raise SourceError(f"source.root {root} cannot be opened ({type(error).__name__})") from error
 
 
-def _is_select(place: str) -> bool:
-    return place.lstrip().lower().startswith(("select ", "with "))
+class _Opening(NamedTuple):
+    """A source while it is opened."""
+
+    raw: RawSide
+    kind: str
+    root: Path
+    dialect: Csv
+    public: frozenset[str]
 
 
-def _file(kind: str, root: Path, table: str, place: str) -> Path | None:
-    """The file of a table, or None where its rows come from a database or a statement."""
-    if kind == "duckdb" or _is_select(place):
-        return None
-    if not (root / place).exists():
-        raise SourceError(f"source.tables.{table}: there is no file {place} in {root}")
-    return root / place
+def _joins(place: str | Query) -> bool:
+    """Whether a table waits for public ones."""
+    return isinstance(place, Query) and bool(place.joins)
 
 
-def _load(raw: RawSide, table: str, file: Path, dialect: Csv, *, is_public: bool) -> None:
-    """Read a CSV file into the table; lines that are no rows are left out, in a public table they are an error."""
-    names = dialect.columns.get(table, ())
-    target = f"csv.{identifier(table)}"
-    left_out = load_csv(raw.connection, target, file, dialect, names)
-    if left_out and is_public:
+def _query(opening: _Opening, table: str, query: Query) -> str:
+    """The relation of a SELECT, each of its files opened as `read."<place>"`."""
+    if query.trusted:
+        return f"({expand(query.sql)})"
+    for place in query.reads:
+        relation = _place(opening, table, expand(place), parts=True)
+        _view(opening, table, f"read.{identifier(place)}", relation)
+    return f"({query.sql})"
+
+
+def _place(opening: _Opening, table: str, place: str | Path, *, parts: bool = False) -> str:
+    """The relation of a file, or of a table of a database; `parts` splits its name at dots.
+
+    What a file is follows from the source's kind; a batch's own file, or one that a SELECT names, may end otherwise.
+    """
+    if opening.kind == "duckdb" and isinstance(place, str):
+        return "source." + (".".join(map(identifier, place.split("."))) if parts else identifier(place))
+    file = place.absolute() if isinstance(place, Path) else opening.root / place
+    if not file.exists():
+        raise SourceError(f"source.tables.{table}: there is no file {place} in {opening.root}")
+    ending = file.suffix.lower()
+    by_ending = parts or isinstance(place, Path)
+    known = {".parquet": "parquet"} | dict.fromkeys(CSV_ENDINGS, "csv")
+    kind = (
+        known.get(ending, "parquet" if isinstance(place, Path) else opening.kind)
+        if by_ending
+        else opening.kind
+    )
+    if kind == "csv":
+        return _load(opening, table, file)
+    return f"read_parquet({literal(str(file.absolute()))})"
+
+
+def _load(opening: _Opening, table: str, file: Path) -> str:
+    """Read a CSV file into a table; lines that are no rows are left out, of a public table they are an error."""
+    raw, names = opening.raw, opening.dialect.columns.get(table, ())
+    target = f"csv.{identifier(f'{table} {file.name}')}"
+    left_out = load_csv(raw.connection, target, file, opening.dialect, names)
+    if left_out and table in opening.public:
         raise SourceError(
             f"source.tables.{table}: {left_out} lines of {file.name} are no rows",
             hint="write source.csv as the file is written: one row a line, as many fields as the header",
         )
-    _view(raw, table, target)
     if left_out:
-        raw.left_out[table] = left_out
+        raw.left_out[table] = raw.left_out.get(table, 0) + left_out
+    return target
 
 
-def _view(raw: RawSide, table: str, relation: str, kind: str = "") -> None:
-    """A view of the table over a file, a table of a database, or a statement."""
+def _view(
+    opening: _Opening, table: str, name: str, relation: str, *, trusted: bool = False
+) -> dict[str, str]:
+    """Make a view; its columns and their types. A trusted statement names tables of the database as it likes."""
+    connection = opening.raw.connection
     try:
-        if kind == "duckdb":
-            raw.connection.execute("USE source")
-        raw.connection.execute(f"CREATE VIEW memory.raw.{identifier(table)} AS SELECT * FROM {relation}")
-        raw.connection.execute("USE memory")
-        described = raw.connection.execute(f"DESCRIBE raw.{identifier(table)}").fetchall()
+        if opening.kind == "duckdb" and trusted:
+            connection.execute("USE source")
+        connection.execute(f"CREATE OR REPLACE VIEW memory.{name} AS SELECT * FROM {relation}")
+        connection.execute("USE memory")
+        described = connection.execute(f"DESCRIBE {name}").fetchall()
     except duckdb.Error as error:
         raise SourceError(
             f"source.tables.{table} cannot be read ({type(error).__name__})",
-            hint="check the file and its format",
+            hint="check the file and its format, and that it has the columns that its SELECT names",
         ) from error
-    raw.columns[table] = {str(row[0]): str(row[1]) for row in described}
+    return {str(row[0]): str(row[1]) for row in described}
+
+
+def _check_joins(connection: duckdb.DuckDBPyConnection, table: str, query: Query) -> None:
+    """A key that is joined is of the other side's type, since a cast could fail on a row, and multiplies nothing.
+
+    Raises:
+        SourceError: it is not.
+    """
+    sides = [str(row[1]) for row in connection.execute(f"DESCRIBE {query.probe}").fetchall()]
+    for joined, left, right in zip(query.joins, sides[::2], sides[1::2], strict=True):
+        if left != right and not {left, right} <= INTEGERS:
+            raise SourceError(
+                f"source.tables.{table}: {joined} is joined by a {left}, and its key is a {right}",
+                hint=f"write CAST(.. AS {right}) in the ON of the SELECT",
+            )
+    for arm, key in query.keys:
+        counts = connection.execute(
+            f"SELECT count(*) = count(DISTINCT {identifier(key)}) FROM raw.{identifier(arm)}"
+        ).fetchall()
+        if not counts[0][0]:
+            raise SourceError(
+                f"tables.{arm}.key: {key} is NULL or stands twice, which would multiply the rows of {table}",
+                hint="remove them, or use a SELECT DISTINCT statement as the source of the table",
+            )

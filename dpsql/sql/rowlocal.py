@@ -63,7 +63,7 @@ class Query:
     Args:
         sql: over `read."<place>"` and `raw."<table>"`; of a trusted one the curator's own words.
         reads: the files (or tables of a database) that it reads, as the catalog writes them.
-        joins: public tables of the catalog that it joins on their keys.
+        keys: public tables of the catalog that it joins, with their keys.
         probe: a SELECT of both sides of each join, whose types must agree; empty without a join.
         columns: names of its columns; None where a star makes that the file's matter.
         trusted: nobody checked it, the curator vouches for it.
@@ -71,10 +71,15 @@ class Query:
 
     sql: str
     reads: tuple[str, ...]
-    joins: tuple[str, ...] = ()
+    keys: tuple[Arm, ...] = ()
     probe: str = ""
     columns: tuple[str, ...] | None = None
     trusted: bool = False
+
+    @property
+    def joins(self) -> tuple[str, ...]:
+        """The public tables that it joins."""
+        return tuple(arm.table for arm in self.keys)
 
 
 class _Place(NamedTuple):
@@ -148,7 +153,7 @@ def _checked_select(text: str, arms: tuple[tuple[str, Arm], ...]) -> Query:
     return Query(
         f"SELECT {', '.join(items)} FROM {relation}{condition}",
         (place,),
-        tuple(arm.table for arm in joined),
+        tuple(part.arm for part in joined),
         f"SELECT {probe} FROM {relation}" if joined else "",
         names,
     )
@@ -156,7 +161,7 @@ def _checked_select(text: str, arms: tuple[tuple[str, Arm], ...]) -> Query:
 
 class _Joined(NamedTuple):
     alias: str
-    table: str
+    arm: Arm
     sql: str
     left: str
     right: str
@@ -248,7 +253,7 @@ def _joined(join: Node, known: list[str], arms: Mapping[str, Arm]) -> _Joined:
     left = _other_side(join, alias, arm, known)
     right = f"{_quoted(alias)}.{_quoted(arm.key)}"
     text = f"{'LEFT ' if side else ''}JOIN raw.{_quoted(arm.table)} AS {_quoted(alias)} ON {left} = {right}"
-    return _Joined(alias, arm.table, text, left, right)
+    return _Joined(alias, arm, text, left, right)
 
 
 def _other_side(join: Node, alias: str, arm: Arm, known: list[str]) -> str:
