@@ -166,7 +166,7 @@ def test_public_tables_do_not_read_private_files(tmp_path: Path) -> None:
     text = (tmp_path / "shop.yaml").read_text(encoding="utf-8")
     text = text.replace("product: product.parquet", "product: SELECT DISTINCT product_id FROM './sales.parquet'")
     (tmp_path / "shop.yaml").write_text(text.replace(", columns: {price: {type: int}}", ""), encoding="utf-8")
-    with pytest.raises(CatalogError, match="is public and reads `sales.parquet`"):
+    with pytest.raises(CatalogError, match=r"is public and reads `sales.parquet`"):
         load_catalog(tmp_path / "shop.yaml")
 
 
