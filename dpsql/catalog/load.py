@@ -11,6 +11,7 @@ import yaml
 from pydantic import ValidationError
 
 from dpsql.catalog.base import Problem
+from dpsql.catalog.binding import check_binding
 from dpsql.catalog.model import Catalog
 from dpsql.errors import CatalogError
 
@@ -77,7 +78,9 @@ def parse_catalog(text: str, name: str = "catalog") -> Catalog:
         raise CatalogError(f"{name}: is not a catalog", hint="begin with `dpsql: 1`")
     try:
         data = _plain(node, (), lines)
-        return Catalog.model_validate(data)
+        catalog = Catalog.model_validate(data)
+        check_binding(catalog)
+        return catalog
     except Problem as problem:
         raise CatalogError(_place(name, problem.path, lines) + str(problem)) from None
     except ValidationError as error:

@@ -6,7 +6,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -86,7 +87,20 @@ def survey_of(catalog: Catalog, make: AxisMaker) -> Survey:
         places = tuple(sorted(resolved.index(axis) for axis in own))
         views[name] = (places, tuple(list(measures).index(m.name) for m in asked))
     axes = tuple(make(axis) for axis in resolved)
+    for name, (places, _) in views.items():
+        _check_cells(name, [axes[i] for i in places], catalog.views[name].cells)
     return Survey(catalog, tables.pop(), axes, tuple(resolved), tuple(measures.values()), views)
+
+
+def _check_cells(view: str, axes: Sequence[Axis], most: int) -> None:
+    """Refuse a view whose joint table nobody could store, at planning and at collecting alike."""
+    cells = math.prod(axis.leaves for axis in axes)
+    if cells > most:
+        sizes = " x ".join(f"{axis.leaves} ({axis.name})" for axis in axes)
+        raise CatalogError(
+            f"views.{view}: {sizes} = {cells} cells are over the cap of {most}",
+            hint="write several views of fewer axes, or cut the axes wider (`cuts`, `coarsen`)",
+        )
 
 
 def design_of(survey: Survey, people: int, label: str = "") -> Design:

@@ -24,7 +24,8 @@ import numpy as np
 
 from dpsql.catalog import Catalog, spec_hash
 from dpsql.catalog.graph import ledger_path
-from dpsql.catalog.source import Source
+from dpsql.catalog.queries import files_read
+from dpsql.catalog.source import Source, expand
 from dpsql.errors import CatalogError
 from dpsql.ledger import (
     KillPoint,
@@ -244,7 +245,9 @@ def source_tables(catalog: Catalog) -> tuple[SourceTable, ...]:
     for name, where in written.items():
         if name in public or name not in catalog.tables:
             continue
-        own = places(source.kind, root, where)
+        named = files_read(catalog, name) if is_select(where) else (where,)
+        own = tuple(place for file in named for place in places(source.kind, root, expand(file)))
+        own = own or places(source.kind, root, where)
         kept = tuple(place for place in own if place not in shared) if is_select(where) else own
         tables.append(SourceTable(name, kept or own))
     return tuple(tables)

@@ -40,6 +40,10 @@ ROW_BITS = 24
 """Rows that dense strategies leave room for: sixteen million in one cell, each at its bound."""
 
 
+ROOM = 16
+"""Noise is hardly ever wider than sixteen times its scale."""
+
+
 def plan_release(catalog: Catalog, make_axis: AxisMaker) -> ReleasePlan:
     """Plan a release.
 
@@ -158,12 +162,29 @@ def _statistics(catalog: Catalog, name: str, axes: tuple[int, ...], law: NoiseLa
         bounds = None if measure.is_count else Bounds(*measure.bounds, measure.scale)
         charge = whole * catalog.shares[name] * measure.share
         spend = _spend(catalog, charge, law)
+        if bounds is not None:
+            _check_fits(name, measure.name, bounds.reach * max(tau, 1), charge)
         found.append(
             PlannedStatistic(
                 name, view.of, measure, axes, law, spend, charge, tau, bounds, weighted=is_weighted(catalog, view.of)
             )
         )
     return found
+
+
+def _check_fits(view: str, measure: str, most: int, charge: Fraction) -> None:
+    """Estimates are 64-bit integers of 2^-20; a unit's part and its noise must leave room for other people's.
+
+    Args:
+        view, measure: for the error.
+        most: the most that a unit changes a sum, in units of the measure's scale.
+        charge: what the statistic spends, epsilon or rho.
+    """
+    if most * max(Fraction(1), 1 / charge) * ROOM >= 1 << 43:
+        raise CatalogError(
+            f"views.{view}.measures: sums of {measure} and their noise may not fit 64 bits",
+            hint="narrow its bounds, lower its scale or max_ids, or give it a larger share",
+        )
 
 
 def _spend(catalog: Catalog, charge: Fraction, law: NoiseLaw) -> Fraction:
