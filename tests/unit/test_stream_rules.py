@@ -74,6 +74,14 @@ def test_late_rows_arrive_or_are_refused_and_the_public_side_looks_the_same(shop
     assert shapes[0] == shapes[1]
 
 
+def test_lines_of_a_batch_that_are_no_rows_are_left_out_and_counted(shop: StreamShop, tmp_path: Path) -> None:
+    file = file_of(tmp_path, [(1, "2025-01-01"), (2, "2025-01-01")])
+    file.write_bytes(file.read_bytes() + b'9,9,1,"open,2025-01-01\n\xff\n9,9\n9,3,1,9.5,2025-01-01\n')
+    batch = shop.append(0, file)
+    assert batch.added
+    assert batch.left_out == {"no row": 3}
+
+
 def test_empty_batches_count_and_the_same_file_again_is_a_no_op(shop: StreamShop, tmp_path: Path) -> None:
     empty, full = file_of(tmp_path, [], "empty.csv"), file_of(tmp_path, [(1, "2025-01-02")])
     assert shop.append(0, empty).added
