@@ -15,7 +15,7 @@ QUICK := tests/unit tests/property
 # Small matrices: more than one BLAS thread only makes two test processes wait for each other.
 export OPENBLAS_NUM_THREADS ?= 1
 
-.PHONY: demo test check quick lowest dist slow same-release house bench bench-accuracy bench-local bench-stream bench-userlevel wire superset sqlalchemy14 data clean
+.PHONY: demo test check quick lowest dist slow same-release house bench bench-accuracy bench-local bench-promises bench-stream bench-userlevel wire superset sqlalchemy14 data clean
 
 $(VENV)/.core: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -80,6 +80,9 @@ bench-accuracy: $(VENV)/.dev
 
 bench-local: $(VENV)/.dev
 	$(BIN)/python -m benchmarks.local
+
+bench-promises: $(VENV)/.dev
+	$(BIN)/python -m benchmarks.promises
 
 bench-stream: $(VENV)/.dev
 	$(BIN)/python -m benchmarks.stream

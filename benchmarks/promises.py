@@ -1,0 +1,74 @@
+"""What docs/privacy.md promises, measured on whole publishes: one figure for each promise, `ok` or `short`.
+
+To add a promise, write a function that takes an empty folder and returns its figure, and give it a line in
+`PROMISES`. To add a defect that must be found, see `tests/privacy/planted.py`.
+
+    python -m benchmarks.promises [words of the names to measure]
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+from benchmarks.figures import Figures
+from benchmarks.promise_stars import random_pair
+from tests.privacy.loss import measure
+from tests.privacy.planted import PLANTS, is_found
+
+STARS = 300
+
+
+class Promise(NamedTuple):
+    """A figure that must not pass its bound.
+
+    Args:
+        name: what is measured, in words.
+        bound: the most that it may be.
+        measured: folder -> figure.
+    """
+
+    name: str
+    bound: float
+    measured: Callable[[Path], float]
+
+
+def worst_star(folder: Path) -> float:
+    """The largest loss over its claim: L1 / M under pure epsilon and equal budgets, rho over rho under a delta."""
+    worst = 0.0
+    for seed in range(STARS):
+        pair = random_pair(seed)
+        with tempfile.TemporaryDirectory(dir=folder) as place:
+            loss = measure(pair.catalog, pair.left, pair.right, Path(place) / "star", batches=pair.batches, seed=seed)
+        if loss.share > 1:
+            print(f"star {seed} ({pair.kind}): {loss.share:.6g} of the claim")
+        worst = max(worst, loss.share)
+    return worst
+
+
+def missed_plants(folder: Path) -> float:
+    """How many defects do not show once they are put back."""
+    return float(sum(not is_found(plant, folder / str(i)) for i, plant in enumerate(PLANTS)))
+
+
+PROMISES = (
+    Promise(f"worst L1/M of {STARS} random stars with aimed neighbours", 1.0, worst_star),
+    Promise(f"planted defects not found, of {len(PLANTS)}", 0.0, missed_plants),
+)
+
+
+def main(words: list[str]) -> int:
+    """Measure and print; 1 if any figure is short."""
+    figures = Figures()
+    for promise in PROMISES:
+        if all(word in promise.name for word in words):
+            with tempfile.TemporaryDirectory() as folder:
+                figures.at_most(promise.name, promise.measured(Path(folder)), promise.bound)
+    return figures.finish()
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,129 @@
+"""Defects that once stood here, each put back through a small seam: whoever measures promises must find them all.
+
+A plant names what it breaks, patches one attribute, and says by which measurement it is found. To add one: write a
+function that measures (above 1 means found) and a line in `PLANTS`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+from unittest import mock
+
+from dpsql.publishing import draw, plan, rows, stream_plan
+from tests.privacy.loss import Loss, Rows, Tables, measure
+
+MARKET = """
+dpsql: 1
+name: market
+ledger: LEDGER
+source: {kind: parquet, root: ROOT, tables: {sales: sales.parquet, orders: orders.parquet, person: person.parquet}}
+privacy: {lineage: market, cap: 9, unit: person.id, epsilon: 1, neighbours: NEIGHBOURS}
+tables:
+  person: {role: dimension, key: id, private: true}
+  orders: {role: dimension, key: order_id, private: true, foreign_keys: {buyer: person}}
+  sales: {role: fact, foreign_keys: {order_id: orders}, max_ids: 2, bounding: BOUNDING,
+    columns: {day: {type: date, lower: 2025-01-01, upper: 2025-01-04}}}
+STREAM
+views:
+  v: {of: sales, axes: [sales.day], measures: [count]}
+"""
+DAYS = [f"2025-01-0{day}" for day in range(1, 5)]
+PEOPLE = 30
+
+
+def market(*owners: tuple[int, int], ordered: int = 1) -> Tables:
+    """Thirty people with an order each, and further rows (order, buyer) with `ordered` sales of each new order."""
+    sales = [(i, DAYS[(i + j) % 4]) for i in range(PEOPLE) for j in range(4)]
+    sales += [(order, DAYS[j % 2]) for order, _ in owners if order >= PEOPLE for j in range(ordered)]
+    return {
+        "sales": Rows("order_id INT, day DATE", sales),
+        "orders": Rows("order_id INT, buyer INT", [*((i, i) for i in range(PEOPLE)), *owners]),
+        "person": Rows("id INT", [(i,) for i in range(PEOPLE)]),
+    }
+
+
+def written(bounding: str = "truncate", neighbours: str = "add_remove", stream: bool = False) -> str:
+    days = "stream: {column: sales.day, grain: day, horizon: 4, max_batches: 2}" if stream else ""
+    return MARKET.replace("BOUNDING", bounding).replace("NEIGHBOURS", neighbours).replace("STREAM", days)
+
+
+def shared_keys(folder: Path) -> Loss:
+    """One more person with everybody's order numbers."""
+    return measure(written(), market(*((i, 99) for i in range(PEOPLE))), market(), folder)
+
+
+def heavy(folder: Path, bounding: str = "truncate") -> Loss:
+    """One more person with five hundred sales."""
+    return measure(written(bounding), market((50, 99), ordered=500), market(), folder)
+
+
+def weighed(folder: Path) -> Loss:
+    """The same under weights."""
+    return heavy(folder, "weight")
+
+
+def replaced(folder: Path) -> Loss:
+    """One heavy person in another's place."""
+    left, right = market((50, 98), ordered=9), market((51, 99), ordered=9)
+    days = [(order, DAYS[3]) for order, _ in right["sales"].rows if order == 51]
+    right = right | {"sales": Rows(right["sales"].columns, [r for r in right["sales"].rows if r[0] != 51] + days)}
+    return measure(written(neighbours="replace_one"), left, right, folder)
+
+
+def streamed(folder: Path) -> Loss:
+    """One heavy person in two batches."""
+    return measure(written(stream=True), market((50, 99), ordered=20), market(), folder, batches=DAYS)
+
+
+class Plant(NamedTuple):
+    """A defect.
+
+    Args:
+        name: what is broken, in words.
+        seam: module or class, and the attribute that is replaced.
+        broken: what stands there instead, made from what stood there.
+        measured: the measurement that finds it: its share passes 1.
+    """
+
+    name: str
+    seam: tuple[object, str]
+    broken: Callable[..., object]
+    measured: Callable[[Path], Loss]
+
+
+PLANTS = (
+    Plant("one row of a shared key is kept", (rows, "is_own"), lambda was: lambda *_: False, shared_keys),
+    Plant(
+        "twice max_ids rows are kept",
+        (rows, "RowPlan"),
+        lambda was: lambda **given: was(**given | {"tau": 2 * given["tau"]}),
+        heavy,
+    ),
+    Plant(
+        "weights add up to twice max_ids",
+        (draw, "make_pure_weights"),
+        lambda was: lambda raw, table, of, tau, bounds: was(raw, table, of, 2 * tau, bounds),
+        weighed,
+    ),
+    Plant(
+        "replacing costs as little as adding",
+        (plan, "_spend"),
+        lambda was: lambda catalog, charge, norm: charge,
+        replaced,
+    ),
+    Plant(
+        "a stream's noise covers one batch of a person",
+        (stream_plan.StreamPlan, "rows_per_unit"),
+        lambda was: property(lambda self: self.batch.statistics[0].tau),
+        streamed,
+    ),
+)
+
+
+def is_found(plant: Plant, folder: Path) -> bool:
+    """Whether the defect shows once it is put back."""
+    where, attribute = plant.seam
+    with mock.patch.object(where, attribute, plant.broken(getattr(where, attribute))):
+        return plant.measured(folder).share > 1
