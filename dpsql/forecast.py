@@ -215,7 +215,7 @@ def break_even(stderr: float, privacy: Privacy) -> int:
     Returns:
         The least K at which the other engine's error is larger.
 
-    **Source**: the pure form is what such engines reach; the other follows from Gaussian noise composed in rho.
+    **Source**: docs/method/noise.md, "How budgets add up"; the pure form is what such engines reach.
     """
     ours, epsilon = MEAN_ABSOLUTE * stderr, float(privacy.epsilon)
     if privacy.delta == 0:

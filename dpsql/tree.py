@@ -118,7 +118,7 @@ def kary_tree(n: int, k: int) -> Tree:
     Raises:
         InterfaceError: if n < 1 or k < 2.
 
-    **Source** LUE-DPTree, section 3.3 (k-interval tree).
+    **Source** docs/method/axis.md, "Interval trees".
 
     >>> kary_tree(5, 2).hi.tolist()
     [5, 3, 5, 2, 3, 4, 5, 1, 2]
@@ -239,7 +239,7 @@ def cover(tree: Tree, lo: npt.ArrayLike, hi: npt.ArrayLike) -> tuple[IntArray, I
     Returns:
         (range index, node id), both of shape (total number of nodes used,).
 
-    **Source** LUE-DPTree, definition 2.2 and section 3.4.1, condition (3.4).
+    **Source** docs/method/axis.md, "Interval trees".
 
     >>> cover(kary_tree(4, 2), [0], [3])[1].tolist()
     [1, 5]
@@ -275,7 +275,7 @@ def coverage(tree: Tree, workload: Workload | None = None, whole: float = 0.0) -
     Returns:
         Probabilities, shape (size,); they do not sum to 1, a range uses several nodes.
 
-    **Source** LUE-DPTree, eq. (3.5), algorithm 3.2; there 1-based and inclusive.
+    **Source** docs/method/axis.md, "Coverage"; there 1-based and inclusive.
 
     >>> coverage(kary_tree(3, 3)).round(4).tolist()
     [0.1667, 0.3333, 0.5, 0.3333]

@@ -5,7 +5,7 @@ exp((alpha - 1)(alpha rho - epsilon)) (1 - 1/alpha)^alpha / (alpha - 1).
 *Any* alpha certifies a pair. Floats only look for a good alpha; what is returned is computed for that alpha
 in decimal arithmetic of 60 digits, moved by a margin to the safe side and rounded there.
 
-**Source**: Canonne, Kamath, Steinke (2020), corollary 13; Bun, Steinke (2016) for the currency.
+**Source**: docs/method/noise.md, "From epsilon and delta to rho"; Bun, Steinke (2016) for the currency.
 """
 
 from __future__ import annotations

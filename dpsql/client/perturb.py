@@ -34,7 +34,7 @@ def grr(item: int, domain: int, own: int, entropy: Entropy) -> int:
     Returns:
         An item.
 
-    **Source**: seed 003, eq. (2).
+    **Source**: docs/method/local.md, "Oracles" (GRR).
     """
     draw = below(own + (domain - 1) * OTHER, entropy)
     if draw < own:
@@ -55,7 +55,7 @@ def oue(item: int, domain: int, own: int, entropy: Entropy) -> bytes:
     Returns:
         ceil(domain / 8) bytes, most significant bit first, padded with zero bits.
 
-    **Source**: seed 001, section 2.2.2.
+    **Source**: docs/method/local.md, "Oracles" (OUE).
     """
     packed = bytearray((domain + 7) // 8)
     for position in range(domain):

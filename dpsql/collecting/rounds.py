@@ -1,7 +1,7 @@
 """An adaptive collection in rounds: each plan asks other people about finer boxes where the last round found many.
 
 A device draws its round when it first meets the collection and answers in that round only, with all of epsilon.
-**Source**: seed 001, section 4; one axis, two axes (a quadtree), or more (DE).
+**Source**: docs/method/local.md, "AHEAD"; one axis, two axes (a quadtree), or more (DE).
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ The best tau has the least bias^2 + variance of the count of a range, the mean o
 
 **Privacy**: a device draws its round before it answers anything, by public weights, and answers in that round alone,
 with all of epsilon. The second plan is a function of the first round's reports, all of other people.
-**Source**: seed 003, section 3.1, corrected (see `mechanisms/local/truncation.py`).
+**Source**: docs/method/local.md, "Truncation".
 """
 
 from __future__ import annotations

@@ -95,7 +95,7 @@ def optimal_split(parent: ArrayLike, weight: ArrayLike, exponent: float) -> Spli
     budgets are rounded down and checked by the caller). Weights must be public: they may depend on the
     workload, never on data.
 
-    **Source**: FDA, section 5.4.3 (general form); LUE-DPTree, section 3.3, closed form.
+    **Source**: docs/method/streams.md, "The split theorem".
 
     >>> split = optimal_split([1, -1, -1], [1, 2, 1], LAPLACE)         # the Fenwick tree over three batches
     >>> split.shares.round(6).tolist(), round(float(split.optimum[1:].sum()), 6)

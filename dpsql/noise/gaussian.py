@@ -49,7 +49,7 @@ def discrete_gaussian(sigma2: Fraction, size: int, entropy: Entropy) -> IntArray
 
     **Privacy**: added to integers with squared L2 sensitivity d, the vector is d / (2 sigma^2)-zCDP.
 
-    **Source**: Canonne, Kamath, Steinke (2020), algorithm 3.
+    **Source**: docs/method/noise.md, "Discrete Gaussian"; Canonne, Kamath, Steinke (2020), algorithm 3.
     """
     if sigma2 < _SMALLEST:
         raise InternalError("a discrete Gaussian needs a positive variance", hint="give every view a share")

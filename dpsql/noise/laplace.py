@@ -33,7 +33,7 @@ def discrete_laplace(units: IntArray, denominator: int, entropy: Entropy) -> Int
 
     **Privacy**: added to an integer whose neighbours differ by at most 1, draw i is (s_i / t)-DP, exactly.
 
-    **Source**: Canonne, Kamath, Steinke (2020), algorithm 2.
+    **Source**: docs/method/noise.md, "Exact noise"; Canonne, Kamath, Steinke (2020), algorithm 2.
 
     >>> import os
     >>> discrete_laplace(np.full(3, 1 << 40, dtype=np.int64), 1 << 30, os.urandom).tolist()

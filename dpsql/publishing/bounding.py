@@ -10,7 +10,7 @@ far answers are biased, which no error bar can.
 
 **Privacy**: the number of rows left out is itself private: one unit changes it by at most REACH tau, and its draw has
 a line of its own in the ledger.
-**Source**: central.md, section 5.
+**Source**: docs/method/rows.md, "At most tau rows of a unit".
 """
 
 from __future__ import annotations

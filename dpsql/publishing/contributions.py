@@ -10,7 +10,7 @@ where nobody owns them. So a row whose key two units share counts for each of th
 
 **Privacy**: adding or removing one unit changes the counts by at most tau and the centred sums by at
 most tau * reach, in L1. Every input has a leaf or is dropped by a rule that looks at its row alone.
-**Source**: reliability.md section 2; central.md section 5.
+**Source**: docs/method/rows.md, "At most tau rows of a unit", "Leaves and keys".
 """
 
 from __future__ import annotations

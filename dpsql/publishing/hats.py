@@ -5,7 +5,7 @@ of its own: its variance is no sum of products, so it cannot be averaged with ot
 only looks at views that share no measure with another view of their table.
 
 **Privacy**: a function of the catalog and of numbers of leaves, all public.
-**Source**: central.md section 3, two axes.
+**Source**: docs/method/views.md, "Product hats".
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ most. So a release gets statistics for sets that no view names, and every answer
 **Privacy**: the parts are integers that add up to at most `SHARES`, so the charges of a family add up to at most what
 its views were given; each set is drawn by `view.draw_gaussian` and they compose (docs/privacy.md). All of it follows
 from public facts.
-**Source**: central.md section 3.
+**Source**: docs/method/views.md, "Residual rows".
 """
 
 from __future__ import annotations

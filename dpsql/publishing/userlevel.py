@@ -8,7 +8,7 @@ line is the step of the same name; what a step decides is computed from released
     views                       weighted cells      shapes; R = N_hi / their total
 
 **Privacy**: docs/privacy/user_level.md.
-**Source**: userlevel.md, "Recipe".
+**Source**: docs/method/user_level.md, "Shape and scale".
 """
 
 from __future__ import annotations

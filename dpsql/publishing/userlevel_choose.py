@@ -4,7 +4,7 @@
     total rows, total sums          noisy totals        N_hi, mid = S_hi / N_hi
 
 **Privacy**: every number fetched here is noised by the draw of its step before anything depends on it.
-**Source**: userlevel.md, steps 1 to 3.
+**Source**: docs/method/user_level.md, "Selection", "Totals with a high bound", "Centre".
 """
 
 from __future__ import annotations

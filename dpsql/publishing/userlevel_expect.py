@@ -10,7 +10,7 @@
 Rows per unit follow a log-normal law with the stated mean and median.
 
 **Privacy**: public facts alone.
-**Source**: userlevel.md, "Recipe".
+**Source**: docs/method/user_level.md, "Expecting before spending".
 """
 
 from __future__ import annotations

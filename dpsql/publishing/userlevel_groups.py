@@ -8,7 +8,7 @@ totals differ from theirs.
 
 **Privacy**: one draw of weighted cells, a person's rows weighted to at most q.9(n); docs/privacy/user_level.md
 section 5.
-**Source**: userlevel.md, step 5.
+**Source**: docs/method/user_level.md, "A factor for each group".
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ Steps that a table does not need (no measure, a public number of rows, pure epsi
 so the shares always add to 1.
 
 **Privacy**: a function of the catalog. Every step has a ledger line of its own.
-**Source**: userlevel.md, "Recipe".
+**Source**: docs/method/user_level.md, "Shares of the recipe".
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ curator states in public, about how many units and about how many rows there are
 and asks the recipe's own formulas for the factor, the noise and the errors of typical questions.
 
 **Privacy**: public facts alone; no private table is opened.
-**Source**: userlevel.md, "Recipe"; the three suppositions are this module's own.
+**Source**: docs/method/user_level.md, "Expecting before spending".
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Every limit was set where parsing is still safe and quick: the parser recurses on brackets, and
 bidirectional control characters make a statement read otherwise than it runs.
 
-**Source** reliability.md, section 4.
+**Source** docs/method/reliability.md, "Guards before SQL is parsed".
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ scalar in a vector of `slots` numbers, and the state after k eliminations is suc
     G         gain[k, slot]          column k of L below the diagonal
     Z         inverse[k]             M^-1 among the rows that sit in the slots once k rows are eliminated
 
-**Source** Elimination of interval graphs (perfect elimination order); Takahashi's selected inverse.
+**Source** docs/method/axis.md, "Least squares with interval rows".
 """
 
 from __future__ import annotations

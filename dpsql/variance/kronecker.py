@@ -93,7 +93,7 @@ class KroneckerVariance:
         axes: one split per axis of the view, in the view's order.
         components: subset of axis positions (sorted) -> sigma_T^2, one entry for each subset of the axes.
 
-    **Source**: central.md section 3, the residual form, for strategies that are alike on shared axes.
+    **Source**: docs/method/views.md, "Variance of a view", for strategies that are alike on shared axes.
     """
 
     axes: tuple[AxisSplit, ...]

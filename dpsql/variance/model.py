@@ -95,7 +95,7 @@ def mean_variance(model: AxisVariance, workload: Workload | None = None, whole: 
     Returns:
         The mean; twice it is the expected squared error of Laplace noise at epsilon 1.
 
-    **Source** For all ranges, the sum is (n + 1) sum_i V(0, i) - t' C t, t_j = n - j: O(n) steps.
+    **Source** docs/method/axis.md, "Budgets for the error after least squares": (n + 1) sum_i V(0, i) - t' C t.
     """
     n = model.n
     if workload is not None:

@@ -4,7 +4,7 @@ The rows are one kernel, moved over the plane, and every cell by itself. With q 
 is diag(q) - diag(q) B' M^-1 B diag(q), M = I + B diag(q) B': a diagonal and a low rank of at most a few
 hundred rows, which is kept dense.
 
-**Source** The matrix inversion lemma (Woodbury).
+**Source** docs/method/views.md, "Product hats"; Woodbury (1950).
 """
 
 from __future__ import annotations

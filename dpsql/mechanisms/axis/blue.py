@@ -3,8 +3,8 @@
 Upwards, a node's own measurement and the sum of its children's estimates are averaged by inverse variance;
 downwards, what the parent knows better is handed to the children in proportion to their variances.
 
-**Source** LUE-DPTree, conclusions 3.6-3.8: the same estimate as its alpha, beta, c, d recursion
-(algorithms 3.6, 3.7), without dividing by the budget of an inner node, which may be zero here.
+**Source** docs/method/axis.md, "Least squares on a tree": the same estimate as LUE-DPTree's alpha,
+beta, c, d recursion, without dividing by the budget of an inner node, which may be zero here.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def blue(tree: Tree, weight: FloatArray, y: FloatArray) -> FloatArray:
 
     **Privacy** Post-processing of noisy measurements.
 
-    **Source** LUE-DPTree, eq. (3.12).
+    **Source** docs/method/axis.md, "Least squares on a tree".
     """
     spread, gain = node_spread(tree, weight)
     best = np.where(weight[:, None] > 0, y, 0.0)

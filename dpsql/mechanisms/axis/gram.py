@@ -46,7 +46,7 @@ def workload_gram(
 def svd_bound(n: int) -> float:
     """A lower bound on the mean variance of all ranges under any strategy of column norm 1.
 
-    **Source** Li and Miklau, the SVD bound; singular values of all ranges in closed form.
+    **Source** docs/method/axis.md, "Dense rows for Gaussian noise"; singular values of all ranges in closed form.
     """
     return float((np.sqrt(n + 1) / (2 * half_angles(n))).sum() ** 2 / n / (n * (n + 1) / 2))
 
@@ -82,7 +82,7 @@ def optimal_gram(gram: FloatArray, gap: float = 3e-4, steps: int = 40) -> FloatA
     Returns:
         X with largest diagonal entry 1, shape (n, n).
 
-    **Source** Denisov, McMahan, Rush, Smith and Thakurta (2022), fixed point for factorised Gaussian noise.
+    **Source** docs/method/axis.md, "Dense rows for Gaussian noise"; Denisov et al. (2022).
     """
     price, x = np.diag(matrix_root(gram)).copy(), gram
     for _ in range(steps):

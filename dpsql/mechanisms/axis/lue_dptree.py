@@ -39,7 +39,7 @@ def split(tree: Tree, use: FloatArray, law: NoiseLaw = LAPLACE) -> FloatArray:
     Returns:
         Budgets, shape (size,); sums of their powers (the law's norm) along each path are 1.
 
-    **Source** LUE-DPTree, conclusion 3.5, algorithms 3.3 and 3.4 in closed form; no 0/0 where use is 0.
+    **Source** docs/method/axis.md, "A budget for each node"; no 0/0 where use is 0.
 
     >>> split(kary_tree(3, 3), coverage(kary_tree(3, 3))).round(4).tolist()
     [0.3433, 0.6567, 0.6567, 0.6567]
@@ -64,7 +64,7 @@ def split(tree: Tree, use: FloatArray, law: NoiseLaw = LAPLACE) -> FloatArray:
 def error_before_blue(use: FloatArray, budget: FloatArray) -> float:
     """Mean variance of a range summed from raw node values, Laplace noise at epsilon 1.
 
-    **Source** LUE-DPTree, the doubled objective of eq. (3.6).
+    **Source** docs/method/axis.md, "A budget for each node"; there half of it.
     """
     return float(2 * np.sum(use / budget**2))
 
@@ -81,7 +81,7 @@ def lue_dptree(
         law: the noise.
         whole: the part of the questions that asks for the total instead.
 
-    **Source** LUE-DPTree, algorithm 3.8.
+    **Source** docs/method/axis.md, "A budget for each node".
     """
     return tree_strategy(tree, split(tree, coverage(tree, workload, whole), law), total, law)
 

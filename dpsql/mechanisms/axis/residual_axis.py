@@ -5,7 +5,7 @@
 | `gram` | X = R' R, X 1 = 0, diagonal at most 1 | n x n |
 | `spread` | q' X^+ q | 1 |
 
-**Source** central.md section 3; Xiao, He, Zhang and Kifer (2023), residual planner.
+**Source** docs/method/views.md, "Residual rows"; Xiao, He, Zhang and Kifer (2023).
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ grows with the square of her rows, while single leaves cost their number. Leaves
 about a hundred; longer axes get one more level, nodes of about sqrt(n) leaves.
 
 **Privacy**: a function of the number of leaves.
-**Source**: userlevel.md, "Defaults".
+**Source**: docs/method/user_level.md, "Rows for spread people".
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ measurement H x is exact and the sensitivity is a sum of integers that each stra
 
 Row r carries noise of scale total/b_r per unit of 1/epsilon, or of standard deviation total/b_r per unit of sigma.
 
-**Source** central.md sections 1 and 2.
+**Source** docs/method/axis.md, "Rows and budgets".
 """
 
 from __future__ import annotations

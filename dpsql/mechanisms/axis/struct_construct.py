@@ -29,7 +29,7 @@ def subtree_use(n: int, lo: IntArray, hi: IntArray, k: int) -> FloatArray:
     Returns:
         Sums of use probabilities, shape (m,).
 
-    **Source** LUE-DPTree, definition 3.4.
+    **Source** docs/method/axis.md, "Which tree: SC".
     """
     total, root = np.zeros(len(lo)), np.arange(len(lo))
     while len(lo):
@@ -54,7 +54,7 @@ def struct_construct(n: int, k: int, largest: int = 20) -> Tree:
     Returns:
         The tree, longer segments first.
 
-    **Source** LUE-DPTree, algorithm 3.1. The text puts shorter segments first in one place; then the spine
+    **Source** docs/method/axis.md, "Which tree: SC". The text puts shorter segments first in one place; then the spine
     is not the longest path and noise scaled to it would be too small.
     """
     return grow(n, lambda lo, hi: _choose(n, lo, hi, k, largest))
@@ -73,7 +73,7 @@ def _choose(n: int, lo: IntArray, hi: IntArray, k: int, largest: int) -> IntArra
 def equal_error(tree: Tree) -> float:
     """Mean variance over all ranges before least squares, equal budgets, Laplace noise at epsilon 1.
 
-    **Source** LUE-DPTree, eq. (3.2), with the measured depth as sensitivity.
+    **Source** docs/method/axis.md, "Which tree: SC", with the measured depth as sensitivity.
     """
     return float(2 * tree.depth**2 * coverage(tree).sum())
 
@@ -81,7 +81,7 @@ def equal_error(tree: Tree) -> float:
 def best_struct_construct(n: int, largest: int = 20) -> Tree:
     """SC on the arity 2..largest whose plain k-ary tree has the least expected error.
 
-    **Source** LUE-DPTree, section 3.3.2.
+    **Source** docs/method/axis.md, "Which tree: SC".
     """
     arities = range(2, max(2, min(n, largest)) + 1)
     k = min(arities, key=lambda arity: equal_error(kary_tree(n, arity)))

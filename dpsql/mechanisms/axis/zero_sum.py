@@ -8,7 +8,7 @@ residual family (`mechanisms.central.zero_sum`) puts sets of axes together.
 | B = `matrix` | R_i, rounded: B 1 = 0 | 1 / total |
 | `total` | the largest column norm of B, rounded up | - |
 
-**Source** central.md section 3.
+**Source** docs/method/views.md, "Residual rows".
 """
 
 from __future__ import annotations

@@ -110,7 +110,7 @@ def partition(counts: IntArray, epsilon: Fraction, sensitivity: int, noise: Nois
     **Privacy** epsilon-DP; the proof is in docs/privacy/data_dependent.md, section 2. Costs are exact
     integers, and clipping a cell moves it no further than its record did.
 
-    **Source** Li, Hay, Miklau and Wang (2014), section 4; scale as in the module's first lines.
+    **Source** docs/method/data_dependent.md, "DAWA"; scale as in the module's first lines.
     """
     n = len(counts)
     if n < 1:

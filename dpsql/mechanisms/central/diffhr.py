@@ -74,7 +74,7 @@ def cluster(view: IntArray, view_variance: float, sum_variance: float) -> IntArr
 
     **Privacy** Post-processing of the view.
 
-    **Source** DiffHR, algorithm 3 (Greedy-Clustering), with the view in place of the true counts.
+    **Source** docs/method/data_dependent.md, "DiffHR"; there on the true counts.
 
     >>> cluster(np.array([100, 7, 101, 6, 7]), 0.5, 2.0).tolist()
     [1, 0, 1, 0, 0]

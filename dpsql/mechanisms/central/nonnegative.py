@@ -75,8 +75,8 @@ def nonnegative(tree: Tree, leaf: FloatArray) -> FloatArray:
 
     **Privacy** Post-processing; reads no raw data. Biased: never take a standard error from it.
 
-    **Source** Hay et al. (2010), section 4.2 (the idea); the projection per parent replaces their
-    "zero the subtree", which does not keep sums.
+    **Source** docs/method/data_dependent.md, "The non-negative step". The projection per parent replaces
+    "zero the subtree" of Hay et al. (2010), which does not keep sums.
 
     >>> from dpsql.tree import kary_tree
     >>> nonnegative(kary_tree(4, 2), np.array([5.0, -1.0, 2.0, 1.0])).tolist()

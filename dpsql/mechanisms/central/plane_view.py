@@ -9,7 +9,7 @@
 
 **Privacy**: one unit changes the cells by at most M in L1, so the rows move by at most B M together and the loss is at
 most B s / t <= cap / t <= epsilon. The sums, the budgets and the noise are integers.
-**Source**: central.md sections 1 and 2; docs/privacy.md, product hats.
+**Source**: docs/method/views.md, "Product hats".
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ Corrections are computed from differences between views, so views that agree alr
 without noise) are left exactly as they are.
 
 **Privacy**: post-processing of noisy values and public strategies.
-**Source**: central.md sections 2 and 3 (orthogonal residual spaces); Hay et al. 2010 for the one-view case.
+**Source**: docs/method/views.md, "Views that share axes"; Hay et al. (2010) for the one-view case.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ An answer with leaf masks q_i on the axes in A (all other axes whole) has the va
 Rows of S have column norms of at most 1, so set S costs 1 / (2 sigma_S^2) of rho. Minimising sum_S value_S
 sigma_S^2 under a given rho gives sigma_S^2 proportional to value_S^(-1/2).
 
-**Source** central.md section 3; Xiao, He, Zhang and Kifer (2023), residual planner, for the orthogonal parts.
+**Source** docs/method/views.md, "Residual rows"; Xiao, He, Zhang and Kifer (2023).
 """
 
 from __future__ import annotations

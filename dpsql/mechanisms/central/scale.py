@@ -10,7 +10,7 @@ common factor. One total with a high bound is published beside them, and the rat
 | `centre` | mid = S_hi / N_hi within [2%, 98%] of the clip range | stored integers |
 | `Ratio` | R: N_hi, and S_hi, over the inverse-variance mean of the views' totals | 1 |
 
-**Source**: userlevel.md, steps 2, 3 and 5.
+**Source**: docs/method/user_level.md, "Shape and scale", "Totals with a high bound", "Centre".
 """
 
 from __future__ import annotations

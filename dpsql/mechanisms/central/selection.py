@@ -12,7 +12,7 @@ catches everything above. What is read off is post-processing, so one draw serve
 
 Quantiles far out (.99) fall among bins that are mostly noise and are not offered: the last bins hold few people.
 
-**Source**: userlevel.md, step 1.
+**Source**: docs/method/user_level.md, "Selection".
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ norm is clipped: w = min(1, K / nu). Everything is an exact integer: w counts 2^
 **Privacy**: docs/privacy/user_level.md. With N = sum_s c_s Q_s and W^2 N <= UNIT^2 K2, noise of variance
 UNIT^2 K2 / (2 rho c_s) on the rows of statistic s spends sum_s W^2 Q_s / (2 sigma_s^2) <= rho, whatever the
 coefficients are. A person's norm and weight depend on her rows and on released values alone.
-**Source**: userlevel.md, step 4.
+**Source**: docs/method/user_level.md, "One weight a person".
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ orthogonal to what is measured on its subsets, and the closed form stays exact.
 
 **Privacy** Set S alone is rho_S-zCDP, as `law.Gaussian.draw` says; together they add up. Estimates are
 post-processing.
-**Source** central.md section 3.
+**Source** docs/method/views.md, "Residual rows".
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@
 
 Weights are the inverse variances of all rounds solved together: the two-pass weights in circulation
 forget that an unsplit cell is measured again and lose a factor of two.
-**Source**: seed 001, section 4 (1-D, 2-D, DE; LLE is one such tree per pair and `maxent`).
+**Source**: docs/method/local.md, "AHEAD" (1-D, 2-D, DE; LLE is a tree per pair and `maxent`).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """How fine a grid should be: cells small enough to be even inside, few enough to rise above the noise.
 
-**Source**: hybrid-dimensional grids as told in seed 001, section 3.4; constants a1 = 0.7, a2 = 0.03 are
+**Source**: docs/method/local.md, "Grids"; constants a1 = 0.7, a2 = 0.03 are
 the fit of the unevenness inside one-axis and two-axis cells.
 """
 

@@ -10,7 +10,7 @@ exactly e^eps.
 | depth          | j      | level of an axis, 0 is the root |
 | nodes          | D_l    | node combinations of a level combination |
 | share          | pi_l   | probability of the level draw |
-**Source**: seed 003, algorithm 2 and theorem 1, replaced.
+**Source**: docs/method/local.md, "Levels and paths".
 """
 
 from __future__ import annotations

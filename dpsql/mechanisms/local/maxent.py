@@ -2,7 +2,7 @@
 
 Each axis is cut in two, inside and outside the queried range; iterative proportional fitting scales the
 2^m cells until every pair's four cells agree.
-**Source**: seed 001, section 4.5.2 (LLE).
+**Source**: docs/method/local.md, "Maximum entropy".
 """
 
 from __future__ import annotations

@@ -110,7 +110,7 @@ def estimate(oracle: Oracle, tally: FloatArray, reports: float) -> FloatArray:
     Returns:
         Shares, shape (domain,); single ones may be negative.
 
-    **Source**: seed 001, section 2.2, with (p - q)^-1 over the share of reports.
+    **Source**: docs/method/local.md, "Oracles".
     """
     return np.asarray((tally / reports - oracle.q) / (oracle.p - oracle.q))
 

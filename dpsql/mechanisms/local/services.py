@@ -13,7 +13,7 @@ is no noisier than its complement, which is what the decomposition by complement
 | `score`     | (1[y in g] - q)/(p - q)| one report's unbiased indicator |
 | `volume`    | cells of the predicate | number of items in the set |
 | `item_noise`| v, about q(1 - q)/(p - q)^2 | variance of a score given the item |
-**Source**: seed 003, theorem 6, replaced; HIO-JOIN's cover and its decomposition by complement (RDC).
+**Source**: docs/method/local.md, "Services that cannot join".
 **Privacy**: sequential composition; the services' epsilons add up to the person's.
 """
 

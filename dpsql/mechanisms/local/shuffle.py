@@ -8,7 +8,7 @@ closed form is used (the one in circulation holds for a restricted class only).
 |----------|-------|------|
 | clones   | C     | Bin(n - 1, e^-eps) |
 | first    | A     | Bin(C, 1/2), plus the victim with probability e^eps / (e^eps + 1) |
-**Source**: Feldman, McMillan, Talwar 2021, theorem 3.2.
+**Source**: docs/method/local.md, "Shuffling"; Feldman, McMillan and Talwar (2021).
 **Privacy**: holds for neighbours that replace one person's value, one randomizer for all with the view
 drawn inside it, one round, and n honest distinct people; a linkable token, timing or metadata voids it.
 """

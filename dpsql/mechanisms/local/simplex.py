@@ -23,7 +23,7 @@ def normsub(shares: FloatArray, total: float = 1.0) -> FloatArray:
     Returns:
         Non-negative shares: the Euclidean projection onto the simplex.
 
-    **Source**: seed 001, section 4.2.2, step 4.
+    **Source**: docs/method/local.md, "NormSub".
 
     Example:
         >>> normsub(np.array([0.5, -0.25, 0.625, 0.125])).round(4).tolist()

@@ -7,7 +7,7 @@ grows with tau.
 |--------------|------------|------|
 | `row_shares` | P(r)       | share of people with r = 0, 1, .. rows |
 | `noise`      | Var        | variance of one share's estimate when one report counts once |
-**Source**: seed 003, section 3.1. The printed theorem 11 is a maximum of its own objective and has no
+**Source**: docs/method/local.md, "Truncation". The printed theorem 11 is a maximum of its own objective and has no
 epsilon in it; the printed median aims at no error. Both are replaced by the least bias^2 + variance.
 """
 

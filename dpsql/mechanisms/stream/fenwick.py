@@ -31,7 +31,7 @@ def lowbit(number: IntArray) -> IntArray: ...
 def lowbit(number: int | IntArray) -> int | IntArray:
     """The value of the lowest one-bit of a positive integer, or of each in an array.
 
-    **Source**: FDA, algorithm 5.1.
+    **Source**: docs/method/streams.md, "Fenwick nodes".
 
     >>> lowbit(10), lowbit(np.array([1, 6, 8])).tolist()
     (2, [1, 2, 8])
@@ -60,7 +60,7 @@ def fenwick_nodes(horizon: int) -> NoiseNodes:
 def strategy_matrix(n: int) -> IntArray:
     """M: 1 where a node covers a batch (int64[n, n], row i - 1 is node i).
 
-    **Source**: FDA, algorithm 5.2, with the loop running to pt <= N (as printed the last row stays empty).
+    **Source**: docs/method/streams.md, "Fenwick nodes".
 
     >>> strategy_matrix(3).tolist()
     [[1, 0, 0], [1, 1, 0], [0, 0, 1]]
@@ -73,7 +73,7 @@ def strategy_matrix(n: int) -> IntArray:
 def decoder_matrix(n: int) -> IntArray:
     """B: 1 where a prefix reads a node (int64[n, n], row t - 1 is the prefix of t); B M is all lower ones.
 
-    **Source**: FDA, algorithm 5.3 (as printed it fills the transpose).
+    **Source**: docs/method/streams.md, "Fenwick nodes".
 
     >>> decoder_matrix(3).tolist()
     [[1, 0, 0], [0, 1, 0], [0, 1, 1]]
@@ -105,7 +105,7 @@ def fda_error(n: int, exponent: float = LAPLACE) -> float:
         n: planned number of batches.
         exponent: `LAPLACE`, or `GAUSSIAN` for shares of rho (then the sum of uses / share).
 
-    **Source**: FDA, theorem 5.4, extended to every n = 2^k + r: err(n) = (err_k^a + (r + 1)^a)^(1/a) +
+    **Source**: docs/method/streams.md, "FDA", for every n = 2^k + r: err(n) = (err_k^a + (r + 1)^a)^(1/a) +
     err(r).
 
     >>> [round(fda_error(n), 6) for n in (1, 2, 3, 10)]
@@ -136,7 +136,7 @@ def fda_budget(n: int, number: int, exponent: float = LAPLACE) -> float:
 
     **Privacy**: the shares of the nodes over any batch add up to at most 1. Past n there is no budget left.
 
-    **Source**: FDA, section 5.4.3, eq. (5.11) with alpha in closed form.
+    **Source**: docs/method/streams.md, "FDA".
 
     >>> [round(fda_budget(3, i), 6) for i in (1, 2, 3)]
     [0.442493, 0.557507, 1.0]

@@ -68,7 +68,7 @@ def unit_variance(shares: FloatArray, currency: Currency) -> FloatArray:
 def best_shares(nodes: NoiseNodes, currency: Currency) -> FloatArray:
     """The shares that minimise the mean prefix error over the horizon (float64, fractions of the budget).
 
-    **Source**: FDA, section 5.4.3, as the general split theorem with the use counts as weights.
+    **Source**: docs/method/streams.md, "The split theorem", with the use counts as weights.
     """
     return optimal_split(nodes.parent, nodes.uses, exponent_of(currency)).shares
 

@@ -29,8 +29,8 @@ def subtraction_nodes(horizon: int, arity: int, levels: int) -> NoiseNodes:
     Raises:
         ValueError: when the arity is even or below 3, or horizon or levels are below 1.
 
-    **Source**: k-ary counting with negative digits (Andersson, Pagh, Steiner, Torkamani 2024), with the
-    diagonals of FDA's theorem in place of a uniform split.
+    **Source**: docs/method/streams.md, "Nodes that are taken away"; Andersson, Pagh, Steiner and
+    Torkamani (2024), with the split theorem's budgets in place of uniform ones.
 
     >>> nodes = subtraction_nodes(4, 3, 2)
     >>> list(zip(nodes.lo.tolist(), nodes.hi.tolist(), nodes.sign.tolist(), nodes.uses.tolist()))

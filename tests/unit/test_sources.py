@@ -1,0 +1,97 @@
+"""Every **Source** in a docstring names something that a reader can open, and every name in docs/method exists."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+METHOD = sorted((ROOT / "docs" / "method").glob("*.md"))
+PAGE = re.compile(r'(\S+\.md)((?:, "[^"]+")*)')
+PAPER = re.compile(r"[A-Z]\w+[^.;]*? \(?(?:19|20)\d\d\b")
+CODE = re.compile(r"^In the code: (.*?)(?=\. [A-Z]|\.$)", re.MULTILINE | re.DOTALL)
+
+
+def sources() -> list[tuple[str, str]]:
+    """(file and definition, text of one **Source** up to the next empty line or label)."""
+    cited = []
+    for file in sorted((ROOT / "dpsql").rglob("*.py")):
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef):
+                text = ast.get_docstring(node) or ""
+                where = f"{file.relative_to(ROOT)}::{getattr(node, 'name', '')}"
+                parts = re.findall(r"\*\*Source\*\*:?\s(.*?)(?=\n\n|\n\*\*|\Z)", text, flags=re.DOTALL)
+                cited += [(where, " ".join(part.split())) for part in parts]
+    return cited
+
+
+def headings(page: Path) -> set[str]:
+    return set(re.findall(r"^#+ (.+)$", page.read_text(encoding="utf-8"), flags=re.MULTILINE))
+
+
+def problem(source: str) -> str:
+    """What is wrong with a citation; empty if it resolves."""
+    pages = PAGE.findall(source)
+    if not pages and not PAPER.search(source):
+        return "names neither a page of docs nor a paper with its year"
+    for name, quoted in pages:
+        page = ROOT / name
+        if not page.is_file():
+            return f"{name} is not in the repository"
+        wanted = re.findall(r'"([^"]+)"', quoted)
+        if not wanted:
+            return f"{name}: say which heading"
+        if missing := set(wanted) - headings(page):
+            return f"{name} has no heading {missing}"
+    return ""
+
+
+def test_every_source_can_be_opened() -> None:
+    cited = sources()
+    assert len(cited) > 60
+    assert {where: found for where, text in cited if (found := problem(text))} == {}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "central.md section 3.",
+        "LUE-DPTree, eq. (3.5).",
+        "docs/method/axis.md.",
+        'docs/method/axis.md, "Tentz".',
+        'docs/method/axis.md, "Tents"; notes.md, "Tents".',
+    ],
+)
+def test_a_source_that_nobody_can_open_is_seen(text: str) -> None:
+    assert problem(text)
+
+
+def names_of_the_package() -> set[str]:
+    known = set()
+    for file in (ROOT / "dpsql").rglob("*.py"):
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ClassDef | ast.FunctionDef):
+                known.add(node.name)
+            elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+                known.add(node.id)
+    return known
+
+
+def test_what_the_pages_say_is_in_the_code_is_there() -> None:
+    known = names_of_the_package()
+    for page in METHOD:
+        for line in CODE.findall(page.read_text(encoding="utf-8")):
+            named = re.findall(r"`([^`]+)`", line)
+            assert named and not set(named) - known, (page.name, set(named) - known)
+
+
+def test_links_of_the_pages_lead_somewhere() -> None:
+    for page in METHOD:
+        for link in re.findall(r"\]\(([^)]+)\)", page.read_text(encoding="utf-8")):
+            name, _, anchor = link.partition("#")
+            target = page.parent / name if name else page
+            anchors = {re.sub(r"[^\w\- ]", "", h.lower()).replace(" ", "-") for h in headings(target)}
+            assert target.exists() and (not anchor or anchor in anchors), (page.name, link)
