@@ -142,6 +142,7 @@ def _cut(plan: Plan, term: Term, cut: dict[int, dict[Any, Any]], index: tuple[np
     return most_moved(plan.view.statistics[term.measure], misplaced, release)
 
 
+@np.errstate(over="ignore", invalid="ignore")
 def central(form: Noisy, answered: Answered) -> FloatArray:
     """The value of a form; NaN for an AVG whose count may be 0."""
     above, below = answered.parts(form)
@@ -154,6 +155,7 @@ def central(form: Noisy, answered: Answered) -> FloatArray:
     return found
 
 
+@np.errstate(over="ignore", invalid="ignore", divide="ignore")  # what is no number is NULL, and is not worth a warning
 def error_values(what: str, form: Noisy, answered: Answered, level: float) -> FloatArray:
     """Standard error, one end of the interval or model bound of a form, NaN where it is not defined."""
     above, below = answered.parts(form)
