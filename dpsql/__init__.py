@@ -16,7 +16,7 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "dpsql.engine": (
-        "query", "explain", "use", "publish", "append", "collection_plan", "collect", "simulate",
+        "query", "explain", "use", "publish", "append", "check_batch", "collection_plan", "collect", "simulate",
     ),
     "dpsql.curator": ("init", "plan"),
     "dpsql.dbapi": (
@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from dpsql.curator import plan as plan
     from dpsql.dbapi import connect as connect
     from dpsql.engine import append as append
+    from dpsql.engine import check_batch as check_batch
     from dpsql.engine import collect as collect
     from dpsql.engine import collection_plan as collection_plan
     from dpsql.engine import explain as explain

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from dpsql.collecting.predict import Prediction
     from dpsql.collecting.run import Collected
     from dpsql.publishing.central import Published
-    from dpsql.publishing.stream import Appended
+    from dpsql.publishing.stream import Appended, Compared
 
 Progress = Callable[[str], None]
 
@@ -92,11 +92,10 @@ def append(
         progress: called with each step in words.
 
     Returns:
-        What was appended and charged; the same rows again are a no-op.
+        What was appended and charged; a batch that is public already is a no-op, whatever rows come.
 
     Raises:
-        CatalogError, SourceError, BatchOrderError, BatchConflict, PrivacyError, IntegrityError: refused; nothing
-            was drawn.
+        CatalogError, SourceError, BatchOrderError, PrivacyError, IntegrityError: refused; nothing was drawn.
 
     **Privacy**: docs/privacy/streams.md; every append after the first one costs nothing.
     """
@@ -108,6 +107,31 @@ def append(
     file = None if source is None else Path(source)
     return append_batch(load_catalog(Path(catalog)), Path(release), label, noise=ExactNoise(entropy),
                         entropy=entropy, source=file, progress=progress or (lambda step: None))  # fmt: skip
+
+
+def check_batch(
+    release: ReleasePath, source: ReleasePath | None, batch: str | date, *, catalog: ReleasePath
+) -> Compared:
+    """Compare rows with those that a public batch of a stream was made of; nothing is appended or charged.
+
+    Args:
+        release, source, batch, catalog: as for `append`.
+
+    Returns:
+        Which batch it is; the rows are the same.
+
+    Raises:
+        BatchConflict: the batch was made of other rows.
+        BatchOrderError: the batch is not public.
+        CatalogError, SourceError, OperationalError: the rows or the private state cannot be read.
+
+    **Privacy**: an exact test of equality, for whoever holds the rows and the private state; its outcome is private.
+    """
+    from dpsql.catalog import load_catalog
+    from dpsql.publishing import stream
+
+    label, file = batch if isinstance(batch, str) else batch.isoformat(), None if source is None else Path(source)
+    return stream.check_batch(load_catalog(Path(catalog)), Path(release), label, source=file)
 
 
 def collection_plan(

@@ -25,7 +25,7 @@
                 |-- BudgetExceeded     3   the lineage's cap does not hold this spend
                 |-- LineageError       3   unknown or contradicting budget identity
                 |-- ReleaseExists      3   the label was already used for another specification
-                `-- BatchConflict      3   a batch of a stream was already published with other rows
+                `-- BatchConflict      3   a `append --check`: a public batch was made of other rows
 
 A message is one line: what happened, where, and what to do. It is built from the statement and the
 catalog alone and never holds a value from the data.
@@ -166,4 +166,4 @@ class ReleaseExists(PrivacyError):
 
 
 class BatchConflict(PrivacyError):
-    """A batch of a stream was already published with other rows. Shown to the curator only."""
+    """`append --check`: a public batch was made of other rows. Shown to the curator only."""

@@ -12,7 +12,7 @@ from dpsql.answer.answerer import Answerer
 from dpsql.catalog import load_catalog
 from dpsql.examples.retail import make_star, write_star
 from dpsql.noise import Noise, ZeroNoise, insecure_test_entropy
-from dpsql.publishing.stream import Appended, append_batch
+from dpsql.publishing.stream import Appended, Compared, append_batch, check_batch
 from dpsql.release import open_release
 
 FIRST = date(2025, 1, 1)
@@ -65,6 +65,11 @@ class StreamShop:
         label = day if isinstance(day, str) else (FIRST + timedelta(days=day)).isoformat()
         return append_batch(load_catalog(self.catalog), self.directory, label, noise=self.noise,
                             entropy=insecure_test_entropy(7), source=source, now=NOW)  # fmt: skip
+
+    def check(self, day: int | str, source: Path | None = None) -> Compared:
+        """Compare rows with those of a public day."""
+        label = day if isinstance(day, str) else (FIRST + timedelta(days=day)).isoformat()
+        return check_batch(load_catalog(self.catalog), self.directory, label, source=source)
 
     def opened(self, as_of: int | str | None = None) -> Answerer:
         return Answerer(open_release(self.directory, insecure=True, as_of=as_of))

@@ -28,7 +28,8 @@ from dpsql.collecting.survey import Survey, design_of, public_axis_maker, survey
 from dpsql.collecting.tau import asks_rows_alone, first_plan, row_reports, second_plan
 from dpsql.errors import OperationalError
 from dpsql.ledger.files import PRIVATE_FILE
-from dpsql.sources import RawSide, identifier, open_tables
+from dpsql.sources import RawSide, identifier
+from dpsql.sources.keys import open_star
 
 SIMULATION = 0xC011EC7
 """Keeps a simulation's draws apart from those that generated its rows with the same seed."""
@@ -173,7 +174,7 @@ def write_spool(path: Path, reports: Sequence[bytes], tokens: Sequence[str] | No
 def _read_people(survey: Survey, progress: Progress) -> People:
     """Everybody's rows, from the catalog's source."""
     survey.catalog.whole_source()
-    raw = open_tables(survey.catalog)
+    raw = open_star(survey.catalog)
     try:
         progress("reading the star")
         return people_of(survey, raw)

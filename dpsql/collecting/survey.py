@@ -26,7 +26,7 @@ from dpsql.catalog import (
 )
 from dpsql.collecting.plan import Design, PlannedAxis, PlannedGrid, PlannedMeasure
 from dpsql.errors import CatalogError, SourceError
-from dpsql.sources import open_tables
+from dpsql.sources.keys import open_star
 
 AxisMaker = Callable[[ResolvedAxis], Axis]
 
@@ -210,7 +210,7 @@ def _read_public(catalog: Catalog, table: str) -> PublicTable:
     source = catalog.raw_source()
     if table not in source.tables:
         raise SourceError(f"source.tables has no `{table}`", hint="name its file there")
-    raw = open_tables(catalog, [table])
+    raw = open_star(catalog, [table])
     try:
         rows = raw.connection.execute(f'SELECT * FROM raw."{table}"').fetchall()
         types = raw.columns[table]

@@ -51,8 +51,9 @@ from dpsql.publishing.planned import ReleasePlan
 from dpsql.publishing.rows import prepare_tables
 from dpsql.release import open_release
 from dpsql.release.write import write_release
-from dpsql.sources import RawSide, open_tables
+from dpsql.sources import RawSide
 from dpsql.sources.identity import places, table_digests
+from dpsql.sources.keys import open_star
 from dpsql.sql.rowlocal import is_select
 
 Progress = Callable[[str], None]
@@ -155,7 +156,7 @@ def publish_release(
     known = published_before(ledger_path(catalog), name, target)
     if known is not None:
         return _published_before(known)
-    with_raw = open_tables(catalog)
+    with_raw = open_star(catalog)
     try:
         for table, lines in with_raw.left_out.items():
             progress(f"left out {lines} lines of {table} that are no rows (exact, for the curator alone)")

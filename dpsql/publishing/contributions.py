@@ -42,14 +42,12 @@ class Join:
         key: its key column.
         on_missing: `keep` or `drop` rows whose key finds no row.
         own: whether the rows reached say whose the counted row is, so that all rows of a key are joined.
-        as_text: compare as text, because the two columns differ in type and a failing cast would tell.
     """
 
     path: Path
     table: str
     key: str
     on_missing: str = "keep"
-    as_text: bool = False
     own: bool = False
 
     @property
@@ -236,7 +234,7 @@ def _with_derived(table: str, derived: Mapping[str, str]) -> str:
 
 
 def _join_sql(plan: RowPlan) -> str:
-    """LEFT JOINs along the foreign keys."""
+    """LEFT JOINs along the foreign keys; `sources.keys` has given both sides one type."""
     parts = []
     for join in plan.joins:
         child = alias(join.path)
@@ -244,8 +242,6 @@ def _join_sql(plan: RowPlan) -> str:
             f"{alias(join.path[:-1])}.{identifier(join.path[-1])}",
             f"{child}.{identifier(join.key)}",
         )
-        if join.as_text:
-            foreign, own = f"CAST({foreign} AS VARCHAR)", f"CAST({own} AS VARCHAR)"
         parts.append(f"LEFT JOIN {join.rows} AS {child} ON {foreign} = {own}")
     return " ".join([*parts, *plan.lookups])
 

@@ -31,7 +31,8 @@ from dpsql.publishing.planned import PlannedStatistic, ReleasePlan
 from dpsql.publishing.residual import families, mean_error
 from dpsql.publishing.stream_predict import whole_stream
 from dpsql.release.write import ARRAYS, AxisContent, ReleaseContent, StatisticContent, write_release
-from dpsql.sources import RawSide, no_sources, open_tables
+from dpsql.sources import RawSide, no_sources
+from dpsql.sources.keys import open_star
 from dpsql.tree import kary_tree
 from dpsql.variance import AxisVariance, mean_variance
 from dpsql.variance.kronecker import AxisSplit
@@ -97,7 +98,7 @@ def open_public(catalog: Catalog) -> RawSide:
     public = [name for name, table in catalog.tables.items() if table.is_public and name in source.tables]
     if not public:
         return no_sources()
-    return open_tables(catalog, public)
+    return open_star(catalog, public)
 
 
 @dataclass(frozen=True)

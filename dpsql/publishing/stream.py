@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from dpsql.catalog import Catalog, spec_hash
 from dpsql.catalog.graph import ledger_path
@@ -32,6 +32,7 @@ from dpsql.noise import Entropy, Noise
 from dpsql.publishing.axes import axis_maker
 from dpsql.publishing.beside import PROMISE, releases_beside
 from dpsql.publishing.central import confirmed_source, release_spend, source_digests
+from dpsql.publishing.predict import open_public
 from dpsql.publishing.stream_append import OpenStream, opened_stream, stream_lock
 from dpsql.publishing.stream_calendar import batch_bounds, batch_number
 from dpsql.publishing.stream_frozen import frozen, thawed
@@ -43,6 +44,7 @@ from dpsql.publishing.stream_rows import aggregate, arrive, open_batch
 from dpsql.publishing.stream_spec import noise_for
 from dpsql.publishing.stream_state_file import create_state, open_state
 from dpsql.publishing.stream_time import stream_column
+from dpsql.publishing.stream_types import StreamTypes, first_types
 from dpsql.release.stream import MANIFEST
 from dpsql.sources import RawSide
 
@@ -85,11 +87,49 @@ class Appended:
     def summary(self) -> str:
         """One line for people."""
         if not self.added:
-            return f"{self.path} holds batch {self.label} already; nothing was drawn or charged"
+            return (
+                f"batch {self.batch} ({self.label}) of {self.path} is public; data are not compared, nothing was drawn "
+                "or charged; send corrections with a later batch"
+            )
         made = f"made {self.path}, charged {float(self.charged):g}, left {float(self.left):g}; " if self.created else ""
         out = ", ".join(f"{rows} {rule}" for rule, rows in self.left_out.items())
         rules = f"; rows left out (private): {out}" if out else ""
         return f"{made}appended batch {self.batch} ({self.label}) to {self.path}{rules}"
+
+
+@dataclass(frozen=True)
+class Compared:
+    """The rows of a public batch were given again, and they are the same. For the curator.
+
+    Args:
+        path: the stream directory.
+        batch: the batch's number, 0-based.
+        label: the date or time that it was named by.
+    """
+
+    path: Path
+    batch: int
+    label: str
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values for `--json`."""
+        return {"path": str(self.path), "batch": self.batch, "label": self.label, "same": True}
+
+    def summary(self) -> str:
+        """One line for people."""
+        return f"batch {self.batch} ({self.label}) of {self.path} was made of the same rows"
+
+
+class Earlier(NamedTuple):
+    """What earlier batches have fixed.
+
+    Args:
+        types: column types of the first batch; None before it.
+        batches: how many have been decided.
+    """
+
+    types: StreamTypes | None
+    batches: int
 
 
 def append_batch(
@@ -105,6 +145,8 @@ def append_batch(
     kill_point: KillPoint = no_kill,
 ) -> Appended:
     """Publish one batch of a stream, exactly once; the first one makes the stream.
+
+    A batch that is public already stays as it is, whatever rows come with it: they are not read.
 
     Args:
         catalog: a loaded catalog with a source and `stream`.
@@ -124,7 +166,6 @@ def append_batch(
     Raises:
         CatalogError, SourceError: the catalog or a source is wrong; nothing was drawn.
         BatchOrderError: batches before it are missing, it has not begun, or it is past the end.
-        BatchConflict: the batch is public with other rows.
         PrivacyError and its kin, IntegrityError: the ledger or the private state refuses.
 
     **Privacy**: the whole stream is epsilon-DP (or rho-zCDP) in its unit, charged once.
@@ -136,16 +177,18 @@ def append_batch(
     number = batch_number(label, str(column.lower), stream.grain)
     if batch_bounds(number, str(column.lower), stream.grain)[0] > (now or datetime.now()):
         raise BatchOrderError(f"batch {label} has not begun yet", hint="check the label, or this machine's clock")
-    raw = open_batch(catalog, raw_source, of, source)
+    private = private_state(catalog, directory)
+    before = earlier(private)
+    is_public = number < before.batches  # then no raw row is opened: what it holds cannot show
+    raw = open_public(catalog) if is_public else open_batch(catalog, raw_source, of, source, before.types)
     try:
         plan = _promised(plan_stream(catalog, axis_maker(catalog, raw), number), directory)
-        private = private_state(catalog, directory)
         receipt = _created(plan, raw, directory, private, noise, entropy)
         progress(f"planned {len(plan.batch.statistics)} statistics over {plan.batch.axes[0].choice.name}")
         present = Presenter(plan, raw.connection, noise.insecure)
         opened = opened_stream(directory, private, plan.spec(), kill_point=kill_point, present=present)
         with opened as opened_now:
-            left_out = _append(opened_now, raw, plan, number, source is not None, noise, progress)
+            left_out = _append(opened_now, raw, plan, number, before, source is not None, noise, progress)
         return Appended(
             directory, number, label, left_out is not None, receipt.drawn, receipt.charged_epsilon,
             receipt.left_epsilon, left_out or {},
@@ -155,17 +198,74 @@ def append_batch(
 
 
 def _append(
-    stream: OpenStream, raw: RawSide, plan: StreamPlan, number: int, own_file: bool, noise: Noise, progress: Progress
-) -> dict[str, int] | None:
-    """Add up, draw and publish; the rows left out by rule, or None where the batch was public already."""
-    arrived = arrive(raw, plan, number, own_file)
-    if stream.known(number, arrived.content):
+    stream: OpenStream, raw: RawSide, plan: StreamPlan, number: int, before: Earlier, own_file: bool, noise: Noise,
+    progress: Progress,
+) -> dict[str, int] | None:  # fmt: skip
+    """Add up, draw and publish; the rows left out by rule, or None where the batch was public already.
+
+    Raises:
+        OperationalError: the first batch came from somebody else since `before` was read.
+    """
+    if stream.known(number):
         return None
+    if stream.state.types() != (before.types.text() if before.types else ""):
+        raise OperationalError("another append was first; nothing was drawn", hint="run this one again")
     progress("bounding and counting the batch")
-    batch = aggregate(raw, plan, arrived, stream.state.keyed(KEY), stream.admitted)
+    arrived, types = arrive(raw, plan.catalog, number, own_file), before.types or first_types(plan.catalog, raw)
+    batch = aggregate(raw, plan, arrived, stream.state.keyed(KEY), stream.admitted, types)
     progress("drawing, estimating and writing")
     stream.append(batch, noise_for(plan.statistics(), noise))
     return batch.left_out
+
+
+def earlier(private: Path) -> Earlier:
+    """What earlier batches have fixed, from the private state; nothing where there is none yet."""
+    if not private.exists():
+        return Earlier(None, 0)
+    with stream_lock(private):
+        state = open_state(private)
+        try:
+            text, batches = state.types(), state.next_batch()
+        finally:
+            state.close()
+    return Earlier(StreamTypes.parse(text) if text else None, batches)
+
+
+def check_batch(catalog: Catalog, directory: Path, label: str, *, source: Path | None = None) -> Compared:
+    """Compare rows with those of a public batch; appends, draws and charges nothing.
+
+    Args:
+        catalog: a loaded catalog with a source and `stream`.
+        directory: the stream directory.
+        label: a date or time inside the batch.
+        source: as for `append_batch`.
+
+    Raises:
+        CatalogError, SourceError: the catalog or a source is wrong.
+        OperationalError: there is no private state here.
+        BatchOrderError: the batch has not been appended.
+        BatchConflict: it was appended with other rows.
+
+    **Privacy**: an exact test of equality of private rows, for whoever holds the private state and the rows; its
+    outcome is private.
+    """
+    directory = directory.absolute()
+    raw_source, (stream, of, column) = confirmed_source(catalog), stream_column(catalog)
+    number, private = batch_number(label, str(column.lower), stream.grain), private_state(catalog, directory)
+    before = earlier(private)
+    if number >= before.batches:
+        raise BatchOrderError(f"batch {label} has not been appended", hint="append it; nothing was compared")
+    raw = open_batch(catalog, raw_source, of, source, before.types)
+    try:
+        arrived = arrive(raw, catalog, number, source is not None)
+    finally:
+        raw.close()
+    state = open_state(private)
+    try:
+        state.compare(number, arrived.content)
+    finally:
+        state.close()
+    return Compared(directory, number, label)
 
 
 def _promised(plan: StreamPlan, directory: Path) -> StreamPlan:

@@ -114,10 +114,10 @@ class OpenStream:
     kill_point: KillPoint
     present: Present = no_state
 
-    def known(self, number: int, content: bytes) -> bool:
+    def known(self, number: int) -> bool:
         """Is the batch published already? See `StreamState.known`; also refuses batches past the horizon."""
         strategy = self.spec.strategy
-        known = self.state.known(number, content)
+        known = self.state.known(number)
         if not known and number >= strategy.horizon and not strategy.unbounded:
             raise BatchOrderError(
                 f"batch {number} is past the {strategy.horizon} batches planned for",
@@ -135,21 +135,20 @@ class OpenStream:
         """Publish one batch, exactly once.
 
         Args:
-            batch: the aggregated batch; one that is published already is a no-op.
+            batch: the aggregated batch; one that is published already is a no-op, whatever it holds.
             draw: the noise, from `noise_for`.
 
         Returns:
             The manifest after the append.
 
         Raises:
-            BatchConflict: the batch was published with other rows.
             BatchOrderError: batches before it are missing, or it is past the horizon.
             InternalError: the increments do not fit the statistics.
 
         **Privacy**: noise is drawn inside the transaction that stores it, before anything is public. What
         the public side shows afterwards are the stored values, whatever crashes in between.
         """
-        if self.known(batch.number, batch.content):
+        if self.known(batch.number):
             return self.manifest
         if tuple(x.shape for x in batch.increments) != tuple((cells,) for cells in self.spec.cells):
             raise InternalError(
@@ -169,6 +168,8 @@ class OpenStream:
         """Inside a transaction: record, count, add up, draw, and put the noised values into the outbox."""
         state, length = self.state, batch.number + 1
         state.record(batch.number, batch.content, batch.left_out)
+        if batch.number == 0:
+            state.fix_types(batch.types)
         if self.spec.lifetime is not None:
             state.count_people(batch.people, self.spec.lifetime)
         for statistic, increment in enumerate(batch.increments):

@@ -37,7 +37,10 @@ from dpsql.publishing.stream_calendar import batch_bounds
 from dpsql.publishing.stream_plan import StreamPlan
 from dpsql.publishing.stream_spec import Batch, IntArray
 from dpsql.publishing.stream_state import BoolArray
-from dpsql.sources import RawSide, identifier, open_tables
+from dpsql.publishing.stream_time import stream_column
+from dpsql.publishing.stream_types import StreamTypes, carry_columns, check_unit_key, first_types
+from dpsql.sources import RawSide, identifier
+from dpsql.sources.keys import open_star
 
 Admit = Callable[[Sequence[str]], BoolArray]
 
@@ -57,39 +60,61 @@ class Arrived:
     left_out: dict[str, int]
 
 
-def open_batch(catalog: Catalog, source: Source, of: str, file: Path | None) -> RawSide:
+def open_batch(catalog: Catalog, source: Source, of: str, file: Path | None, types: StreamTypes | None) -> RawSide:
     """The raw side, with the batch's own file in place of the arriving table's source.
 
+    Args:
+        catalog, source: the catalog and where its tables are.
+        of: the table whose rows arrive.
+        file: the batch's own file, if it has one.
+        types: column types of the first batch; None where this is the first one.
+
     Raises:
-        SourceError: a file is missing or cannot be read.
+        SourceError: a file is missing or cannot be read, or a column is not of the type that it had.
+        CatalogError: people's keys come as text and the catalog does not say of what type they are.
+
+    **Privacy**: reads the files' schemas, no row.
     """
     if file is not None and not file.is_file():
         raise SourceError(f"there is no file {file}", hint="pass a Parquet or CSV file with the batch's rows")
-    return open_tables(catalog, own_files={} if file is None else {of: file})
+    raw = open_star(
+        catalog, first=None if types is None else types.keys, own_files=None if file is None else {of: file}
+    )
+    try:
+        if types is None and catalog.stream is not None and catalog.stream.max_batches is not None:
+            check_unit_key(catalog, raw)
+        carry_columns(catalog, raw, types or first_types(catalog, raw))
+    except BaseException:
+        raw.close()
+        raise
+    return raw
 
 
-def arrive(raw: RawSide, plan: StreamPlan, number: int, own_file: bool) -> Arrived:
+
+
+def arrive(raw: RawSide, catalog: Catalog, number: int, own_file: bool) -> Arrived:
     """Make the arriving table hold the batch's rows and nothing else.
 
     Args:
         raw: the raw side; its view of the arriving table is replaced.
-        plan: the stream.
+        catalog: the stream's catalog.
         number: the batch.
         own_file: whether the table's rows came in a file of this batch.
 
     Raises:
         SourceError: the time column is not in the source.
     """
-    connection, table = raw.connection, f"raw.{identifier(plan.of)}"
-    name = plan.stream.column.rpartition(".")[2]
-    known = {column.lower(): column for column in raw.columns[plan.of]}
+    stream, of, declared = stream_column(catalog)
+    connection, table = raw.connection, f"raw.{identifier(of)}"
+    name = stream.column.rpartition(".")[2]
+    known = {column.lower(): column for column in raw.columns[of]}
     if name.lower() not in known:
         raise SourceError(
-            f"tables.{plan.of}: the source has no column `{name}`", hint=nearest(name, tuple(known.values()))
+            f"tables.{of}: the source has no column `{name}`", hint=nearest(name, tuple(known.values()))
         )
     column = identifier(known[name.lower()])
-    start, end = batch_bounds(number, plan.origin, plan.stream.grain)
-    start = max(start, datetime.fromisoformat(plan.origin))
+    start, end = batch_bounds(number, str(declared.lower), stream.grain)
+    start = max(start, datetime.fromisoformat(str(declared.lower)))
     moment = f"TRY_CAST({column} AS TIMESTAMP)"
     in_time = f"({moment} >= TIMESTAMP '{start}' AND {moment} < TIMESTAMP '{end}')"
     rule = f"CASE WHEN {in_time} THEN 'in' WHEN {moment} >= TIMESTAMP '{end}' THEN 'early' ELSE 'late' END"
@@ -97,18 +122,18 @@ def arrive(raw: RawSide, plan: StreamPlan, number: int, own_file: bool) -> Arriv
         f"CREATE TABLE arrived AS SELECT *, {rule} AS \"arrival rule\" FROM {table} "
         + ("" if own_file else f"WHERE {in_time}")
     )
-    begin = f"DATE '{start.date()}'" if plan.column.type == "date" else f"TIMESTAMP '{start}'"
-    kind = raw.columns[plan.of][known[name.lower()]]
+    begin = f"DATE '{start.date()}'" if declared.type == "date" else f"TIMESTAMP '{start}'"
+    kind = raw.columns[of][known[name.lower()]]
     moved = f"CASE \"arrival rule\" WHEN 'in' THEN {column} ELSE CAST({begin} AS {kind}) END"
-    kept = "('in', 'late')" if plan.stream.late == "batch" else "('in')"
+    kept = "('in', 'late')" if stream.late == "batch" else "('in')"
     connection.execute(
         f'CREATE OR REPLACE VIEW {table} AS SELECT * EXCLUDE ("arrival rule") REPLACE ({moved} AS {column}) '
         f'FROM arrived WHERE "arrival rule" IN {kept}'
     )
     content, left_out = _digest(connection.execute(
         'SELECT "arrival rule", count(*), sum(hash(CAST(arrived AS VARCHAR))::HUGEINT) FROM arrived GROUP BY 1'
-    ).fetchall(), plan.stream.late == "batch")  # fmt: skip
-    return Arrived(number, content, left_out | ({"no row": raw.left_out[plan.of]} if plan.of in raw.left_out else {}))
+    ).fetchall(), stream.late == "batch")  # fmt: skip
+    return Arrived(number, content, left_out | ({"no row": raw.left_out[of]} if of in raw.left_out else {}))
 
 
 def _digest(rows: Sequence[tuple[str, int, int]], late_kept: bool) -> tuple[bytes, dict[str, int]]:
@@ -119,7 +144,9 @@ def _digest(rows: Sequence[tuple[str, int, int]], late_kept: bool) -> tuple[byte
     return hashlib.sha256(json.dumps(sorted(found.items())).encode()).digest(), left_out
 
 
-def aggregate(raw: RawSide, plan: StreamPlan, arrived: Arrived, key: bytes, admit: Admit) -> Batch:
+def aggregate(
+    raw: RawSide, plan: StreamPlan, arrived: Arrived, key: bytes, admit: Admit, types: StreamTypes
+) -> Batch:
     """Bound the batch's rows and add them up.
 
     Args:
@@ -128,6 +155,7 @@ def aggregate(raw: RawSide, plan: StreamPlan, arrived: Arrived, key: bytes, admi
         arrived: what `arrive` found.
         key: secret of the stream that ranks a unit's rows.
         admit: says which units may still be in a batch.
+        types: column types of the rows; the first batch's are kept.
 
     Returns:
         The batch as exact sums of the other axes' rows.
@@ -146,7 +174,7 @@ def aggregate(raw: RawSide, plan: StreamPlan, arrived: Arrived, key: bytes, admi
     cells = histograms(raw, plan.batch, plan.of, table, columns)
     increments = tuple(_rows(plan, index, cells[index]) for index in range(len(plan.batch.statistics)))
     nonzero = {rule: rows for rule, rows in {**arrived.left_out, **left_out}.items() if rows}
-    return Batch(arrived.number, arrived.content, increments, people, nonzero)
+    return Batch(arrived.number, arrived.content, increments, people, nonzero, types.text())
 
 
 def _rows(plan: StreamPlan, index: int, cells: IntArray) -> IntArray:

@@ -76,6 +76,7 @@ class Batch:
         increments: per statistic, int64[cells]: exact sums over the batch's rows.
         people: the privacy units in it, if the release has a lifetime cap.
         left_out: rows left out per rule (late, over the cap, unknown key); for the curator only.
+        types: the column types of its rows; the first batch's hold for all.
     """
 
     number: int
@@ -83,6 +84,7 @@ class Batch:
     increments: tuple[IntArray, ...]
     people: tuple[str, ...] = ()
     left_out: dict[str, int] = field(default_factory=dict)
+    types: str = ""
 
 
 def noise_for(statistics: Sequence[StreamStatistic], noise: Noise) -> Draw:

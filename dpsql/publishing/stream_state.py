@@ -7,7 +7,7 @@ before the commit returns, and a second opener in the same process sees the file
 
 | table       | one row per                       | holds                                                    |
 |-------------|-----------------------------------|-----------------------------------------------------------|
-| setting     | key                               | format, release id, strategy, statistics, HMAC secret    |
+| setting     | key                               | format, release id, strategy, types, HMAC secret         |
 | batch       | batch                             | keyed digest; hash of its segment once that is public    |
 | prefix_sum  | position still needed, statistic  | exact sums of the batches before it                      |
 | noise       | node still to be read, statistic  | its draw                                                 |
@@ -91,35 +91,53 @@ class StreamState:
         rows = self._database.execute(query, [first])
         return tuple(Recorded(int(number), bytes(digest), segment) for number, digest, segment in rows)
 
-    def known(self, number: int, content: bytes) -> bool:
-        """Has this batch been decided already, with this content?
+    def known(self, number: int) -> bool:
+        """Has this batch been decided already? Its rows are not compared: whether they differ would tell of them.
 
         Args:
             number: the batch, 0-based.
-            content: what identifies its rows, for instance a hash of the file.
 
         Returns:
             True if it has (appending is a no-op), False if it is the next one.
 
         Raises:
-            BatchConflict: the batch was appended with other content.
             BatchOrderError: batches before it are missing.
         """
-        row = self._database.execute("SELECT digest FROM batch WHERE number = ?", [number]).fetchone()
-        if row is not None:
-            if hmac.compare_digest(bytes(row[0]), self.keyed(content)):
-                return True
-            raise BatchConflict(
-                f"batch {number} was appended with other rows",
-                hint="published batches cannot change; send corrections with a later batch",
-            )
         expected = self.next_batch()
-        if number < 0 or number > expected:
+        if 0 <= number < expected:
+            return True
+        if number != expected:
             raise BatchOrderError(
                 f"batch {number} cannot be appended, batch {expected} is next",
                 hint="append the missing batches in order; an empty one counts as a batch",
             )
         return False
+
+    def compare(self, number: int, content: bytes) -> None:
+        """Compare rows with those that a batch was made of. For the curator only.
+
+        Args:
+            number: the batch, 0-based.
+            content: what identifies the rows, for instance a hash of the file.
+
+        Raises:
+            BatchConflict: the batch was made of other rows.
+        """
+        row = self._database.execute("SELECT digest FROM batch WHERE number = ?", [number]).fetchone()
+        if row is None or not hmac.compare_digest(bytes(row[0]), self.keyed(content)):
+            raise BatchConflict(
+                f"batch {number} was appended with other rows",
+                hint="published batches cannot change; send corrections with a later batch",
+            )
+
+    def types(self) -> str:
+        """The column types of the first batch as text, empty before it. See `stream_types`."""
+        row = self._database.execute("SELECT value FROM setting WHERE key = 'types'").fetchone()
+        return "" if row is None else bytes(row[0]).decode()
+
+    def fix_types(self, types: str) -> None:
+        """Keep the column types of the first batch for all later ones. Inside a transaction."""
+        self._database.execute("INSERT INTO setting VALUES ('types', ?)", [types.encode()])
 
     def next_batch(self) -> int:
         """The number of the batch that comes next."""

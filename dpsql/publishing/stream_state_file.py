@@ -11,7 +11,7 @@ from dpsql.errors import IntegrityError, OperationalError
 from dpsql.ledger.files import PRIVATE_DIRECTORY, PRIVATE_FILE, sync
 from dpsql.publishing.stream_state import StreamState
 
-FORMAT = "1"
+FORMAT = "2"
 
 TABLES = """
 CREATE TABLE setting (key TEXT PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID;

@@ -24,12 +24,24 @@ from dpsql.sources.spill import SpillFolder, private_connection
 from dpsql.sources.text import identifier, literal
 from dpsql.sql.rowlocal import Query
 
-__all__ = ["RawSide", "identifier", "literal", "no_sources", "open_sources", "open_tables"]
+__all__ = ["RawSide", "identifier", "literal", "no_sources", "open_sources", "open_tables", "retyped"]
 
 CSV_ENDINGS = (".csv", ".tsv", ".txt")
 INTEGERS = frozenset(
     {"TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT"}
 )
+
+
+class Stored(NamedTuple):
+    """A view of a table as its source has it.
+
+    Args:
+        view: SQL name of the view.
+        columns: names, in the source's order.
+    """
+
+    view: str
+    columns: tuple[str, ...]
 
 
 @dataclass
@@ -41,12 +53,18 @@ class RawSide:
         columns: table -> column -> DuckDB type.
         spill: where the connection puts what does not fit into memory; None if somebody else removes it.
         left_out: private table -> lines of its CSV file that are no rows; for the curator alone.
+        from_csv: tables read from CSV files, whose columns are text because nobody said what else.
+        stored: table -> its view and columns as the source has them, where `retyped` has replaced them.
+        key_types: table -> DuckDB type of its key and of all foreign keys that name it (`sources.keys`).
     """
 
     connection: duckdb.DuckDBPyConnection
     columns: dict[str, dict[str, str]]
     spill: SpillFolder | None = None
     left_out: dict[str, int] = field(default_factory=dict)
+    from_csv: set[str] = field(default_factory=set)
+    stored: dict[str, Stored] = field(default_factory=dict)
+    key_types: dict[str, str] = field(default_factory=dict)
 
     def close(self) -> None:
         """Forget the connection, all temporary tables and what they left on disk."""
@@ -228,6 +246,7 @@ def _load(opening: _Opening, table: str, file: Path) -> str:
     raw, names = opening.raw, opening.dialect.columns.get(table, ())
     target = f"csv.{identifier(f'{table} {file.name}')}"
     left_out = load_csv(raw.connection, target, file, opening.dialect, names)
+    raw.from_csv.add(table)
     if left_out and table in opening.public:
         raise SourceError(
             f"source.tables.{table}: {left_out} lines of {file.name} are no rows",
@@ -279,3 +298,20 @@ def _check_joins(connection: duckdb.DuckDBPyConnection, table: str, query: Query
                 f"tables.{arm}.key: {key} is NULL or stands twice, which would multiply the rows of {table}",
                 hint="remove them, or use a SELECT DISTINCT statement as the source of the table",
             )
+
+
+def retyped(raw: RawSide, table: str, columns: Mapping[str, tuple[str, str]]) -> None:
+    """Replace the view of a table by one with these columns and no others.
+
+    Args:
+        raw: the raw side; its view and its column types are replaced.
+        table: the table.
+        columns: name -> (SQL over the table's columns, DuckDB type).
+    """
+    views = raw.connection.execute("SELECT count(*) FROM duckdb_views() WHERE schema_name = 'raw'").fetchall()
+    view, stored = f"raw.{identifier(table)}", identifier(f"{table} below {views[0][0]} views")
+    values = ", ".join(f"{value} AS {identifier(name)}" for name, (value, _) in columns.items())
+    raw.connection.execute(f"ALTER VIEW {view} RENAME TO {stored}")
+    raw.connection.execute(f"CREATE VIEW {view} AS SELECT {values} FROM raw.{stored}")
+    raw.stored.setdefault(table, Stored(f"raw.{stored}", tuple(raw.columns[table])))
+    raw.columns[table] = {name: kind for name, (_, kind) in columns.items()}

@@ -13,7 +13,7 @@ import hashlib
 import json
 from pathlib import Path
 
-from dpsql.sources import RawSide
+from dpsql.sources import RawSide, Stored
 from dpsql.sources.text import identifier
 from dpsql.sql.rowlocal import is_select, trusted_select
 
@@ -56,13 +56,14 @@ def table_digests(raw: RawSide, table: str, where: tuple[str, ...]) -> tuple[str
         where: its places.
 
     Returns:
-        The digest of its rows and those of the bytes of its files; none for a table without rows.
+        The digest of its rows as the source has them and those of its files' bytes; none for a table without rows.
     """
-    columns = sorted(raw.columns[table], key=str.lower)
+    stored = raw.stored.get(table) or Stored(f"raw.{identifier(table)}", tuple(raw.columns[table]))
+    columns = sorted(stored.columns, key=str.lower)
     texts = ", ".join(f"CAST({identifier(column)} AS VARCHAR)" for column in columns)
     rows = raw.connection.execute(
         f"SELECT count(*), sum(md5_number_lower(t)), sum(md5_number_upper(t)) "
-        f"FROM (SELECT CAST([{texts}] AS VARCHAR) AS t FROM raw.{identifier(table)})"
+        f"FROM (SELECT CAST([{texts}] AS VARCHAR) AS t FROM {stored.view})"
     ).fetchone()
     if rows is None or not rows[0]:
         return ()  # tables without rows are all alike and hold nobody

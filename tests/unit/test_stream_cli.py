@@ -30,11 +30,16 @@ def test_append_query_as_of_and_exit_codes(tmp_path: Path) -> None:
     second = run(*append, "--batch", "2025-01-02", "--source", day)
     assert second.returncode == 0 and "appended batch 1" in second.stderr and second.stdout == ""
     assert run(*append, "--batch", "2025-01-09").returncode == 2
-    conflict = run(*append, "--batch", "2025-01-02", "--source", tmp_path / "data" / "customer.parquet")
-    assert conflict.returncode == 2 and len(conflict.stderr.strip().splitlines()) == 1
-    other = tmp_path / "other.parquet"
+    customers, other = tmp_path / "data" / "customer.parquet", tmp_path / "other.parquet"
+    wrong = run(*append, "--batch", "2025-01-03", "--source", customers)
+    assert wrong.returncode == 2 and len(wrong.stderr.strip().splitlines()) == 1 and "sale" in wrong.stderr
     duckdb.sql(f"SELECT * FROM '{day}' LIMIT 0").write_parquet(str(other))
-    assert run(*append, "--batch", "2025-01-02", "--source", other).returncode == 3
+    again = [run(*append, "--batch", "2025-01-02", "--source", rows, "--json") for rows in (day, other, customers)]
+    assert {(done.returncode, done.stdout, done.stderr) for done in again} == {(0, again[0].stdout, again[0].stderr)}
+    assert json.loads(again[0].stdout)["added"] is False
+    checks = [run(*append, "--batch", "2025-01-02", "--source", rows, "--check", "--json") for rows in (day, other)]
+    assert [done.returncode for done in checks] == [0, 3]
+    assert json.loads(checks[0].stdout)["same"] is True and checks[1].stdout == ""
 
     question = "SELECT sold_on, COUNT(*) AS n FROM sales GROUP BY sold_on ORDER BY sold_on"
     shown = run("query", shop.directory, question, "--format", "csv")

@@ -82,7 +82,7 @@ def test_lines_of_a_batch_that_are_no_rows_are_left_out_and_counted(shop: Stream
     assert batch.left_out == {"no row": 3}
 
 
-def test_empty_batches_count_and_the_same_file_again_is_a_no_op(shop: StreamShop, tmp_path: Path) -> None:
+def test_empty_batches_count_and_a_public_batch_again_is_a_no_op(shop: StreamShop, tmp_path: Path) -> None:
     empty, full = file_of(tmp_path, [], "empty.csv"), file_of(tmp_path, [(1, "2025-01-02")])
     assert shop.append(0, empty).added
     assert shop.append(1, full).added
@@ -90,9 +90,30 @@ def test_empty_batches_count_and_the_same_file_again_is_a_no_op(shop: StreamShop
     again = shop.append(1, full)
     assert (again.added, again.charged, again.left_out) == (False, 0, {})
     assert "nothing was drawn" in again.summary()
-    with pytest.raises(BatchConflict):
-        shop.append(1, empty)
+    other = shop.append(1, empty)
+    assert other == again
+    assert "data are not compared" in other.summary() and "later batch" in other.summary()
+    shop.append(1, tmp_path / "no such file.csv")  # not looked at
     assert (shop.directory / "manifest.json").read_bytes() == before
+
+
+def test_the_curator_compares_rows_with_those_of_a_public_batch(shop: StreamShop, tmp_path: Path) -> None:
+    empty, full = file_of(tmp_path, [], "empty.csv"), file_of(tmp_path, [(1, "2025-01-02"), (2, None)])
+    with pytest.raises(BatchOrderError, match="has not been appended"):
+        shop.check(1, full)
+    shop.append(0, empty)
+    shop.append(1, full)
+    before = sorted((p.name, p.stat().st_mtime_ns) for p in shop.folder.rglob("*") if p.suffix != ".lock")
+    turned = file_of(tmp_path, [(2, None), (1, "2025-01-02")], "turned.csv")
+    turned.write_text(turned.read_text().replace("0,2,", "9,2,").replace("1,1,", "0,1,").replace("9,2,", "1,2,"))
+    for same in (full, turned):
+        assert shop.check(1, same).to_json()["same"] is True
+    for other in (empty, file_of(tmp_path, [(1, "2025-01-02")], "other.csv"), None):
+        with pytest.raises(BatchConflict, match="other rows"):
+            shop.check(1, other)
+    after = sorted((p.name, p.stat().st_mtime_ns) for p in shop.folder.rglob("*") if p.suffix != ".lock")
+    assert [entry for entry in after if entry[0].endswith((".json", ".duckdb", ".parquet", ".stream"))
+            and "data" not in entry[0] and entry not in before] == []  # fmt: skip
 
 
 def test_gaps_future_batches_and_batches_outside_the_domain(shop: StreamShop) -> None:

@@ -1,0 +1,232 @@
+"""One person is one unit whatever types her key comes in: casts by value, joins, and the rows that bounding keeps."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from fractions import Fraction
+from itertools import product
+from pathlib import Path
+
+import duckdb
+import pytest
+
+from dpsql.catalog import load_catalog
+from dpsql.errors import SourceError
+from dpsql.publishing.axes import axis_maker
+from dpsql.publishing.contributions import set_key
+from dpsql.publishing.plan import plan_release
+from dpsql.publishing.rows import place_rows, prepare_tables
+from dpsql.sources.casts import exact_cast, family, widest
+from dpsql.sources.identity import table_digests
+from dpsql.sources.keys import open_star
+
+VALUES = {
+    "TINYINT": [-7, 0, 7],
+    "BIGINT": [-7, 0, 7, 15, 2**53 - 1, 2**53, 2**53 + 1, 2**63 - 1],
+    "UBIGINT": [0, 7, 2**64 - 1],
+    "HUGEINT": [7, -(2**53) - 1, 2**127 - 1],
+    "DECIMAL(18,0)": ["7", "15"],
+    "DECIMAL(9,2)": ["7.00", "7.50", "-7.00"],
+    "DECIMAL(38,9)": ["7.000000000", "7.500000001", "7.5", "0"],
+    "FLOAT": ["7", "7.5", "-0.0", "nan", "inf"],
+    "DOUBLE": ["7", "7.5", "-0.0", "0.1", "9007199254740991", "9007199254740992", "1e30", "nan", "-inf", "-7"],
+    "VARCHAR": ["7", "00007", "7.0", "7.000", "+7", "-7", " 7 ", "7.5", "7,0", "1e3", "0x7", "1_5", "", "x", "-", "７",
+                "9007199254740993"],
+}  # fmt: skip
+
+
+def value_of(text: object, kind: str, target: str) -> object:
+    """What a value stands for in a target type; None where it stands for nothing. Written apart from the SQL."""
+    there = family(target)
+    if kind == "VARCHAR":
+        if there == "text":
+            return text
+        plain = str(text).strip()
+        digits = plain.lstrip("+-")
+        if len(plain) - len(digits) > 1 or not digits.isascii() or not digits[:1].isdigit():
+            return None
+        if not digits.replace(".", "", 1).isdigit():
+            return None
+        number = Fraction(Decimal(plain)) if there != "float" else Fraction(float(plain))
+        if there == "float" and abs(number) >= 2**53:
+            return None
+    elif family(kind) == "float":
+        real = float(str(text))
+        if real != real or abs(real) >= 2**53:
+            return None
+        number = Fraction(real)
+        if there == "decimal" and number.denominator != 1:
+            return None
+    else:
+        number = Fraction(Decimal(str(text)))
+        if there == "float" and family(kind) == "decimal" and number.denominator != 1:
+            return None
+    if there == "integer":
+        low, high = (-(2**127), 2**127 - 1) if target == "HUGEINT" else (-(2**63), 2**63 - 1)
+        return number if number.denominator == 1 and low <= number <= high else None
+    if there == "decimal":
+        scale = int(target.rstrip(")").split(",")[1])
+        fits = (number * 10**scale).denominator == 1 and abs(number * 10**scale) < 10**38
+        return number if fits else None
+    return number if abs(number) < 2**53 else None
+
+
+@pytest.mark.parametrize("target", ["BIGINT", "HUGEINT", "DECIMAL(38,2)", "DECIMAL(38,9)", "DOUBLE", "VARCHAR"])
+def test_a_cast_keeps_the_value_or_gives_null(target: str) -> None:
+    connection = duckdb.connect()
+    refused = []
+    for kind, values in VALUES.items():
+        cast = exact_cast("v", kind, target)
+        if cast is None:
+            refused.append(family(kind))
+            continue
+        for text in values:
+            query = f"SELECT {cast} FROM (SELECT CAST('{text}' AS {kind}) AS v)"
+            (found,) = connection.execute(query).fetchall()[0]
+            want = value_of(text, kind, target)
+            got = found if found is None or family(target) == "text" else Fraction(found)
+            assert got == want, (kind, text, target)
+            if family(target) == "float" and found is not None:
+                assert str(found) != "-0.0"
+    assert set(refused) == ({"integer", "decimal", "float"} if target == "VARCHAR" else set())
+
+
+def test_types_without_common_values_are_refused_and_others_kept() -> None:
+    for own, target in product(("UUID", "BOOLEAN", "BLOB", "DATE", "INTEGER[]"), ("BIGINT", "DOUBLE", "VARCHAR")):
+        assert exact_cast("v", own, target) is None
+    assert exact_cast("v", "DATE", "TIMESTAMP") == "TRY_CAST(v AS TIMESTAMP)"
+    connection = duckdb.connect()
+    text = exact_cast("'6F9619FF-8B86-D011-B42D-00C04FC964FF'", "VARCHAR", "UUID")
+    assert str(connection.execute(f"SELECT {text}").fetchall()[0][0]).startswith("6f9619ff")
+    assert widest("UUID") == "UUID"
+
+
+STAR = """
+dpsql: 1
+name: shop
+source: {kind: parquet, root: ., tables: {person: person.parquet, sales: sales.parquet, store: store.parquet}}
+privacy: {lineage: shop, cap: 4, unit: person.id, neighbours: add_remove, epsilon: 1, delta: 0}
+tables:
+  person: {role: dimension, key: id, private: true, columns: {age: {type: int, lower: 0, upper: 9}KEY}}
+  store: {role: dimension, key: store_id, private: false, columns: {city: {type: string}}}
+  sales: {role: fact, foreign_keys: {person_id: person, store_id: store}, max_ids: 3DERIVE,
+          columns: {amount: {type: int, lower: 0, upper: 9, measure: true}}}
+views:
+  ages: {of: sales, axes: [person.age, {axis: store, by: [store_id]}], measures: [count, sales.amount]}
+"""
+PEOPLE = "SELECT CAST(i AS BIGINT) AS id, i AS age FROM range(8) t(i)"
+STORES = "SELECT CAST(i AS INTEGER) AS store_id, chr(CAST(97 + i AS INTEGER)) AS city FROM range(4) t(i)"
+SALES = (
+    "SELECT CASE WHEN i % 11 = 5 THEN NULL WHEN i % 13 = 6 THEN 88 ELSE i * i % 8 END AS person_id, "
+    "i % 5 AS store_id, i AS sale, i % 10 AS amount FROM range(90) t(i)"
+)
+
+
+def placed(
+    folder: Path, person: str, fact: str, tau: int | None = None, *, key: str = "", store: str = "INTEGER"
+) -> list[tuple[object, ...]]:
+    """The rows that bounding keeps, with their units and leaves, for key columns of some types."""
+    folder.mkdir(exist_ok=True)
+    write = duckdb.connect()
+    for name, sql in (
+        ("person", f"SELECT * REPLACE ({person} AS id) FROM ({PEOPLE})"),
+        ("store", f"SELECT * REPLACE (CAST(store_id AS {store}) AS store_id) FROM ({STORES})"),
+        ("sales", f"SELECT * REPLACE ({fact} AS person_id) FROM ({SALES})"),
+    ):
+        write.execute(f"COPY ({sql}) TO '{folder / name}.parquet' (FORMAT parquet)")
+    (folder / "shop.yaml").write_text(STAR.replace("KEY", key).replace("DERIVE", ""))
+    catalog = load_catalog(folder / "shop.yaml")
+    raw = open_star(catalog)
+    try:
+        plan = plan_release(catalog, axis_maker(catalog, raw))
+        set_key(raw.connection, b"k" * 32)
+        prepare_tables(catalog, raw, plan)
+        table, _ = place_rows(catalog, raw, plan, "sales", keep_unit=True, tau=tau)
+        query = f"SELECT * REPLACE (CAST(unit AS DOUBLE) AS unit) FROM {table} ORDER BY ALL"
+        return raw.connection.execute(query).fetchall()
+    finally:
+        raw.close()
+
+
+FACTS = (
+    "CAST(person_id AS INTEGER)",
+    "CAST(person_id AS UBIGINT)",
+    "CAST(person_id AS DECIMAL(12,2))",
+    "CAST(person_id AS DOUBLE)",
+    "CAST(coalesce(CAST(person_id AS DOUBLE), 'nan') AS DOUBLE)",
+    "lpad(CAST(person_id AS VARCHAR), 5, '0')",
+    "CAST(person_id AS VARCHAR) || '.0'",
+    "coalesce(CAST(person_id AS VARCHAR), '')",
+)
+
+
+@pytest.mark.parametrize("tau", [None, 0], ids=["truncate", "all rows of a unit, for weight and auto"])
+@pytest.mark.parametrize("person", ["id", "CAST(id AS DOUBLE)"])
+def test_bounding_keeps_the_same_number_of_a_persons_rows_whatever_her_keys_type(
+    tmp_path: Path, person: str, tau: int | None
+) -> None:
+    want = placed(tmp_path / "want", person, person.replace("id", "person_id"), tau)
+    units = [row[-1] for row in want]
+    for fact in FACTS:
+        got = placed(tmp_path / "got", person, fact, tau)
+        assert [row[-1] for row in got] == units, fact
+        if tau == 0:  # which rows are kept depends on the rank of their content, so only all rows are the same
+            assert got == want
+    if tau is None:
+        assert all(units.count(unit) <= 3 for unit in units)
+
+
+def test_a_text_key_is_its_text_unless_the_catalog_calls_it_a_number(tmp_path: Path) -> None:
+    padded, plain = "lpad(CAST(id AS VARCHAR), 5, '0')", "CAST(person_id AS VARCHAR)"
+    want = placed(tmp_path / "want", "id", "person_id", 0)
+    with pytest.raises(SourceError, match=r"person_id: BIGINT .* person.id, which holds text") as refused:
+        placed(tmp_path / "refused", padded, "person_id", 0)
+    assert "type: int" in str(refused.value)
+    ages = [row[0] for row in placed(tmp_path / "text", padded, plain, 0)]
+    assert set(ages) == {max(ages)}  # no text is equal, so every row lies in MISSING
+    for fact in ("person_id", plain, *FACTS):
+        assert placed(tmp_path / "int", padded, fact, 0, key=", id: {type: int}") == want, fact
+
+
+def test_a_copy_of_a_table_is_known_again_whatever_its_keys_were_carried_into(tmp_path: Path) -> None:
+    """Digests that a lineage goes by are of the rows as the source has them."""
+    digests = []
+    for name, person in (("same", "id"), ("other", "CAST(id AS DOUBLE)")):
+        placed(tmp_path / name, person, "person_id")
+        catalog = load_catalog(tmp_path / name / "shop.yaml")
+        raw = open_star(catalog)
+        assert raw.columns["sales"]["person_id"] == ("BIGINT" if name == "same" else "DOUBLE")
+        digests.append(table_digests(raw, "sales", ()))
+        raw.close()
+    assert digests[0] == digests[1] != ()
+
+
+def test_a_derived_foreign_key_and_a_public_key_meet_by_value_too(tmp_path: Path) -> None:
+    want = placed(tmp_path / "want", "id", "person_id", 0)
+    assert placed(tmp_path / "store", "id", "person_id", 0, store="DOUBLE") == want
+    assert placed(tmp_path / "store", "id", "person_id", 0, store="SMALLINT") == want
+    derived = ", derive: {whose: \"replace(label, 'p', '')\"}"
+    text = STAR.replace("person_id: person", "whose: person")
+    folder = tmp_path / "derived"
+    placed(folder, "id", "person_id", 0)
+    write = duckdb.connect()
+    labelled = "* EXCLUDE (person_id), 'p00' || person_id AS label"
+    write.execute(f"CREATE TABLE s AS SELECT {labelled} FROM '{folder / 'sales'}.parquet'")
+    write.execute(f"COPY s TO '{folder / 'sales'}.parquet' (FORMAT parquet)")
+    text = text.replace("columns: {amount", "columns: {label: {type: string}, amount")
+    (folder / "shop.yaml").write_text(text.replace("KEY", "").replace("DERIVE", derived))
+    catalog = load_catalog(folder / "shop.yaml")
+    raw = open_star(catalog)
+    plan = plan_release(catalog, axis_maker(catalog, raw))
+    set_key(raw.connection, b"k" * 32)
+    prepare_tables(catalog, raw, plan)
+    table, _ = place_rows(catalog, raw, plan, "sales", keep_unit=True, tau=0)
+    query = f"SELECT * REPLACE (CAST(unit AS DOUBLE) AS unit) FROM {table} ORDER BY ALL"
+    assert raw.connection.execute(query).fetchall() == want
+    raw.close()
+
+
+def test_types_that_cannot_be_equal_are_refused_by_name_before_a_row_is_read(tmp_path: Path) -> None:
+    for fact in ("DATE '2025-01-01'", "person_id > 3", "person_id::VARCHAR::BLOB"):
+        with pytest.raises(SourceError, match=r"sales.foreign_keys.person_id: .* is never equal to person.id"):
+            placed(tmp_path / "star", "id", fact)
