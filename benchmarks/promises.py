@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 from benchmarks.figures import Figures
 from benchmarks.promise_stars import random_pair
+from benchmarks.promise_streams import SEQUENCES, batches_told_apart, missed_stream_plants, units_over_cap
 from tests.privacy.loss import measure
 from tests.privacy.planted import PLANTS, is_found
 
@@ -57,6 +58,9 @@ def missed_plants(folder: Path) -> float:
 PROMISES = (
     Promise(f"worst L1/M of {STARS} random stars with aimed neighbours", 1.0, worst_star),
     Promise(f"planted defects not found, of {len(PLANTS)}", 0.0, missed_plants),
+    Promise(f"streams with changing types: units over their cap, {SEQUENCES} sequences", 0.0, units_over_cap),
+    Promise("streams: public batches told apart by output or exit code", 0.0, batches_told_apart),
+    Promise("streams: planted defects not found, of 2", 0.0, missed_stream_plants),
 )
 
 
