@@ -95,3 +95,21 @@ def test_links_of_the_pages_lead_somewhere() -> None:
             target = page.parent / name if name else page
             anchors = {re.sub(r"[^\w\- ]", "", h.lower()).replace(" ", "-") for h in headings(target)}
             assert target.exists() and (not anchor or anchor in anchors), (page.name, link)
+
+
+def test_paths_and_targets_that_contributors_read_exist() -> None:
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    paths = set(re.findall(r"`((?:dpsql|tests|docs)/[\w/.]*)`|\]\(([\w/.]+)\)", text))
+    paths = {quoted or linked for quoted, linked in paths}
+    assert len(paths) > 40
+    assert {path for path in paths if not (ROOT / path).exists()} == set()
+    made = set(re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), flags=re.MULTILINE))
+    assert set(re.findall(r"`make ([a-z-]+[a-z])", text)) - {"bench"} <= made
+    others = {"DPSQL_DATA", "DP_STDERR"}
+    assert set(re.findall(r"`([A-Z_]{5,})`", text)) <= names_of_the_package() | others
+
+
+def test_every_room_of_the_house_is_in_the_picture() -> None:
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    rooms = {file.parent.name for file in (ROOT / "dpsql").glob("*/__init__.py")} - {"examples"}
+    assert {room for room in rooms if f"`dpsql/{room}/" not in text} == set()
