@@ -88,7 +88,7 @@ def test_a_release_that_exists_is_returned_or_refused(shop):
     before = target.read_bytes()
     again = dpsql("publish", shop / "shop.yaml", "-o", target)
     assert again.returncode == 0
-    assert "nothing was charged" in again.stderr
+    assert "nothing was drawn or charged" in again.stderr
     other = edit(shop, "upper: 9", "upper: 8")
     refused(dpsql("publish", other, "-o", target), 3, "specification")
     assert target.read_bytes() == before
@@ -109,7 +109,7 @@ def test_not_a_release_file(shop):
         ("SELECT COUNT(*) FROM sales a JOIN sales b ON a.day = b.day", ""),
         ("SELECT COUNT(*) FROM sales WHERE colour = 1", "colour"),
         ("SELECT MAX(price) FROM sales", "price"),
-        ("SELECT MIN() FROM sales", "MIN"),
+        ("SELECT MIN() FROM sales", ""),  # newer parsers read it and we refuse, older ones refuse it themselves
         ("DROP TABLE sales", ""),
     ],
 )

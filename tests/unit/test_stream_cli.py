@@ -77,7 +77,7 @@ def test_every_door_takes_as_of(tmp_path: Path) -> None:
         with serving(shop.directory, "--as-of", "0", "--processes", processes) as port:
             client = Wire(port)
             client.until_ready()
-            assert kinds(client.ask(question)) == "TDCZ"
+            assert kinds(client.ask(question)).lstrip("N") == "TDCZ"  # notes may stand before the rows
             client.socket.close()
     for command in (("shell", shop.directory, "-c", question), ("explain", shop.directory, question),
                     ("serve", "--pg", shop.directory)):  # fmt: skip
