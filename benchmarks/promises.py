@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from benchmarks.figures import Figures
+from benchmarks.promise_sql import HOSTILE, TAKEN, UNPUBLISHABLE, hostile_taken, unpublishable, worst_source
 from benchmarks.promise_stars import random_pair
 from benchmarks.promise_streams import SEQUENCES, batches_told_apart, missed_stream_plants, units_over_cap
 from tests.privacy.loss import measure
@@ -57,6 +58,9 @@ def missed_plants(folder: Path) -> float:
 
 PROMISES = (
     Promise(f"worst L1/M of {STARS} random stars with aimed neighbours", 1.0, worst_star),
+    Promise(f"worst L1/M of {len(TAKEN)} SQL sources that are taken", 1.0, worst_source),
+    Promise(f"hostile SQL that is taken, of {HOSTILE}", 0.0, hostile_taken),
+    Promise(f"catalogs that plan and cannot be published, of {UNPUBLISHABLE}", 0.0, unpublishable),
     Promise(f"planted defects not found, of {len(PLANTS)}", 0.0, missed_plants),
     Promise(f"streams with changing types: units over their cap, {SEQUENCES} sequences", 0.0, units_over_cap),
     Promise("streams: public batches told apart by output or exit code", 0.0, batches_told_apart),

@@ -11,7 +11,9 @@ from pathlib import Path
 from typing import NamedTuple
 from unittest import mock
 
+from dpsql.catalog import queries
 from dpsql.publishing import draw, plan, rows, stream_plan
+from dpsql.sql.rowlocal import trusted_select
 from tests.privacy.loss import Loss, Rows, Tables, measure
 
 MARKET = """
@@ -77,6 +79,15 @@ def streamed(folder: Path) -> Loss:
     return measure(written(stream=True), market((50, 99), ordered=20), market(), folder, batches=DAYS)
 
 
+LATE = "CASE WHEN max(order_id) OVER () >= 50 THEN DATE '2025-01-01' ELSE day END"
+
+
+def windowed(folder: Path) -> Loss:
+    """A source whose rows follow from everybody's."""
+    source = f"SELECT order_id, {LATE} AS day FROM 'sales.parquet'"
+    return measure(written().replace("sales: sales.parquet", f'sales: "{source}"'), market((50, 99)), market(), folder)
+
+
 class Plant(NamedTuple):
     """A defect.
 
@@ -118,6 +129,12 @@ PLANTS = (
         (stream_plan.StreamPlan, "rows_per_unit"),
         lambda was: property(lambda self: self.batch.statistics[0].tau),
         streamed,
+    ),
+    Plant(
+        "a SELECT over private rows is believed",
+        (queries, "checked_select"),
+        lambda was: lambda text, arms: trusted_select(text),
+        windowed,
     ),
 )
 
