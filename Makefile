@@ -15,7 +15,7 @@ QUICK := tests/unit tests/property
 # Small matrices: more than one BLAS thread only makes two test processes wait for each other.
 export OPENBLAS_NUM_THREADS ?= 1
 
-.PHONY: demo test check quick lowest dist slow same-release house bench bench-accuracy bench-local bench-promises bench-stream bench-userlevel wire superset sqlalchemy14 data clean
+.PHONY: demo test check quick lowest dist slow same-release house bench bench-accuracy bench-local bench-promises bench-stream bench-userlevel wire superset sqlalchemy14 reference data clean
 
 $(VENV)/.core: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -109,6 +109,10 @@ sqlalchemy14: $(VENV)/.dev
 	test -d .venv-sa14 || $(PYTHON) -m venv .venv-sa14
 	.venv-sa14/bin/pip install --quiet 'SQLAlchemy<2' 'pandas<2.2' 'numpy<2' pyarrow pytest hypothesis -e .
 	.venv-sa14/bin/python -m pytest -q -s -p no:cacheprovider -c /dev/null --rootdir . -o markers=slow tests/unit/test_sqlalchemy.py
+
+# docs/catalog.md and docs/api.md from the catalog's models, docstrings and commands.
+reference: $(VENV)/.dev
+	PYTHONPATH=. $(BIN)/python docs/make_reference.py
 
 clean:
 	rm -rf $(VENV) .venv-superset .venv-sa14 .venv-lowest data build dist *.dpsql catalog/.dpsql

@@ -85,8 +85,12 @@ class Collection(Model):
     shares: dict[str, Exact] = Field(
         default_factory=dict, description="view: part of the people who report on it"
     )
-    row_weighting: Literal["none", "mar"] = "none"
-    shuffled: bool = False
+    row_weighting: Literal["none", "mar"] = Field(
+        "none", description="mar: counts are scaled to the rows that tau left out, as if they were like the others"
+    )
+    shuffled: bool = Field(
+        False, description="reports come through an anonymous shuffler; the release then states a second promise"
+    )
     participation: Literal["all", "random", "unknown"] = Field(
         "unknown",
         description="who reports: all of the population, a random sample of it, or unknown; "

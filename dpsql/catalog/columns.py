@@ -53,7 +53,9 @@ class Column(Model):
     `confirm` marks the ones that were.
     """
 
-    type: Literal["int", "decimal", "date", "timestamp", "string", "bool"]
+    type: Literal["int", "decimal", "date", "timestamp", "string", "bool"] = Field(
+        description="how values are read and counted"
+    )
     lower: Text | None = Field(None, description="smallest value, inclusive")
     upper: Text | None = Field(None, description="largest value, inclusive")
     scale: int | None = Field(
@@ -61,7 +63,7 @@ class Column(Model):
     )
     grain: Literal["second", "minute", "hour", "day"] = Field("second", description="unit of a timestamp")
     categories: tuple[Text, ...] = Field((), description="the values of a string column, in leaf order")
-    cuts: CutsField | None = None
+    cuts: CutsField | None = Field(None, description="leaves wider than one value")
     nullable: bool = Field(False, description="NULL gets a leaf of its own")
     measure: bool = Field(False, description="may be summed")
     axis: Levels | None = Field(None, description="hierarchy of columns over this axis, needs `from`")
@@ -70,7 +72,7 @@ class Column(Model):
         "other", description="a leaf of its own, or leave the row out"
     )
     confirm: bool = Field(False, description="a bound was read from data; publish refuses until removed")
-    description: str = ""
+    description: str = Field("", description="a sentence for those who ask")
 
     @property
     def digits(self) -> int:
@@ -144,12 +146,12 @@ class Measure(Model):
     """A declared measure: a pure expression over the columns of its table, with bounds."""
 
     expr: str = Field(min_length=1, description="SQL over the table's own columns")
-    lower: Text
-    upper: Text
-    scale: int = Field(DEFAULT_SCALE, ge=0, le=LARGEST_SCALE)
-    nullable: bool = False
-    confirm: bool = False
-    description: str = ""
+    lower: Text = Field(description="smaller values count as this one")
+    upper: Text = Field(description="larger values count as this one")
+    scale: int = Field(DEFAULT_SCALE, ge=0, le=LARGEST_SCALE, description="digits after the point that are kept")
+    nullable: bool = Field(False, description="rows that are not NULL are counted too, for AVG")
+    confirm: bool = Field(False, description="a bound was read from data; publish refuses until removed")
+    description: str = Field("", description="a sentence for those who ask")
 
     @property
     def bounds(self) -> tuple[int, int]:

@@ -31,7 +31,9 @@ class Privacy(Model):
     lineage: str = Field(min_length=1, description="the people; every release about them draws on one cap")
     cap: Exact = Field(description="most that the lineage may ever spend: epsilon at this catalog's delta")
     unit: str = Field(description="row, or table.key of the people's table")
-    neighbours: Literal["add_remove", "replace_one"] = "add_remove"
+    neighbours: Literal["add_remove", "replace_one"] = Field(
+        "add_remove", description="data sets that may not be told apart: one unit more or less, or another in its place"
+    )
     epsilon: Exact = Field(description="spent by one release; there is no default")
     delta: Exact = Field(Fraction(0), description="0: pure; above 0: zCDP is allowed")
     rows: Literal["private", "public"] = Field(
@@ -69,8 +71,10 @@ class Stream(Model):
     column: str = Field(
         description="table.column of the time axis; its lower bound lies in the first batch, every view has it"
     )
-    grain: Literal["hour", "day", "week", "month"] = "day"
-    strategy: Literal["auto", "chain", "fenwick", "fda", "prefix", "toeplitz"] = "auto"
+    grain: Literal["hour", "day", "week", "month"] = Field("day", description="what one batch covers")
+    strategy: Literal["auto", "chain", "fenwick", "fda", "prefix", "toeplitz"] = Field(
+        "auto", description="what is measured over time; `auto` is what errs least"
+    )
     horizon: int = Field(ge=1, le=2**20, description="batches planned for")
     late: Annotated[
         Literal["batch", "drop"],
@@ -91,16 +95,18 @@ class Catalog(Model):
     """A whole catalog. Build it with `load_catalog` or `catalog_from_json`."""
 
     dpsql: Literal[1] = Field(description="version of this format")
-    name: str = Field(min_length=1, pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")
+    name: str = Field(
+        min_length=1, pattern=r"^[A-Za-z_][A-Za-z0-9_]*$", description="of the wide table, which joins the whole star"
+    )
     population: str | None = Field(None, description="releases with one population may answer for each other")
-    description: str = ""
+    description: str = Field("", description="a sentence for those who ask")
     ledger: Text = Field(DEFAULT_LEDGER, description="path of the ledger, beside the catalog")
-    source: Source | None = None
-    privacy: Privacy
-    tables: dict[str, Table] = Field(min_length=1)
-    views: dict[str, View] = Field(default_factory=dict)
-    collection: Collection | None = None
-    stream: Stream | None = None
+    source: Source | None = Field(None, description="where raw rows are; publishing needs it")
+    privacy: Privacy = Field(description="what is promised, and to whom")
+    tables: dict[str, Table] = Field(min_length=1, description="the star: facts, dimensions, lists of values")
+    views: dict[str, View] = Field(default_factory=dict, description="what is measured")
+    collection: Collection | None = Field(None, description="people report for themselves")
+    stream: Stream | None = Field(None, description="the release grows by batches")
     on_partial_bin: Literal["limit", "interpolate", "refuse"] = Field(
         "limit",
         description="bins that a statement cuts are interpolated; `limit` refuses answers more than half so,"

@@ -13,7 +13,7 @@ from typing import Any
 from dpsql.catalog.model import Catalog
 
 # Where a YAML author may write less than the whole mapping.
-_SHORTHANDS: dict[str, dict[str, Any]] = {
+SHORTHANDS: dict[str, dict[str, Any]] = {
     "AxisSpec": {"type": "string", "description": "table.column, without `by` or `cuts`"},
     "ForeignKey": {"type": "string", "description": "the table, with on_missing: keep"},
     "Cuts": {"type": "array", "items": {"type": ["string", "number"]}, "minItems": 1},
@@ -28,7 +28,7 @@ def catalog_schema() -> dict[str, Any]:
     """
     schema = Catalog.model_json_schema(by_alias=True)
     definitions = schema["$defs"]
-    for name, short in _SHORTHANDS.items():
+    for name, short in SHORTHANDS.items():
         definitions[name] = {"anyOf": [short, definitions[name]]}
     measures = definitions["View"]["properties"]["measures"]
     names = {

@@ -30,7 +30,7 @@ MECHANISMS = (
 class ForeignKey(Model):
     """A column that names a row of another table by its key."""
 
-    references: str
+    references: str = Field(description="the table")
     on_missing: Literal["keep", "drop"] = Field(
         "keep", description="rows whose key finds no row: kept in a leaf of their own, or left out"
     )
@@ -43,17 +43,21 @@ def _reference(value: Any) -> Any:
 class Table(Model):
     """One table of the star: fact, dimension or domain (a public list of values)."""
 
-    role: Literal["fact", "dimension", "domain"]
+    role: Literal["fact", "dimension", "domain"] = Field(
+        description="rows that are counted, rows that these name, or a public list of values"
+    )
     key: str | None = Field(None, description="the column that names a row; dimensions need it")
     private: bool | None = Field(
         None, description="facts and dimensions are private unless a dimension says false"
     )
-    columns: dict[str, Column] = Field(default_factory=dict)
-    foreign_keys: dict[str, Annotated[ForeignKey, BeforeValidator(_reference)]] = Field(default_factory=dict)
+    columns: dict[str, Column] = Field(default_factory=dict, description="those that are asked about")
+    foreign_keys: dict[str, Annotated[ForeignKey, BeforeValidator(_reference)]] = Field(
+        default_factory=dict, description="column name: the table whose key it holds"
+    )
     derive: dict[str, str] = Field(
         default_factory=dict, description="column name: pure SQL over this table's columns"
     )
-    measures: dict[str, Measure] = Field(default_factory=dict)
+    measures: dict[str, Measure] = Field(default_factory=dict, description="name: an expression that may be summed")
     max_ids: int | Literal["auto"] | None = Field(
         None, description="rows per privacy unit that count; or auto"
     )
@@ -66,8 +70,8 @@ class Table(Model):
     unit_path: tuple[str, ...] = Field(
         (), description="foreign keys to the privacy unit, where several lead there"
     )
-    confirm: bool = False
-    description: str = ""
+    confirm: bool = Field(False, description="a guess of `dpsql init`; publish refuses until removed")
+    description: str = Field("", description="a sentence for those who ask")
 
     @property
     def is_public(self) -> bool:
@@ -162,13 +166,17 @@ class View(Model):
     """What is measured together: a table, a few axes, and measures that split the view's share."""
 
     of: str = Field(description="the table whose rows are counted")
-    axes: tuple[Annotated[AxisSpec, BeforeValidator(_axis)], ...] = Field(min_length=1, max_length=8)
+    axes: tuple[Annotated[AxisSpec, BeforeValidator(_axis)], ...] = Field(
+        min_length=1, max_length=8, description="columns, or public dimensions with `by`"
+    )
     measures: Annotated[dict[str, Exact], BeforeValidator(_shares)] = Field(
         default_factory=lambda: {"count": Fraction(1)},
-        description="count, table.column or table.measure, with shares",
+        description="count, table.column or table.measure, with shares; or a list, with equal shares",
     )
     share: Exact | None = Field(None, description="part of epsilon; views without one split what is left")
-    mechanism: Literal[MECHANISMS] = "auto"  # type: ignore[valid-type]
+    mechanism: Literal[MECHANISMS] = Field(  # type: ignore[valid-type]
+        "auto", description="how it is measured; `auto` is what errs least"
+    )
     data_dependent: Literal["refuse", "allow"] = Field(
         "refuse",
         description="allow: `auto` may choose a one-axis view's strategy by noisy numbers it pays for",
@@ -182,11 +190,13 @@ class View(Model):
     coarsen: dict[str, CutsField] = Field(
         default_factory=dict, description="axis name: coarser cuts in this view"
     )
-    calibrate: Literal["none", "per_group"] = "none"
+    calibrate: Literal["none", "per_group"] = Field(
+        "none", description="per_group: each group has a factor of its own (`max_ids: auto`)"
+    )
     on_partial_bin: Literal["limit", "interpolate", "refuse"] | None = Field(
         None, description="bins that a statement cuts in this view; by default as the catalog says"
     )
-    description: str = ""
+    description: str = Field("", description="a sentence for those who ask")
 
     @model_validator(mode="after")
     def _shares_add_up(self) -> Self:

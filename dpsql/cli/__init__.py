@@ -7,7 +7,7 @@ Results go to standard output, everything else to standard error. Exit codes: 0 
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import click
 
@@ -34,8 +34,14 @@ def cli() -> None:
     """Private analytics over star schemas: publish once, ask unlimited SQL, get error bars."""
 
 
+def all_commands() -> Mapping[str, click.Command]:
+    """The commands by name; each module registers its own."""
+    from dpsql.cli import audit, collect, curator, doctor, plan, query, report, serve, shell, stream  # noqa: F401
+
+    return cli.commands
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     """Entry point of the console script."""
-    from dpsql.cli import audit, collect, curator, doctor, plan, query, report, serve, shell, stream  # noqa: F401 - commands register themselves
-
+    all_commands()
     cli.main(args=list(arguments) if arguments is not None else sys.argv[1:], prog_name="dpsql")

@@ -1,0 +1,257 @@
+"""Writes docs/catalog.md from the catalog's models, and docs/api.md from docstrings and commands.
+
+Run `make reference`.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Iterator
+from fractions import Fraction
+from functools import cached_property
+from importlib import import_module
+from pathlib import Path
+from types import NoneType, UnionType
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
+
+import click
+from pydantic.fields import FieldInfo
+
+import dpsql
+from dpsql.catalog.base import Model
+from dpsql.catalog.model import Catalog
+from dpsql.catalog.schema import SHORTHANDS
+from dpsql.cli import all_commands
+
+DOCS = Path(__file__).parent
+NOTE = "<!-- written by docs/make_reference.py; a test holds it equal to the code -->\n\n"
+
+EXAMPLE = """\
+dpsql: 1
+name: shop
+source: {kind: parquet, root: data, tables: {sales: sales.parquet, customer: customer.parquet}}
+privacy: {lineage: shop, cap: 4.0, unit: customer.customer_id, epsilon: 1.0}
+tables:
+  customer: {role: dimension, key: customer_id, private: true, columns: {
+      age: {type: int, lower: 18, upper: 89}, region: {type: string, categories: [north, south]}}}
+  sales: {role: fact, foreign_keys: {customer_id: customer}, max_ids: 20, columns: {
+      amount: {type: decimal, scale: 2, lower: 0, upper: 500, measure: true}}}
+views:
+  demand: {of: sales, axes: [customer.age, customer.region], measures: [count, sales.amount]}
+"""
+
+CATALOG_HEAD = f"""# Catalog reference
+
+{NOTE}A catalog is one YAML file. This is a whole one:
+
+```yaml
+{EXAMPLE}```
+
+`dpsql init data/` drafts one from files, and `catalog/` holds more. An unknown key is refused, with the nearest known
+one. Numbers are read as text, so 0.1 stays exactly 1/10. `${{NAME}}` in a source is taken from the environment.
+Editors check and complete a catalog by [its schema](catalog.schema.json). How to go about it: [curators](curator.md).
+
+"""
+
+API_HEAD = f"""# API
+
+{NOTE}```python
+import dpsql
+
+r = dpsql.query("SELECT COUNT(*) FROM sales", release="retail.dpsql")
+r.scalar(), r.stderr, r.interval(0.95)
+```
+
+What Python and the command line offer. SQL is on [its own page](sql.md), catalogs are on [theirs](catalog.md).
+
+"""
+
+WORDS = {str: "text", int: "whole number", bool: "true or false", Fraction: "number", Any: "value"}
+
+
+def type_words(annotation: Any) -> str:
+    """What one may write for a value, in Markdown."""
+    origin, parts = get_origin(annotation), get_args(annotation)
+    if origin is Annotated:
+        return type_words(parts[0])
+    if origin is Literal:
+        return ", ".join(f"`{part}`" for part in parts)
+    if origin in (Union, UnionType):
+        return " or ".join(type_words(part) for part in parts if part is not NoneType)
+    if origin is dict:
+        return f"mapping of {type_words(parts[0])} to {type_words(parts[1])}"
+    if origin is tuple:
+        return f"list of {type_words(parts[0] if parts[-1] is Ellipsis else Any)}"
+    if inspect.isclass(annotation) and issubclass(annotation, Model):
+        return f"[{annotation.__name__}](#{annotation.__name__.lower()})"
+    return WORDS[annotation]
+
+
+def models_in(annotation: Any) -> Iterator[tuple[str, type[Model]]]:
+    """(what is added to the path, model) of every model inside a type."""
+    if inspect.isclass(annotation) and issubclass(annotation, Model):
+        yield "", annotation
+    added = {dict: ".<name>", tuple: "[]"}.get(get_origin(annotation), "")
+    for part in get_args(annotation):
+        for path, model in models_in(part):
+            yield added + path, model
+
+
+def with_paths(
+    model: type[Model], path: str, paths: dict[type[Model], list[str]]
+) -> dict[type[Model], list[str]]:
+    """Every model that a catalog is made of, with the key paths where it stands."""
+    paths.setdefault(model, []).append(path)
+    for name, field in model.model_fields.items():
+        for added, inner in models_in(field.annotation):
+            with_paths(inner, f"{path}.{field.alias or name}{added}".lstrip("."), paths)
+    return paths
+
+
+def default_words(field: FieldInfo) -> str:
+    """What holds where a key is left out."""
+    if field.is_required():
+        return "must be written"
+    value = field.get_default(call_default_factory=True)
+    if value is None or value == "" or value == () or isinstance(value, dict | Model):
+        return ""
+    return f"`{str(value).lower() if isinstance(value, bool) else value}`"
+
+
+def catalog_page() -> str:
+    """docs/catalog.md."""
+    page = CATALOG_HEAD
+    for model, paths in with_paths(Catalog, "", {}).items():
+        text = inspect.cleandoc(model.__doc__ or "")
+        places = ", ".join(f"`{path}`" for path in dict.fromkeys(paths) if path)
+        page += f"## {model.__name__}\n\n" + (f"At {places}. " if places else "") + text + "\n\n"
+        if model.__name__ in SHORTHANDS:
+            short = SHORTHANDS[model.__name__]
+            kind = {"string": "text", "array": "a list"}[short["type"]]
+            page += (
+                f"Or just {kind}" + (f": {short['description']}" if "description" in short else "") + ".\n\n"
+            )
+        page += "| key | what one writes | default | meaning |\n|---|---|---|---|\n"
+        for name, field in model.model_fields.items():
+            cells = (
+                f"`{field.alias or name}`",
+                type_words(field.annotation),
+                default_words(field),
+                field.description,
+            )
+            page += "| " + " | ".join((cell or "").replace("|", "\\|") for cell in cells) + " |\n"
+        page += "\n"
+    return page.rstrip() + "\n"
+
+
+def signature(called: Any, name: str) -> str:
+    """A signature as it is written; on several lines where it is long."""
+    written, keyword = [], False
+    for part in inspect.signature(called).parameters.values():
+        if part.name == "self":
+            continue
+        if part.kind is part.KEYWORD_ONLY and not keyword:
+            written.append("*")
+        keyword = keyword or part.kind in (part.KEYWORD_ONLY, part.VAR_POSITIONAL)
+        star = "*" if part.kind is part.VAR_POSITIONAL else ""
+        default = "" if part.default is part.empty else f" = {part.default!r}"
+        written.append(f"{star}{part.name}: {part.annotation}{default}")
+    result = f" -> {inspect.signature(called).return_annotation}"
+    line = f"{name}({', '.join(written)}){result}"
+    return line if len(line) <= 100 else f"{name}(\n    " + ",\n    ".join(written) + f",\n){result}"
+
+
+def prose(text: str | None) -> str:
+    """A docstring in Markdown: sections become paragraphs, arguments a list."""
+    out: list[str] = []
+    for line in inspect.cleandoc(text or "").splitlines():
+        if re.fullmatch(r"(Args|Attributes|Returns|Raises|Example):", line):
+            out += [f"*{line[:-1]}*", ""]
+        elif re.match(r"    \*?[\w, ]+: ", line) and out:
+            name, _, meaning = line.strip().partition(": ")
+            out.append(f"- `{name}`: {meaning}")
+        else:
+            out.append("  " + line.strip() if line.startswith("        ") else line.strip())
+    return "\n".join(out).strip() + "\n\n"
+
+
+def described(name: str, value: Any, level: int) -> str:
+    """A function, or a class with its public attributes and methods."""
+    if not inspect.isclass(value):
+        return f"{'#' * level} {name}\n\n```python\n{signature(value, name)}\n```\n\n{prose(value.__doc__)}"
+    page = f"{'#' * level} {name}\n\n{prose(value.__doc__)}"
+    members = {key: item for key, item in vars(value).items() if not key.startswith("_")}
+    short = {key: item for key, item in members.items() if isinstance(item, property | cached_property)}
+    if short:
+        page += "| attribute | |\n|---|---|\n"
+        page += "".join(f"| `{key}` | {first_line(item.__doc__)} |\n" for key, item in short.items()) + "\n"
+    for key, item in members.items():
+        if inspect.isfunction(item):
+            page += described(key, item, level + 1)
+    return page
+
+
+def first_line(text: str | None) -> str:
+    """The summary of a docstring."""
+    return inspect.cleandoc(text or "").split("\n")[0]
+
+
+def exported() -> dict[str, dict[str, Any]]:
+    """What `dpsql` exports, by home, in order."""
+    homes: dict[str, dict[str, Any]] = {}
+    for name in dpsql.__all__:
+        value = getattr(dpsql, name)
+        homes.setdefault(dpsql._HOME.get(name, "dpsql"), {})[name] = value
+    return homes
+
+
+def command_page(name: str, command: click.Command) -> str:
+    """A command of the command line."""
+    arguments = [p for p in command.params if isinstance(p, click.Argument)]
+    usage = " ".join(("" if p.required else "[") + (p.name or "").upper() + ("..." if p.nargs != 1 else "")
+                     + ("" if p.required else "]") for p in arguments)  # fmt: skip
+    page = f"### dpsql {name}\n\n```console\n$ dpsql {name} [OPTIONS] {usage}".rstrip() + "\n```\n\n"
+    page += inspect.cleandoc(command.help or "") + "\n\n"
+    options = [p for p in command.params if isinstance(p, click.Option) and not p.hidden]
+    if options:
+        page += "| option | meaning |\n|---|---|\n"
+    for option in options:
+        kinds = (
+            f" {' or '.join(map(str, option.type.choices))}" if isinstance(option.type, click.Choice) else ""
+        )
+        told = [option.help or "", f"default `{option.default}`" if option.show_default else "",
+                "needed" if option.required else ""]  # fmt: skip
+        page += f"| `{', '.join(option.opts)}`{kinds} | {'; '.join(part for part in told if part)} |\n"
+    return page + ("\n" if options else "")
+
+
+def api_page() -> str:
+    """docs/api.md."""
+    homes, page = exported(), API_HEAD
+    page += "## Functions\n\n"
+    for home in ("dpsql.engine", "dpsql.curator"):
+        page += "".join(described(f"dpsql.{name}", value, 3) for name, value in homes[home].items())
+    page += "## What an answer is\n\n" + described("Result", homes["dpsql.answer.result"]["Result"], 3)
+    page += "## DB-API\n\n" + prose(import_module("dpsql.dbapi").__doc__)
+    database = homes["dpsql.dbapi"]
+    page += "".join(
+        described(f"dpsql.{name}", database[name], 3) for name in ("connect", "Connection", "Cursor")
+    )
+    plain = [name for name in database if name not in ("connect", "Connection", "Cursor")]
+    page += "As PEP 249 has them: " + ", ".join(f"`{name}`" for name in plain) + ".\n\n"
+    page += "## SQLAlchemy\n\n" + prose(import_module("dpsql.sqlalchemy").__doc__)
+    page += "## Errors\n\n| error | is a | exit code | when |\n|---|---|---|---|\n"
+    for name, error in homes["dpsql.errors"].items():
+        code = getattr(error, "exit_code", "")
+        page += f"| `{name}` | `{error.__base__.__name__}` | {code} | {first_line(error.__doc__)} |\n"
+    page += "\n## Command line\n\nExit codes: 0 done, 1 the statement, 2 something cannot be opened or the catalog is "
+    page += "wrong, 3 a privacy refusal.\n\n"
+    shown = [(name, command) for name, command in sorted(all_commands().items()) if not command.hidden]
+    page += "".join(command_page(name, command) for name, command in shown)
+    return page.rstrip() + "\n"
+
+
+if __name__ == "__main__":
+    (DOCS / "catalog.md").write_text(catalog_page(), encoding="utf-8")
+    (DOCS / "api.md").write_text(api_page(), encoding="utf-8")
