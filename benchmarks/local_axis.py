@@ -24,10 +24,11 @@ from dpsql.collecting.simulate import one_row_each, simulate_tallies
 from dpsql.mechanisms.local import ahead
 from dpsql.mechanisms.local.blue import Estimate, Group, cell_design, range_workload, system
 from dpsql.mechanisms.local.lprr import level_edges
-from dpsql.mechanisms.local.oracles import Oracle, choose_oracle, estimate, wave_matrix, wave_reach
 from dpsql.mechanisms.local.simplex import simplex_fit
-from dpsql.mechanisms.local.simulate import histogram_tally
 from dpsql.mechanisms.local.smooth import stack
+from dpsql.mechanisms.oracles.oracle import estimate
+from dpsql.mechanisms.oracles.registry import choose_oracle
+from dpsql.mechanisms.oracles.square_wave import SquareWave, wave_matrix, wave_reach
 
 EPSILONS = ("0.5", "1", "2", "4")
 BRANCHING = 4
@@ -63,15 +64,15 @@ def tree_groups(shares: np.ndarray, people: int, own: int, rng: np.random.Genera
         design = cell_design(edges, shares.size)
         oracle = choose_oracle(len(design), own)
         histogram = rng.multinomial(people // len(levels), shares)
-        tally = histogram_tally(oracle, (design @ histogram).astype(np.int64), rng).astype(float)
+        tally = oracle.tally((design @ histogram).astype(np.int64), rng).astype(float)
         found.append(Group(design, estimate(oracle, tally, histogram.sum()), float(histogram.sum()), oracle))
     return found
 
 
 def wave_group(shares: np.ndarray, people: int, own: int, epsilon: float, rng: np.random.Generator) -> Group:
     """Square Wave over the leaves."""
-    oracle = Oracle("WAVE", shares.size, own, wave_reach(shares.size, epsilon))
-    tally = histogram_tally(oracle, np.append(rng.multinomial(people, shares), 0), rng)
+    oracle = SquareWave(shares.size, own, wave_reach(shares.size, epsilon))
+    tally = oracle.tally(np.append(rng.multinomial(people, shares), 0), rng)
     return Group(wave_matrix(oracle), tally / people, float(people), oracle)
 
 
@@ -111,7 +112,7 @@ def adaptive(shares: np.ndarray, people: int, epsilon: str, rng: np.random.Gener
     for _ in range(count):
         histogram = rng.multinomial(people // count, shares)
         oracle = ahead.box_oracle(boxes, own)
-        tally = histogram_tally(oracle, ahead.histogram_of_boxes(boxes, histogram), rng).astype(float)
+        tally = oracle.tally(ahead.histogram_of_boxes(boxes, histogram), rng).astype(float)
         rounds.append(ahead.close_round(boxes, estimate(oracle, tally, people // count), people // count))
         boxes = ahead.next_boxes(rounds[-1], theta)
     return ahead.spread_evenly(rounds[-1].boxes, ahead.finest_shares(rounds), sizes)

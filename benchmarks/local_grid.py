@@ -18,8 +18,8 @@ from dpsql.collecting.smooth import smooth_axis
 from dpsql.mechanisms.local.blue import Group, cell_design, range_workload
 from dpsql.mechanisms.local.grids import even_edges, granularity
 from dpsql.mechanisms.local.lprr import level_edges
-from dpsql.mechanisms.local.oracles import choose_oracle, estimate
-from dpsql.mechanisms.local.simulate import histogram_tally
+from dpsql.mechanisms.oracles.oracle import estimate
+from dpsql.mechanisms.oracles.registry import choose_oracle
 
 
 def interval_hierarchy(shares: np.ndarray, people: int, epsilon: str, rng: np.random.Generator) -> np.ndarray:
@@ -35,7 +35,7 @@ def interval_hierarchy(shares: np.ndarray, people: int, epsilon: str, rng: np.ra
     for edges in levels:
         design = cell_design(edges, shares.size)
         oracle = choose_oracle(len(design), own)
-        tally = histogram_tally(oracle, (design @ rng.multinomial(part, shares)).astype(np.int64), rng)
+        tally = oracle.tally((design @ rng.multinomial(part, shares)).astype(np.int64), rng)
         off = estimate(oracle, tally.astype(float), float(part)) - design @ shares
         tables.append((edges, np.concatenate([[0.0], np.cumsum(off)])))
     return _cover_errors(tables, shares.size)
@@ -82,7 +82,7 @@ def _grid(
     design = cell_design(edges, shares.size)
     oracle = choose_oracle(len(design), largest_weight(Fraction(epsilon)))
     histogram = (design @ rng.multinomial(people, shares)).astype(np.int64)
-    seen = estimate(oracle, histogram_tally(oracle, histogram, rng).astype(float), float(people))
+    seen = estimate(oracle, oracle.tally(histogram, rng).astype(float), float(people))
     group = Group(design, seen, float(people), oracle)
     return np.asarray((group.design / group.design.sum(axis=1, keepdims=True)).T @ group.shares)
 

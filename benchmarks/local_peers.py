@@ -25,9 +25,10 @@ import numpy as np
 
 from dpsql.client.plan import largest_weight
 from dpsql.collecting.simulate import People
-from dpsql.mechanisms.local.oracles import Oracle, choose_oracle, estimate
-from dpsql.mechanisms.local.simulate import histogram_tally
 from dpsql.mechanisms.local.truncation import estimated_rows, theory_tau
+from dpsql.mechanisms.oracles.oracle import Oracle, estimate
+from dpsql.mechanisms.oracles.registry import choose_oracle
+from dpsql.mechanisms.oracles.unary_encoding import UnaryEncoding
 
 DEPTH, BRANCHING = 2, 5
 LOWEST, HIGHEST = 1, 25
@@ -148,7 +149,7 @@ def _level_shares(
     flat = np.ravel_multi_index((*nodes, slots.bits[drawn] % kinds), shape)
     histogram = np.append(np.bincount(flat, minlength=cells), rng.binomial(slots.empty, share))
     oracle = choose_oracle(cells + 1, own)
-    tally = histogram_tally(oracle, histogram, rng).astype(float)
+    tally = oracle.tally(histogram, rng).astype(float)
     return np.asarray(estimate(oracle, tally, max(float(histogram.sum()), 1.0))[:cells].reshape(shape))
 
 
@@ -170,7 +171,7 @@ def services_join(
         Shape (1,); with a measure (2,), one for each value of the bit.
     """
     bounds = [0, *cuts, slots.leaves.shape[1]]
-    oracle = Oracle("OUE", 2, largest_weight(Fraction(str(epsilon)) / (len(bounds) - 1)))
+    oracle = UnaryEncoding(2, largest_weight(Fraction(str(epsilon)) / (len(bounds) - 1)))
     total = np.zeros(2 if measured else 1)
     for choice in itertools.product(*(pieces(low, high, complement, slots.depth) for low, high in box)):
         sign = math.prod(piece.sign for piece in choice)
@@ -233,5 +234,5 @@ def estimated_tau(
     """Tao-Search, corrected: these people report min(rows, 10) and then never again."""
     oracle = choose_oracle(11, largest_weight(Fraction(str(epsilon))))
     histogram = np.bincount(np.minimum(rows, 10), minlength=11)
-    tally = histogram_tally(oracle, histogram, rng).astype(float)
+    tally = oracle.tally(histogram, rng).astype(float)
     return theory_tau(estimated_rows(oracle, tally, float(histogram.sum())), noise, answer)

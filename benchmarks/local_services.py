@@ -22,9 +22,8 @@ from dpsql.collecting.parts import interactions
 from dpsql.collecting.plan import Design, PlannedAxis, build_plan
 from dpsql.collecting.simulate import one_row_each, simulate_tallies
 from dpsql.collecting.smooth import joint_table
-from dpsql.mechanisms.local import simulate
-from dpsql.mechanisms.local.oracles import Oracle, choose_oracle
-from dpsql.mechanisms.local.services import item_scores
+from dpsql.mechanisms.oracles.oracle import item_scores
+from dpsql.mechanisms.oracles.registry import choose_oracle
 
 AXES = (0, 2, 3)
 """Of the star: one of the person's, two of the row's."""
@@ -85,18 +84,10 @@ def product(
             shape = (size,) * (high - low)
             oracle = choose_oracle(size ** (high - low), own)
             items = np.ravel_multi_index(tuple(some[:, low:high].T), shape)
-            inside *= item_scores(oracle, _support(oracle, items, rng)) @ _masks(boxes, low, high, size).T
+            support = oracle.supports(oracle.packed(oracle.payloads(items, rng)))
+            inside *= item_scores(oracle, support) @ _masks(boxes, low, high, size).T
         total += inside.sum(axis=0)
     return total
-
-
-def _support(oracle: Oracle, items: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Which items each report supports."""
-    if oracle.name == "GRR":
-        said = simulate.grr_reports(oracle.domain, oracle.own, items, rng)
-        return np.asarray(said[:, None] == np.arange(oracle.domain))
-    packed = simulate.oue_reports(oracle, items, rng)
-    return np.unpackbits(packed, axis=1, count=oracle.domain).astype(bool)
 
 
 def _masks(boxes: Sequence[Box], low: int, high: int, size: int) -> np.ndarray:

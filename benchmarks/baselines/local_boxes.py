@@ -28,8 +28,8 @@ from dpsql.client.plan import largest_weight
 from dpsql.mechanisms.local import ahead
 from dpsql.mechanisms.local.lprr import level_edges
 from dpsql.mechanisms.local.maxent import box_share, pair_keys, quarters
-from dpsql.mechanisms.local.oracles import FloatArray, Oracle, estimate
-from dpsql.mechanisms.local.simulate import histogram_tally
+from dpsql.mechanisms.oracles.oracle import FloatArray, Oracle, estimate
+from dpsql.mechanisms.oracles.unary_encoding import UnaryEncoding
 
 Answer = Callable[[np.ndarray, Sequence[int], str, np.ndarray, np.random.Generator], FloatArray]
 Pairs = dict[tuple[int, int], FloatArray]
@@ -71,7 +71,7 @@ def hio(
     leaves: np.ndarray, sizes: Sequence[int], epsilon: str, boxes: np.ndarray, rng: np.random.Generator
 ) -> FloatArray:
     """HIO: each box from the level combinations that it takes, noise drawn in law for the sum of each's nodes."""
-    oracle = Oracle("OUE", 2, largest_weight(Fraction(epsilon)))
+    oracle = UnaryEncoding(2, largest_weight(Fraction(epsilon)))
     depths = [len(level_edges(size, BRANCHING)) + 1 for size in sizes]
     drawn = rng.integers(0, math.prod(depths), size=len(leaves))
     order = np.argsort(drawn, kind="stable")
@@ -117,7 +117,7 @@ def adaptive(
         flat = np.ravel_multi_index(tuple(leaves[asked == number].T), tuple(sizes))
         histogram = np.bincount(flat, minlength=math.prod(sizes)).reshape(tuple(sizes))
         oracle = ahead.box_oracle(boxes, own)
-        tally = histogram_tally(oracle, ahead.histogram_of_boxes(boxes, histogram), rng).astype(float)
+        tally = oracle.tally(ahead.histogram_of_boxes(boxes, histogram), rng).astype(float)
         done.append(ahead.close_round(boxes, estimate(oracle, tally, flat.size), flat.size))
         boxes = ahead.next_boxes(done[-1], theta)
     return done[-1].boxes, ahead.finest_shares(done)

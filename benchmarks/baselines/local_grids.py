@@ -25,9 +25,9 @@ from benchmarks.baselines.local_boxes import Pairs, pair_answers
 from dpsql.client.plan import largest_weight
 from dpsql.mechanisms.local.grids import granularity
 from dpsql.mechanisms.local.maxent import pair_keys
-from dpsql.mechanisms.local.oracles import FloatArray, choose_oracle, estimate
 from dpsql.mechanisms.local.simplex import normsub
-from dpsql.mechanisms.local.simulate import histogram_tally
+from dpsql.mechanisms.oracles.oracle import FloatArray, estimate
+from dpsql.mechanisms.oracles.registry import choose_oracle
 
 TURNS = 3
 UPDATES = 100
@@ -101,7 +101,7 @@ def collected(
         at = tuple(who[:, a] * c // sizes[a] for a, c in zip(axes, cells, strict=True))
         histogram = np.bincount(np.ravel_multi_index(at, cells), minlength=math.prod(cells))
         oracle = choose_oracle(math.prod(cells), own)
-        tally = histogram_tally(oracle, histogram, rng).astype(float)
+        tally = oracle.tally(histogram, rng).astype(float)
         views.append(View(axes, estimate(oracle, tally, max(len(who), 1)).reshape(cells)))
     return views
 

@@ -14,7 +14,7 @@ import numpy as np
 from dpsql.client.plan import Plan, View
 from dpsql.collecting.tallies import FOLDS, Tallies, oracle_of, shares
 from dpsql.mechanisms.local.blue import Group, cell_design
-from dpsql.mechanisms.local.oracles import FloatArray, wave_matrix
+from dpsql.mechanisms.oracles.oracle import FloatArray
 
 
 @dataclass(frozen=True)
@@ -80,9 +80,11 @@ def axis_groups(
     kept = list(range(FOLDS)) if folds is None else list(folds)
     for number in axis_views(plan, tallies, axis, kept, waves):
         view, reports = plan.views[number], float(tallies[number].reports[kept].sum())
-        if view.kind == "wave":
-            seen = tallies[number].support[kept].sum(axis=0) / reports
-            groups.append(Group(_with_silence(plan, view, empty), seen, reports, oracle_of(plan, view)))
+        oracle = oracle_of(plan, view)
+        blur = oracle.seen()
+        if blur is not None:
+            seen = shares(plan, number, tallies[number], kept)
+            groups.append(Group(_with_silence(blur, empty), seen, reports, oracle))
             continue
         held = margin(view_cells(plan, number, tallies, folds), view, (axis,))
         design = cell_design(view.edges[view.axes.index(axis)], leaves)
@@ -92,7 +94,7 @@ def axis_groups(
                 [[design, np.zeros((len(design), 1))], [np.zeros((1, leaves)), np.ones((1, 1))]]
             )
             seen, fan = np.append(seen, held.empty or 0.0), np.append(fan, 1.0)
-        groups.append(Group(design, seen, reports, oracle_of(plan, view), fan))
+        groups.append(Group(design, seen, reports, oracle, fan))
     return groups
 
 
@@ -109,9 +111,8 @@ def axis_views(
     ]
 
 
-def _with_silence(plan: Plan, view: View, empty: bool) -> FloatArray:
-    """Square Wave's matrix; "no row" draws bins evenly."""
-    matrix = wave_matrix(oracle_of(plan, view))
+def _with_silence(matrix: FloatArray, empty: bool) -> FloatArray:
+    """What is seen of leaves, and of "no row", which draws cells evenly."""
     if not empty:
         return matrix
     return np.hstack([matrix, np.full((len(matrix), 1), 1 / len(matrix))])

@@ -27,7 +27,7 @@ from dpsql.collecting.cells import axis_groups, axis_views, signed_group
 from dpsql.collecting.estimate import AxisTable, Part, Parts
 from dpsql.collecting.tallies import FOLDS, Tallies
 from dpsql.mechanisms.local.blue import Estimate, crossed, range_workload
-from dpsql.mechanisms.local.oracles import FloatArray
+from dpsql.mechanisms.oracles.oracle import FloatArray
 
 
 class Centre(NamedTuple):

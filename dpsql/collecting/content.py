@@ -33,8 +33,8 @@ from dpsql.collecting.tau import carried_rows
 from dpsql.collecting.totals import total_of
 from dpsql.mechanisms.central.rounding import node_sums, round_family, to_units
 from dpsql.mechanisms.local.blue import Estimate
-from dpsql.mechanisms.local.oracles import influence
 from dpsql.mechanisms.local.shuffle import shuffled_epsilon
+from dpsql.mechanisms.oracles.oracle import influence
 from dpsql.release.format import FORMAT, AxisMeta, ColumnMeta, ScaleMeta, StatisticMeta, to_json
 from dpsql.release.write import ARRAYS, AxisContent, ReleaseContent, StatisticContent
 from dpsql.tree import Tree, kary_tree
@@ -214,7 +214,7 @@ def _promise(survey: Survey, plan: Plan, manifest: Manifest, scale: Scale, relea
 
 def _collected(plan: Plan, manifest: Manifest, scale: Scale, shuffled: bool) -> dict[str, Any]:
     """What was collected, how far one hostile report reaches, and what a shuffler adds."""
-    reach = max(influence(oracle_of(plan, v)) for v in plan.views if v.oracle != "WAVE")
+    reach = max(influence(oracle_of(plan, v)) for v in plan.views)
     found: dict[str, Any] = {
         "collection": plan.collection,
         "plan_hash": plan.hash.hex(),

@@ -23,7 +23,7 @@ from dpsql.collecting.cells import Cells, axis_groups, margin, signed_groups, vi
 from dpsql.collecting.tallies import Tallies, oracle_of
 from dpsql.errors import DataError
 from dpsql.mechanisms.local.blue import Estimate, blue, cell_design, signed_blue
-from dpsql.mechanisms.local.oracles import FloatArray, structure
+from dpsql.mechanisms.oracles.oracle import FloatArray
 
 LIFT = 1e-9
 """Variance of the total relative to the leaves' that keeps a model's total positive where it is known exactly."""
@@ -194,7 +194,7 @@ def interaction(
         if seen is None:
             continue
         even = np.full(1, 1 / held.counts.size)
-        noise = float(structure(oracle_of(plan, view), even, held.fan).diagonal[0]) / held.reports
+        noise = float(oracle_of(plan, view).structure(even, held.fan).diagonal[0]) / held.reports
         spreads = [_even_spread(view.edges[view.axes.index(a)], plan.axes[a]["leaves"]) for a in axes]
         found.append((noise, _spread(seen, spreads), spreads))
     if not found:

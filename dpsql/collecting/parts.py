@@ -16,7 +16,7 @@ from dpsql.collecting.estimate import AxisTable, Part, centred, interaction, mod
 from dpsql.collecting.smooth import LARGEST, Joint, joint_table
 from dpsql.collecting.tallies import Tallies
 from dpsql.mechanisms.local.joint import posterior
-from dpsql.mechanisms.local.oracles import FloatArray
+from dpsql.mechanisms.oracles.oracle import FloatArray
 
 BOXES = 200
 FLAT = 1e-9

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from dpsql.client.plan import Plan, largest_weight, read_plan
 from dpsql.collecting.views import views_of
 from dpsql.errors import CatalogError
-from dpsql.mechanisms.local.oracles import OTHER
+from dpsql.mechanisms.oracles.oracle import OTHER
 
 ROW_SHARE = Fraction(1, 10)
 """Of a million people a tenth leaves an error of 1.2% on every count, a fiftieth 2.7%."""

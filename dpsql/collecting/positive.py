@@ -18,8 +18,8 @@ from dpsql.collecting.estimate import AxisTable
 from dpsql.collecting.smooth import joint_fits, joint_table, smooth_axis
 from dpsql.collecting.tallies import Tallies
 from dpsql.mechanisms.local.blue import Estimate, range_variances
-from dpsql.mechanisms.local.oracles import FloatArray
 from dpsql.mechanisms.local.smooth import stack_covariance
+from dpsql.mechanisms.oracles.oracle import FloatArray
 
 SMOOTH = 4
 """Fewest ordered leaves that a third difference can bend along."""

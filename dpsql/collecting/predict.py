@@ -8,9 +8,8 @@ import numpy as np
 
 from dpsql.client.plan import Plan, View
 from dpsql.collecting.cells import axis_groups
-from dpsql.collecting.tallies import FOLDS, ViewTally, oracle_of, tally_width
+from dpsql.collecting.tallies import FOLDS, ViewTally, oracle_of
 from dpsql.mechanisms.local.blue import blue, range_workload
-from dpsql.mechanisms.local.oracles import structure, wave_matrix
 from dpsql.mechanisms.local.truncation import lost_by_histogram
 
 MANY = 1_000_000
@@ -30,12 +29,7 @@ def expected_tallies(plan: Plan, people: int) -> list[ViewTally]:
     found = []
     for view in plan.views:
         reports = people * view.share / total / FOLDS
-        oracle = oracle_of(plan, view)
-        if view.oracle == "WAVE":
-            support = wave_matrix(oracle).mean(axis=1) * reports
-        else:
-            even = oracle.q + (oracle.p - oracle.q) / view.domain
-            support = np.full(tally_width(view), even * reports)
+        support = oracle_of(plan, view).even_support() * reports
         rows = np.rint(np.tile(support, (FOLDS, 1))).astype(np.int64)
         found.append(ViewTally(rows, np.full(FOLDS, round(reports), dtype=np.int64)))
     return found
@@ -64,7 +58,7 @@ def predict(plan: Plan, people: int) -> list[Prediction]:
     total = sum(v.share for v in plan.views)
     for axes, view in sorted(grids.items(), key=lambda held: (len(held[0]), held[0])):
         fan = 1.0 if view.measure is None else 2.0
-        noise = structure(oracle_of(plan, view), np.full(1, 1 / view.domain), fan).diagonal[0]
+        noise = oracle_of(plan, view).structure(np.full(1, 1 / view.domain), fan).diagonal[0]
         names = " and ".join(plan.axes[a]["name"] for a in axes)
         error = plan.tau * float(np.sqrt(noise * total / (people * view.share)))
         found.append(Prediction(f"a grid cell of {names}", error))
@@ -91,5 +85,4 @@ def range_variances(plan: Plan, people: int) -> list[float]:
 def _rows_error(plan: Plan, people: int) -> float:
     """Standard error of the mean number of rows of a person."""
     oracle = oracle_of(plan, plan.views[0])
-    even = (oracle.q + (oracle.p - oracle.q) / oracle.domain) * people
-    return lost_by_histogram(oracle, np.full(oracle.domain, even), float(people), 0).error
+    return lost_by_histogram(oracle, oracle.even_support() * people, float(people), 0).error

@@ -29,7 +29,7 @@ from dpsql.collecting.services import Positions, Sheet, penalty, strengths
 from dpsql.collecting.survey import Survey
 from dpsql.mechanisms.central.rounding import round_family
 from dpsql.mechanisms.local.blue import Estimate
-from dpsql.mechanisms.local.oracles import FloatArray
+from dpsql.mechanisms.oracles.oracle import FloatArray
 from dpsql.release.format import FORMAT, StatisticMeta, to_json
 from dpsql.release.write import ARRAYS, AxisContent, ReleaseContent
 from dpsql.tree import kary_tree

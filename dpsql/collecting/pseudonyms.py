@@ -20,14 +20,11 @@ from numpy.typing import NDArray
 from dpsql.client.plan import Plan
 from dpsql.client.report import HEADER, MAGIC, ORACLES
 from dpsql.collecting.collector import Manifest
-from dpsql.collecting.decode import payload_ok, varints
 from dpsql.collecting.services import Sheet
 from dpsql.collecting.spools import file_hash, read_spool
 from dpsql.collecting.state import open_state
-from dpsql.collecting.tallies import IntArray, oracle_of
-from dpsql.mechanisms.local.oracles import FloatArray
-from dpsql.mechanisms.local.services import item_scores
-from dpsql.mechanisms.local.simulate import bucket
+from dpsql.collecting.tallies import oracle_of
+from dpsql.mechanisms.oracles.oracle import FloatArray, Oracle, Packed, item_scores
 
 Progress = Callable[[str], None]
 Held = dict[bytes, bytes]
@@ -35,23 +32,14 @@ Held = dict[bytes, bytes]
 
 
 class Heard(NamedTuple):
-    """One service's joined reports: its plan, and packed bits (OUE) or seed and value (OLH; GRR without seed)."""
+    """One service's joined reports: their oracle, and their payloads in the order of people."""
 
-    plan: Plan
-    bits: NDArray[np.uint8]
-    numbers: IntArray
+    oracle: Oracle
+    packed: Packed
 
     def scores(self, first: int, last: int) -> FloatArray:
         """Unbiased indicators of all items for some of the people, shape (people, items)."""
-        view = self.plan.views[0]
-        if view.oracle == "OUE":
-            support = np.unpackbits(self.bits[first:last], axis=1, count=view.domain).astype(bool)
-        elif view.oracle == "GRR":
-            support = self.numbers[first:last, 1:] == np.arange(view.domain)
-        else:
-            seeds, said = self.numbers[first:last, :1], self.numbers[first:last, 1:]
-            support = bucket(seeds, np.arange(view.domain)[None, :], view.extra) == said
-        return item_scores(oracle_of(self.plan, view), support)
+        return item_scores(self.oracle, self.oracle.supports(self.packed[first:last]))
 
 
 class Joined(NamedTuple):
@@ -137,7 +125,7 @@ def _sound(plan: Plan, reports: Sequence[bytes], rejected: Counter[str]) -> NDAr
             continue
         table = np.frombuffer(b"".join(reports[i] for i in at.tolist()), np.uint8).reshape(-1, length)
         right = (table[:, :HEADER] == np.frombuffer(head, np.uint8)).all(axis=1)
-        kept, reason = payload_ok(view, table[:, HEADER:])
+        kept, reason = oracle_of(plan, view).check(table[:, HEADER:])
         rejected["not version 1, the view or its oracle"] += int((~right).sum())
         rejected[reason] += int((right & ~kept).sum())
         sound[at] = right & kept
@@ -145,15 +133,6 @@ def _sound(plan: Plan, reports: Sequence[bytes], rejected: Counter[str]) -> NDAr
 
 
 def _heard(plan: Plan, payloads: Sequence[bytes]) -> Heard:
-    """Payloads as arrays."""
-    view = plan.views[0]
-    if view.oracle == "OUE":
-        size = (view.domain + 7) // 8
-        bits = np.frombuffer(b"".join(payloads), np.uint8).reshape(-1, size)
-        return Heard(plan, bits, np.zeros((len(payloads), 2), np.int64))
-    start = 2 if view.oracle == "OLH" else 0
-    pairs = [
-        (int.from_bytes(p[:start], "big"), int(varints(np.frombuffer(p[start:], np.uint8)[None, :])[0]))
-        for p in payloads
-    ]
-    return Heard(plan, np.zeros((0, 0), np.uint8), np.array(pairs, np.int64).reshape(-1, 2))
+    """Payloads as an array."""
+    oracle = oracle_of(plan, plan.views[0])
+    return Heard(oracle, oracle.packed(payloads))

@@ -27,7 +27,7 @@ from dpsql.mechanisms.local.ahead import (
     spread_evenly,
     threshold,
 )
-from dpsql.mechanisms.local.oracles import OTHER, FloatArray
+from dpsql.mechanisms.oracles.oracle import OTHER, FloatArray
 
 
 @dataclass(frozen=True)

@@ -24,8 +24,8 @@ from dpsql.collecting.plan import plan_body
 from dpsql.collecting.tallies import Tallies, oracle_of, shares
 from dpsql.collecting.tau import carried_rows
 from dpsql.collecting.totals import total_of
-from dpsql.mechanisms.local.oracles import variance
 from dpsql.mechanisms.local.truncation import Measured, clipped_share, lost_by_histogram
+from dpsql.mechanisms.oracles.oracle import variance
 
 
 @dataclass(frozen=True)

@@ -33,8 +33,7 @@ from dpsql.collecting.survey import Survey, design_of
 from dpsql.collecting.tallies import oracle_of
 from dpsql.collecting.views import with_oracle
 from dpsql.errors import CatalogError, DataError, OperationalError, PrivacyError
-from dpsql.mechanisms.local.oracles import choose_oracle
-from dpsql.mechanisms.local.services import item_noise
+from dpsql.mechanisms.oracles.registry import choose_oracle
 
 MOST_ITEMS = 4096
 """Most items of one service: a report of OUE has a bit for each."""
@@ -226,7 +225,7 @@ def strengths(sheet: Sheet, held: Positions, people: int) -> dict[Positions, flo
             both, truth = 1.0, 1.0
             for name, own in sheet.asked(part).items():
                 even = 1 / float(np.prod([sheet.leaves[a] for a in own]))
-                noise = item_noise(oracle_of(sheet.plans[name], sheet.plans[name].views[0]))
+                noise = oracle_of(sheet.plans[name], sheet.plans[name].views[0]).item_noise
                 both *= noise * sheet.items_per_cell(name, own) + even
                 truth *= even
             found[places] = people * (both - truth)
@@ -239,7 +238,7 @@ def half_error(sheet: Sheet, held: Positions, people: int) -> float:
     for name, own in sheet.asked(held).items():
         cells = float(np.prod([sheet.leaves[a] for a in own]))
         share = 0.5 ** len(own)
-        noise = item_noise(oracle_of(sheet.plans[name], sheet.plans[name].views[0]))
+        noise = oracle_of(sheet.plans[name], sheet.plans[name].views[0]).item_noise
         squared *= noise * sheet.items_per_cell(name, own) * cells * share * (1 - share) + share
         truth *= share
     return float(np.sqrt(people * (squared - truth)))
@@ -248,7 +247,7 @@ def half_error(sheet: Sheet, held: Positions, people: int) -> float:
 def penalty(sheet: Sheet, held: Positions) -> float:
     """How many times the variance of one report, joined on the device, with all of epsilon, has a view's half."""
     cells, share = int(np.prod([sheet.leaves[a] for a in held])), 0.5 ** len(held)
-    joined = item_noise(choose_oracle(cells, largest_weight(sheet.epsilon))) * cells * share * (1 - share)
+    joined = choose_oracle(cells, largest_weight(sheet.epsilon)).item_noise * cells * share * (1 - share)
     return half_error(sheet, held, 1) ** 2 / joined
 
 

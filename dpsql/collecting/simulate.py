@@ -12,9 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from dpsql.client.plan import Plan, View
-from dpsql.client.report import MAGIC, ORACLES, varint
+from dpsql.client.report import MAGIC, ORACLES
 from dpsql.collecting.tallies import FOLDS, IntArray, ViewTally, oracle_of
-from dpsql.mechanisms.local import simulate as devices
 
 Progress = Callable[[str], None]
 
@@ -116,7 +115,7 @@ def simulate_tallies(
             who = np.nonzero((drawn == number) & (folds == fold))[0]
             items = draw_items(plan, view, people, who, rng)
             width = view.domain + int(view.kind == "wave")
-            support.append(devices.histogram_tally(oracle, np.bincount(items, minlength=width), rng))
+            support.append(oracle.tally(np.bincount(items, minlength=width), rng))
             reports.append(who.size)
         tallies.append(ViewTally(np.array(support), np.array(reports)))
     return tallies
@@ -134,18 +133,6 @@ def simulate_reports(
         who = np.nonzero(drawn == number)[0]
         head = MAGIC + plan.hash + number.to_bytes(2, "big") + bytes([ORACLES[view.oracle]])
         items = draw_items(plan, view, people, who, rng)
-        for person, payload in zip(who.tolist(), _payloads(plan, view, items, rng), strict=True):
+        for person, payload in zip(who.tolist(), oracle_of(plan, view).payloads(items, rng), strict=True):
             reports[person] = head + payload
     return reports
-
-
-def _payloads(plan: Plan, view: View, items: IntArray, rng: np.random.Generator) -> list[bytes]:
-    oracle = oracle_of(plan, view)
-    if view.oracle == "OUE":
-        return [row.tobytes() for row in devices.oue_reports(oracle, items, rng)]
-    if view.oracle == "OLH":
-        seeds, held = devices.olh_reports(oracle, items, rng)
-        return [s.to_bytes(2, "big") + varint(h) for s, h in zip(seeds.tolist(), held.tolist(), strict=True)]
-    if view.oracle == "WAVE":
-        return [varint(v) for v in devices.wave_reports(oracle, items, rng).tolist()]
-    return [varint(v) for v in devices.grr_reports(view.domain, plan.own, items, rng).tolist()]

@@ -17,8 +17,8 @@ from dpsql.collecting.cells import axis_groups, view_cells
 from dpsql.collecting.tallies import FOLDS, Tallies, oracle_of
 from dpsql.mechanisms.local.joint import Marginal, Strength, fit, marginal_of, table_of
 from dpsql.mechanisms.local.lattice import Model, make_model, weights_of
-from dpsql.mechanisms.local.oracles import FloatArray, structure
 from dpsql.mechanisms.local.smooth import Stack, stack
+from dpsql.mechanisms.oracles.oracle import FloatArray
 
 STRENGTHS = (
     Strength(1e5, 1e4, 1e1),
@@ -196,7 +196,7 @@ def marginals(
         if with_bit and held.signed is not None:
             parts = np.stack([held.counts - held.signed, held.counts + held.signed], axis=-1) / 2
             fan = 1.0
-        noise = structure(oracle_of(plan, view), np.clip(parts, 0, 1), fan).diagonal / held.reports
+        noise = oracle_of(plan, view).structure(np.clip(parts, 0, 1), fan).diagonal / held.reports
         order = [axes.index(a) for a in inside]
         dropped = tuple(i for i, a in enumerate(view.axes) if a not in inside)
         turn = [*np.argsort(order).tolist(), len(inside)]

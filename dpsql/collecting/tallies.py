@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpsql.client.plan import Plan, View
-from dpsql.mechanisms.local.oracles import FloatArray, Oracle, estimate
+from dpsql.mechanisms.oracles.oracle import FloatArray, Oracle, estimate
+from dpsql.mechanisms.oracles.registry import oracle_named
 
 IntArray = NDArray[np.int64]
 FOLDS = 4
@@ -21,7 +22,7 @@ class ViewTally:
     """Counts of one view.
 
     Args:
-        support: reports that support each item (Square Wave: per bin), shape (folds, items).
+        support: reports that support each cell of the oracle, shape (folds, cells).
         reports: reports per fold, shape (folds,).
     """
 
@@ -39,19 +40,14 @@ Tallies = Sequence[ViewTally]
 
 def oracle_of(plan: Plan, view: View) -> Oracle:
     """The view's oracle."""
-    return Oracle(view.oracle, view.domain, plan.own, view.extra)
-
-
-def tally_width(view: View) -> int:
-    """Length of a view's support vector."""
-    return view.domain + 2 * view.extra if view.oracle == "WAVE" else view.domain
+    return oracle_named(view.oracle, view.domain, plan.own, view.extra)
 
 
 def empty_tallies(plan: Plan) -> list[ViewTally]:
     """Zero counts for every view."""
     return [
-        ViewTally(np.zeros((FOLDS, tally_width(v)), dtype=np.int64), np.zeros(FOLDS, dtype=np.int64))
-        for v in plan.views
+        ViewTally(np.zeros((FOLDS, oracle_of(plan, view).width), dtype=np.int64), np.zeros(FOLDS, dtype=np.int64))
+        for view in plan.views
     ]
 
 

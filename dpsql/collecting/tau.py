@@ -29,8 +29,9 @@ from dpsql.collecting.tallies import Tallies, oracle_of
 from dpsql.collecting.views import SHARES, rows_view, with_oracle
 from dpsql.errors import DataError
 from dpsql.mechanisms.local.blue import range_workload
-from dpsql.mechanisms.local.oracles import FloatArray, Oracle
 from dpsql.mechanisms.local.truncation import estimated_rows, theory_tau
+from dpsql.mechanisms.oracles.oracle import FloatArray, Oracle
+from dpsql.mechanisms.oracles.registry import oracle_named
 
 ROWS = "rows"
 
@@ -144,7 +145,7 @@ def carried_rows(plan: Plan) -> RowReports | None:
     held = plan_body(plan).get("row_reports")
     if held is None:
         return None
-    oracle = Oracle(held["oracle"], held["domain"], held["own"], held["extra"])
+    oracle = oracle_named(held["oracle"], held["domain"], held["own"], held["extra"])
     return RowReports(held["plan"], oracle, tuple(held["support"]), held["reports"])
 
 

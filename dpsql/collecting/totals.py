@@ -22,7 +22,7 @@ from dpsql.collecting.cells import axis_groups, axis_views, signed_group
 from dpsql.collecting.estimate import AxisTable, Total, weights_of
 from dpsql.collecting.tallies import FOLDS, Tallies, oracle_of, shares
 from dpsql.mechanisms.local.blue import gains, signed_gains
-from dpsql.mechanisms.local.oracles import FloatArray, Structure, structure
+from dpsql.mechanisms.oracles.oracle import FloatArray, Structure
 
 Leans = dict[int, FloatArray]
 """Per view, an axis's lean on each of its items."""
@@ -73,11 +73,8 @@ def _covariance(plan: Plan, tallies: Tallies, leans: list[Leans]) -> FloatArray:
 
 def _noise(plan: Plan, number: int, tallies: Tallies) -> Structure:
     """Covariance of a view's items, times its reports."""
-    view = plan.views[number]
-    if view.kind == "wave":
-        bins = tallies[number].support.sum(axis=0) / tallies[number].total
-        return Structure(bins, bins)
-    return structure(oracle_of(plan, view), np.clip(shares(plan, number, tallies[number]), 0, 1))
+    held = np.clip(shares(plan, number, tallies[number]), 0, 1)
+    return oracle_of(plan, plan.views[number]).structure(held)
 
 
 def _count_leans(plan: Plan, tallies: Tallies, axis: int) -> Leans:

@@ -26,7 +26,8 @@ from dpsql.errors import CatalogError
 from dpsql.mechanisms.local.grids import even_edges, granularity, joint_granularity, snapped_edges
 from dpsql.mechanisms.local.lattice import knots_of
 from dpsql.mechanisms.local.lprr import IntArray, level_edges
-from dpsql.mechanisms.local.oracles import choose_oracle, wave_reach
+from dpsql.mechanisms.oracles.registry import choose_oracle
+from dpsql.mechanisms.oracles.square_wave import wave_reach
 
 if TYPE_CHECKING:
     from dpsql.collecting.plan import Design, PlannedAxis, PlannedGrid

@@ -23,7 +23,7 @@ from dpsql.client import Row, device, perturb
 from dpsql.client.plan import Plan, largest_weight, read_plan
 from dpsql.collecting.run import write_plan
 from dpsql.mechanisms.local.lprr import level_combinations, level_edges, path_shares
-from dpsql.mechanisms.local.oracles import Oracle
+from dpsql.mechanisms.oracles.registry import oracle_named
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 from benchmarks.local_published import printed_bias, printed_distribution, printed_tau
@@ -338,7 +338,7 @@ def test_level_shares_of_one_report_over_all_nodes() -> None:
 
 @pytest.mark.parametrize("row", VECTORS["e_eps_3"]["GRR"])
 def test_grr_probabilities_as_fractions(row: dict[str, Any]) -> None:
-    p, q = Oracle("GRR", row["D"], 3 << 20).exact
+    p, q = oracle_named("GRR", row["D"], 3 << 20).exact
     assert (p, q) == (Fraction(row["p"]), Fraction(row["q"]))
     assert q * (1 - q) / (p - q) ** 2 == Fraction(row["var0"])
 
@@ -346,6 +346,6 @@ def test_grr_probabilities_as_fractions(row: dict[str, Any]) -> None:
 @pytest.mark.parametrize(("name", "extra"), [("OUE", 0), ("OLH", 4)])
 def test_unary_and_hashing_probabilities_as_fractions(name: str, extra: int) -> None:
     given = VECTORS["e_eps_3"][name]
-    p, q = Oracle(name, 9, 3 << 20, extra).exact
+    p, q = oracle_named(name, 9, 3 << 20, extra).exact
     assert (p, q) == (Fraction(given["p"]), Fraction(given["q"]))
     assert q * (1 - q) / (p - q) ** 2 == Fraction(given["var0"])

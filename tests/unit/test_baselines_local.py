@@ -11,7 +11,8 @@ from benchmarks import local_adult, local_joins, local_peers, local_planes, loca
 from benchmarks.baselines import local_boxes, local_grids, local_haar
 from dpsql.client.plan import largest_weight
 from dpsql.collecting.simulate import People
-from dpsql.mechanisms.local.oracles import choose_oracle, spread
+from dpsql.mechanisms.oracles.oracle import spread
+from dpsql.mechanisms.oracles.registry import choose_oracle
 
 ONE = Fraction(1)
 

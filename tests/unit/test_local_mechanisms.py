@@ -22,13 +22,15 @@ from dpsql.mechanisms.local import (
     lattice,
     lprr,
     maxent,
-    oracles,
     simplex,
-    simulate,
     smooth,
     truncation,
 )
 from dpsql.mechanisms.local.grids import even_edges, granularity, snapped_edges
+from dpsql.mechanisms.oracles import oracle as oracles
+from dpsql.mechanisms.oracles.local_hashing import bucket
+from dpsql.mechanisms.oracles.registry import choose_oracle, oracle_named
+from dpsql.mechanisms.oracles.square_wave import SquareWave, wave_matrix, wave_reach
 
 VECTORS = json.loads((Path(__file__).parent.parent / "vectors" / "local.json").read_text())
 W1 = largest_weight(Fraction(1))
@@ -41,7 +43,7 @@ def bell(leaves: int) -> np.ndarray:
 
 
 def oracle(name: str, domain: int = 6) -> oracles.Oracle:
-    return oracles.Oracle(name, domain, W1, {"OLH": 4, "WAVE": 2}.get(name, 0))
+    return oracle_named(name, domain, W1, {"OLH": 4, "WAVE": 2}.get(name, 0))
 
 
 @pytest.mark.parametrize("name", ["GRR", "OUE", "OLH"])
@@ -52,7 +54,7 @@ def test_estimates_have_the_stated_mean_and_covariance(name: str) -> None:
     for _ in range(runs):
         histogram = rng.multinomial(people, shares)
         found.append(
-            oracles.estimate(tool, simulate.histogram_tally(tool, histogram, rng).astype(float), people)
+            oracles.estimate(tool, tool.tally(histogram, rng).astype(float), people)
         )
     stated = oracles.covariance(tool, shares, people)
     errors = np.array(found) - shares
@@ -65,23 +67,22 @@ def test_estimates_have_the_stated_mean_and_covariance(name: str) -> None:
 def test_vectorised_reports_follow_the_client_s_law(name: str) -> None:
     tool, rng, count = oracle(name), np.random.default_rng(3), 6000
     draws: Callable[[int], bytes] = rng.bytes
-    item, items = 2, np.full(count, 2)
+    item, packed = 2, tool.packed(tool.payloads(np.full(count, 2), rng))
     if name == "GRR":
         one = [perturb.grr(item, 6, W1, draws) for _ in range(count)]
-        many = simulate.grr_reports(6, W1, items, rng)
+        many = packed[:, 0]
     elif name == "WAVE":
         one = [perturb.wave(item, 6, 2, W1, draws) for _ in range(count)]
-        many = simulate.wave_reports(tool, items, rng)
+        many = packed[:, 0]
     elif name == "OUE":
         one = [perturb.oue(item, 6, W1, draws)[0] >> 2 for _ in range(count)]
-        many = simulate.oue_reports(tool, items, rng)[:, 0] >> 2
+        many = packed[:, 0] >> 2
     else:
         one = [
             int(perturb.bucket(s, item, 4) == h)
             for s, h in (perturb.olh(item, 4, W1, draws) for _ in range(count))
         ]
-        seeds, held = simulate.olh_reports(tool, items, rng)
-        many = (simulate.bucket(seeds, items, 4) == held).astype(int)
+        many = tool.supports(packed)[:, item].astype(int)
     first, second = np.bincount(one, minlength=64), np.bincount(many, minlength=64)
     seen = (first + second) > 0
     distance = float((((first - second) ** 2)[seen] / (first + second)[seen]).sum())
@@ -90,22 +91,20 @@ def test_vectorised_reports_follow_the_client_s_law(name: str) -> None:
 
 @given(st.integers(0, 65535), st.integers(0, 1 << 20), st.integers(2, 64))
 def test_both_hashes_are_one(seed: int, item: int, buckets: int) -> None:
-    assert simulate.bucket(np.array([seed]), np.array([item]), buckets)[0] == perturb.bucket(
-        seed, item, buckets
-    )
+    assert bucket(np.array([seed]), np.array([item]), buckets)[0] == perturb.bucket(seed, item, buckets)
 
 
 def test_the_oracle_of_least_variance_is_chosen() -> None:
     limit = VECTORS["e_eps_3"]["grr_beats_oue_below_D"]
-    assert oracles.choose_oracle(limit - 1, 3 << 20).name == "GRR"
-    assert oracles.choose_oracle(limit, 3 << 20).name == "OUE"
+    assert choose_oracle(limit - 1, 3 << 20).name == "GRR"
+    assert choose_oracle(limit, 3 << 20).name == "OUE"
 
 
 def test_tallies_of_square_wave_sum_to_people_and_follow_its_matrix() -> None:
-    tool, rng = oracle("WAVE", 12), np.random.default_rng(4)
+    tool, rng = SquareWave(12, W1, 2), np.random.default_rng(4)
     histogram = np.append(rng.multinomial(200_000, bell(12)), 50_000)
-    tally = simulate.histogram_tally(tool, histogram, rng)
-    expected = oracles.wave_matrix(tool) @ histogram[:12] + 50_000 / tally.size
+    tally = tool.tally(histogram, rng)
+    expected = wave_matrix(tool) @ histogram[:12] + 50_000 / tally.size
     assert tally.sum() == 250_000
     assert np.all(np.abs(tally - expected) < 5 * np.sqrt(expected))
 
@@ -133,14 +132,14 @@ def groups(people: int, rng: np.random.Generator, shares: np.ndarray, wave: bool
     leaves, found = shares.size, []
     for edges in lprr.level_edges(leaves, 5):
         design = blue.cell_design(edges, leaves)
-        tool = oracles.choose_oracle(len(design), W1)
+        tool = choose_oracle(len(design), W1)
         histogram = (design @ rng.multinomial(people, shares)).astype(int)
-        tally = simulate.histogram_tally(tool, histogram, rng).astype(float)
+        tally = tool.tally(histogram, rng).astype(float)
         found.append(blue.Group(design, oracles.estimate(tool, tally, people), people, tool))
     if wave:
-        tool = oracles.Oracle("WAVE", leaves, W1, oracles.wave_reach(leaves, 1.0))
-        tally = simulate.histogram_tally(tool, np.append(rng.multinomial(people, shares), 0), rng)
-        found.append(blue.Group(oracles.wave_matrix(tool), tally / people, people, tool))
+        tool = SquareWave(leaves, W1, wave_reach(leaves, 1.0))
+        tally = tool.tally(np.append(rng.multinomial(people, shares), 0), rng)
+        found.append(blue.Group(wave_matrix(tool), tally / people, people, tool))
     return found
 
 
@@ -229,7 +228,7 @@ def adaptive(
     for _ in range(count):
         histogram = rng.multinomial(people // count, shares.reshape(-1)).reshape(sizes)
         tool = ahead.box_oracle(boxes, W1)
-        tally = simulate.histogram_tally(tool, ahead.histogram_of_boxes(boxes, histogram), rng).astype(float)
+        tally = tool.tally(ahead.histogram_of_boxes(boxes, histogram), rng).astype(float)
         rounds.append(
             ahead.close_round(boxes, oracles.estimate(tool, tally, people // count), people // count)
         )
@@ -279,9 +278,9 @@ def test_slots_and_rows_lost() -> None:
 
 
 def test_rows_are_estimated_from_reports_and_tau_follows() -> None:
-    rng, tool = np.random.default_rng(3), oracles.Oracle("GRR", 6, W1)
+    rng, tool = np.random.default_rng(3), oracle_named("GRR", 6, W1)
     truth = np.array([0.1, 0.5, 0.2, 0.1, 0.06, 0.04])
-    tally = simulate.histogram_tally(tool, rng.multinomial(400_000, truth), rng).astype(float)
+    tally = tool.tally(rng.multinomial(400_000, truth), rng).astype(float)
     found = truncation.estimated_rows(tool, tally, 400_000)
     assert np.abs(found - truth).max() < 0.02
     taus = [truncation.theory_tau(found, noise, 0.2) for noise in (1e-9, 1e-3, 1e-1)]

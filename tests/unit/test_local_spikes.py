@@ -9,9 +9,12 @@ import pytest
 
 from dpsql.client.plan import largest_weight
 from dpsql.collecting.positive import outside
-from dpsql.mechanisms.local import blue, lprr, oracles, simplex, simulate, smooth
+from dpsql.mechanisms.local import blue, lprr, simplex, smooth
 from dpsql.mechanisms.local.logs import SOFT, difference, misfit, softmax
 from dpsql.mechanisms.local.spikes import Spiky, spiky_smooth
+from dpsql.mechanisms.oracles.oracle import estimate
+from dpsql.mechanisms.oracles.registry import choose_oracle
+from dpsql.mechanisms.oracles.square_wave import SquareWave, wave_matrix, wave_reach
 
 LEAVES = 60
 W1 = largest_weight(Fraction(1))
@@ -29,13 +32,13 @@ def reports(people: int, shares: np.ndarray, rng: np.random.Generator) -> list[b
     found = []
     for edges in lprr.level_edges(LEAVES, 4):
         design = blue.cell_design(edges, LEAVES)
-        tool = oracles.choose_oracle(len(design), W1)
+        tool = choose_oracle(len(design), W1)
         histogram = (design @ rng.multinomial(people, shares)).astype(int)
-        tally = simulate.histogram_tally(tool, histogram, rng).astype(float)
-        found.append(blue.Group(design, oracles.estimate(tool, tally, people), people, tool))
-    tool = oracles.Oracle("WAVE", LEAVES, W1, oracles.wave_reach(LEAVES, 1.0))
-    tally = simulate.histogram_tally(tool, np.append(rng.multinomial(people, shares), 0), rng)
-    return [*found, blue.Group(oracles.wave_matrix(tool), tally / people, people, tool)]
+        tally = tool.tally(histogram, rng).astype(float)
+        found.append(blue.Group(design, estimate(tool, tally, people), people, tool))
+    tool = SquareWave(LEAVES, W1, wave_reach(LEAVES, 1.0))
+    tally = tool.tally(np.append(rng.multinomial(people, shares), 0), rng)
+    return [*found, blue.Group(wave_matrix(tool), tally / people, people, tool)]
 
 
 def equations_of(groups: list[blue.Group]) -> blue.System:

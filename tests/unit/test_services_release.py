@@ -24,8 +24,8 @@ from dpsql.collecting.run import Collected, FirstRound, collect, write_plan
 from dpsql.collecting.services import penalty, read_sheet
 from dpsql.collecting.simulate import one_row_each, simulate_reports
 from dpsql.errors import CatalogError, DataError, InterfaceError, OperationalError, PrivacyError
-from dpsql.mechanisms.local.oracles import Oracle
-from dpsql.mechanisms.local.services import item_noise, item_scores
+from dpsql.mechanisms.oracles.oracle import item_scores
+from dpsql.mechanisms.oracles.registry import oracle_named
 from dpsql.release.read import open_release
 
 AXES = {"bank": "income", "clinic": "age", "shop": "district"}
@@ -300,26 +300,18 @@ def test_people_with_several_rows_are_refused(tmp_path: Path) -> None:
 def test_scores_are_unbiased_and_as_noisy_as_said(name: str) -> None:
     """Over all items, evenly: mean 1 at the own item and 0 elsewhere, covariance v (I - J/D) given the item."""
     rng, own = np.random.default_rng(7), 3 << 20
-    tool = Oracle(name, 6, own, 4 if name == "OLH" else 0)
-    from dpsql.mechanisms.local import simulate
-
+    tool = oracle_named(name, 6, own, 4 if name == "OLH" else 0)
     items = np.repeat(np.arange(6), 20_000)
-    if name == "GRR":
-        support = simulate.grr_reports(6, own, items, rng)[:, None] == np.arange(6)
-    elif name == "OUE":
-        support = np.unpackbits(simulate.oue_reports(tool, items, rng), axis=1, count=6).astype(bool)
-    else:
-        seeds, said = simulate.olh_reports(tool, items, rng)
-        support = simulate.bucket(seeds[:, None], np.arange(6)[None, :], 4) == said[:, None]
+    support = tool.supports(tool.packed(tool.payloads(items, rng)))
     scores = item_scores(tool, support)
     assert scores.sum(axis=1) == pytest.approx(1)
     truth = items[:, None] == np.arange(6)
     off = scores - truth
     means = np.array([off[items == i].mean(axis=0) for i in range(6)])
-    assert np.abs(means).max() < 5 * np.sqrt(item_noise(tool) / 20_000)
+    assert np.abs(means).max() < 5 * np.sqrt(tool.item_noise / 20_000)
     spread = sum(off[items == i].T @ off[items == i] for i in range(6)) / len(items)
-    wanted = item_noise(tool) * (np.eye(6) - 1 / 6)
-    assert np.abs(spread - wanted).max() < 0.04 * item_noise(tool)
+    wanted = tool.item_noise * (np.eye(6) - 1 / 6)
+    assert np.abs(spread - wanted).max() < 0.04 * tool.item_noise
     for size in range(1, 6):  # a set and its complement are equally noisy
         chosen = np.isin(np.arange(6), list(itertools.islice(range(6), size)))
         assert scores[:, chosen].sum(axis=1) == pytest.approx(1 - scores[:, ~chosen].sum(axis=1))

@@ -2,8 +2,6 @@
 
 | here        | there                                | source |
 |-------------|--------------------------------------|--------|
-| oracles     | GRR, OUE, OLH; discrete Square Wave  | seeds 001, 003 |
-| simulate    | tallies of many devices, equal in law| client |
 | lprr        | level combinations and their shares  | seed 003, corrected |
 | blue        | unbiased estimate over all groups    | generalised least squares |
 | simplex     | NormSub, simplex-constrained fit     | seed 001, section 4.2.2 |
@@ -15,6 +13,5 @@
 | grids       | HDG granularity                      | seed 001, section 3.4 |
 | ahead       | adaptive trees in rounds             | seed 001 |
 | maxent      | maximum entropy over 2^m cells       | seed 001, section 4.5.2 |
-| services    | several services, one product        | seed 003, theorem 6, replaced |
 | shuffle     | numeric clones bound                 | Feldman, McMillan, Talwar 2021 |
 """

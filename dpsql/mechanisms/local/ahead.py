@@ -21,8 +21,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpsql.mechanisms.local.blue import constrained_inverse
-from dpsql.mechanisms.local.oracles import FloatArray, Oracle, spread
 from dpsql.mechanisms.local.simplex import normsub
+from dpsql.mechanisms.oracles.oracle import FloatArray, spread
+from dpsql.mechanisms.oracles.unary_encoding import UnaryEncoding
 
 IntArray = NDArray[np.int64]
 
@@ -86,9 +87,9 @@ def close_round(boxes: IntArray, shares: FloatArray, reports: float) -> Round:
     return Round(boxes, normsub(shares), reports)
 
 
-def box_oracle(boxes: IntArray, own: int) -> Oracle:
+def box_oracle(boxes: IntArray, own: int) -> UnaryEncoding:
     """AHEAD's oracle is OUE at every size, so that every round has the same variance."""
-    return Oracle("OUE", len(boxes), own)
+    return UnaryEncoding(len(boxes), own)
 
 
 def finest_shares(rounds: Sequence[Round]) -> FloatArray:

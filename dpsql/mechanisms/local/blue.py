@@ -20,7 +20,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dpsql.mechanisms.local.oracles import FloatArray, Oracle, Structure, structure
+from dpsql.mechanisms.oracles.oracle import FloatArray, Oracle, Structure
 
 SMALLEST = 1e-12
 
@@ -33,7 +33,7 @@ class Group:
         design: (cells, leaves), the share of each cell as a linear function of leaf shares.
         shares: (cells,), unbiased estimate of `design @ leaves`.
         reports: number of reports behind it.
-        oracle: how they were perturbed; WAVE means `shares` are bin shares.
+        oracle: how they were perturbed.
         fan: how many items of the oracle each cell adds up.
     """
 
@@ -60,11 +60,7 @@ class Estimate(NamedTuple):
 
 def group_structure(group: Group, cells: FloatArray) -> Structure:
     """Covariance structure of one group's shares (times reports) at plugged-in cell shares."""
-    if group.oracle.name == "WAVE":
-        floor = 1e-3 / cells.size
-        kept = np.maximum(cells, floor)
-        return Structure(kept, kept)
-    return structure(group.oracle, np.clip(cells, 0, 1), group.fan)
+    return group.oracle.structure(group.oracle.plugged(cells), group.fan)
 
 
 def system(groups: Sequence[Group], leaves: FloatArray, tilted: bool = True) -> System:
@@ -73,8 +69,7 @@ def system(groups: Sequence[Group], leaves: FloatArray, tilted: bool = True) -> 
     Args:
         groups: what was observed.
         leaves: plugged-in leaf shares; a public guess (uniform) keeps the estimate exactly unbiased.
-        tilted: whether to use the outer product of OUE's covariance; GRR's and Square Wave's lies along the
-            constraint and drops out.
+        tilted: whether to use the outer product of a covariance where it matters under the constraint.
 
     Returns:
         Precision and pull.
@@ -87,7 +82,7 @@ def system(groups: Sequence[Group], leaves: FloatArray, tilted: bool = True) -> 
         weighted = group.design * weight[:, None]
         precision += group.design.T @ weighted
         pull += weighted.T @ group.shares
-        if tilted and group.oracle.name in ("OUE", "OLH"):
+        if tilted and group.oracle.tilted:
             slack = 1 - float(np.sum(parts.tilt**2 / parts.diagonal))
             lean = weighted.T @ parts.tilt / np.sqrt(group.reports * slack)
             along = float((parts.tilt * weight) @ group.shares) / np.sqrt(group.reports * slack)
@@ -202,7 +197,7 @@ def crossed(
 
     Returns:
         Shape (leaves of `groups`, leaves of `twins`). A cell's bits 1 and 0 have variances that differ by what their
-        shares differ by, times 1/(p-q) for GRR and (1-2q)/(p-q) for OUE and OLH.
+        shares differ by, times the oracle's `slope`.
     """
     told = iter(signed_gains([twin for twin in twins if twin is not None]))
     result = np.zeros((shares.size, values.size))
@@ -210,10 +205,8 @@ def crossed(
         if twin is None:
             continue
         two, held = next(told), twin.design @ values
-        oracle = group.oracle
-        slope = (1.0 if oracle.name == "GRR" else 1 - 2 * oracle.q) / (oracle.p - oracle.q)
         lean = one @ group_structure(group, group.design @ shares).tilt
-        both = (one[:, : held.size] * (slope * held)) @ two.T
+        both = (one[:, : held.size] * (group.oracle.slope * held)) @ two.T
         result += (both - np.outer(lean, two @ held)) / group.reports
     return result
 
@@ -222,7 +215,7 @@ def _weights(group: Group, cells: FloatArray) -> FloatArray:
     parts = group_structure(group, cells)
     weight = group.reports / parts.diagonal
     weighted = (group.design * weight[:, None]).T
-    if group.oracle.name in ("OUE", "OLH"):
+    if group.oracle.tilted:
         slack = 1 - float(np.sum(parts.tilt**2 / parts.diagonal))
         weighted = weighted + np.outer(weighted @ parts.tilt, parts.tilt * weight) / (group.reports * slack)
     return weighted

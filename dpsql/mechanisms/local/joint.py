@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from dpsql.mechanisms.local.lattice import Model
 from dpsql.mechanisms.local.logs import softmax
-from dpsql.mechanisms.local.oracles import FloatArray
+from dpsql.mechanisms.oracles.oracle import FloatArray
 
 IntArray = NDArray[np.int64]
 WIDE_BEND = 1.0

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from dpsql.mechanisms.local.logs import difference
-from dpsql.mechanisms.local.oracles import FloatArray
+from dpsql.mechanisms.oracles.oracle import FloatArray
 
 LATTICE = {2: 6, 3: 4}
 FEWEST = 3

@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 
 from dpsql.mechanisms.local.blue import System
-from dpsql.mechanisms.local.oracles import FloatArray
+from dpsql.mechanisms.oracles.oracle import FloatArray
 
 SOFT = 1e-2
 """Differences and spikes of log shares below this count as none for the absolute-value penalties."""

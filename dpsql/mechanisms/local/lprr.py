@@ -22,7 +22,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from dpsql.mechanisms.local.oracles import FloatArray
+from dpsql.mechanisms.oracles.oracle import FloatArray
 
 IntArray = NDArray[np.int64]
 

@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dpsql.mechanisms.local.oracles import FloatArray
+from dpsql.mechanisms.oracles.oracle import FloatArray
 
 BLOCKS = 400
 REACH = 9.0

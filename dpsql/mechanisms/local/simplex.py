@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from dpsql.mechanisms.local.oracles import FloatArray
+from dpsql.mechanisms.oracles.oracle import FloatArray
 
 TOLERANCE = 1e-12
 

@@ -30,9 +30,9 @@ from dpsql.mechanisms.local.blue import (
     system,
 )
 from dpsql.mechanisms.local.logs import SOFT, difference, misfit, softmax
-from dpsql.mechanisms.local.oracles import FloatArray
 from dpsql.mechanisms.local.simplex import simplex_fit
 from dpsql.mechanisms.local.spikes import Spiky, spiky_smooth
+from dpsql.mechanisms.oracles.oracle import FloatArray
 
 TRUST = 10.0
 """How much the held-out likelihood counts beside the workload when candidates are weighed, in units of noise."""

@@ -19,7 +19,7 @@ import numpy as np
 
 from dpsql.mechanisms.local.blue import System
 from dpsql.mechanisms.local.logs import SOFT, difference, misfit
-from dpsql.mechanisms.local.oracles import FloatArray
+from dpsql.mechanisms.oracles.oracle import FloatArray
 
 STEPS = 120
 LONGEST = 4.0

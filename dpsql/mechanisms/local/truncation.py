@@ -17,8 +17,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dpsql.mechanisms.local.oracles import FloatArray, Oracle, covariance, estimate
 from dpsql.mechanisms.local.simplex import normsub
+from dpsql.mechanisms.oracles.oracle import FloatArray, Oracle, covariance, estimate
 
 
 def lost_rows(row_shares: FloatArray) -> FloatArray:

@@ -1,0 +1,169 @@
+"""Optimised local hashing (OLH): a report is a public seed and the bucket of the own item, by randomised response.
+
+A report supports every item of its bucket. Short for any number of items; counting takes as long as there are items.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpsql.client.report import varint
+from dpsql.mechanisms.oracles.numbers import check_numbers, numbers_of, varints
+from dpsql.mechanisms.oracles.oracle import (
+    OTHER,
+    Bytes,
+    Checked,
+    FloatArray,
+    IntArray,
+    Packed,
+    Structure,
+)
+from dpsql.mechanisms.oracles.randomised_response import responses
+from dpsql.mechanisms.oracles.unary_encoding import bits_cost, bits_moved, bits_noise, bits_structure
+
+SEED_POOL = 1 << 16
+SEED = 2
+"""Bytes of a seed."""
+
+
+@dataclass(frozen=True)
+class LocalHashing:
+    """A seed and one of `extra` buckets.
+
+    Example:
+        >>> LocalHashing(9, 3 << 20, 4).exact
+        (Fraction(1, 2), Fraction(1, 4))
+    """
+
+    name: ClassVar[str] = "OLH"
+    tilted: ClassVar[bool] = True
+    domain: int
+    own: int
+    extra: int
+
+    @classmethod
+    def offered(cls, domain: int, own: int) -> Self | None:
+        """With e^eps + 1 buckets, rounded."""
+        return cls(domain, own, round(own / OTHER) + 1)
+
+    @property
+    def cost(self) -> Fraction:
+        """v(eps): that of e^eps + 1 buckets, from which rounding is never far."""
+        return bits_cost(self.own)
+
+    @property
+    def width(self) -> int:
+        """Items."""
+        return self.domain
+
+    @property
+    def exact(self) -> tuple[Fraction, Fraction]:
+        """The bucket's own probability, and one bucket's share."""
+        return Fraction(self.own, self.own + (self.extra - 1) * OTHER), Fraction(1, self.extra)
+
+    @property
+    def p(self) -> float:
+        """See `Oracle`."""
+        return float(self.exact[0])
+
+    @property
+    def q(self) -> float:
+        """See `Oracle`."""
+        return float(self.exact[1])
+
+    @property
+    def slope(self) -> float:
+        """(1 - 2q) / (p - q)."""
+        return (1 - 2 * self.q) / (self.p - self.q)
+
+    @property
+    def item_noise(self) -> float:
+        """See `Oracle`."""
+        return bits_noise(self)
+
+    def structure(self, shares: FloatArray, fan: float | FloatArray = 1.0) -> Structure:
+        """lambda (1 - lambda) / (p - q)^2 + f^2, and f: seeds make items independent."""
+        return bits_structure(self, shares, fan)
+
+    def plugged(self, cells: FloatArray) -> FloatArray:
+        """Cut to 0 .. 1."""
+        return np.asarray(np.clip(cells, 0, 1))
+
+    def seen(self) -> FloatArray | None:
+        """Items are cells."""
+        return None
+
+    def even_support(self) -> FloatArray:
+        """lambda at 1 / D."""
+        return np.full(self.domain, self.q + (self.p - self.q) / self.domain)
+
+    def moved(self, gain: FloatArray, shares: FloatArray, fan: float | FloatArray) -> float:
+        """Some seed may put any items into one bucket."""
+        return bits_moved(self, gain, shares, fan)
+
+    def check(self, payloads: Bytes) -> Checked:
+        """Any seed, and a number of a bucket."""
+        return check_numbers(payloads, self.extra, SEED)
+
+    def count(self, payloads: Bytes) -> IntArray:
+        """Reports whose bucket each item is in."""
+        seeds = payloads[:, 0].astype(np.int64) * 256 + payloads[:, 1]
+        return self.support(seeds, varints(payloads[:, SEED:]))
+
+    def support(self, seeds: IntArray, held: IntArray) -> IntArray:
+        """Count the reports that support each item, by (seed, bucket): all that estimation needs."""
+        table = np.bincount(seeds * self.extra + held, minlength=SEED_POOL * self.extra)
+        table = table.reshape(SEED_POOL, self.extra)
+        counts = np.empty(self.domain, dtype=np.int64)
+        seeds, held = np.nonzero(table)
+        few = seeds.size < SEED_POOL  # then it is cheaper to go through the reports than through the pool
+        weight, pool = table[seeds, held], np.arange(SEED_POOL)
+        for item in range(self.domain):
+            one = np.full(1, item)
+            if few:
+                counts[item] = weight[bucket(seeds, one, self.extra) == held].sum()
+            else:
+                counts[item] = table[pool, bucket(pool, one, self.extra)].sum()
+        return counts
+
+    def packed(self, payloads: Sequence[bytes]) -> Packed:
+        """Seeds and buckets, shape (reports, 2)."""
+        seeds = np.array([int.from_bytes(payload[:SEED], "big") for payload in payloads], dtype=np.int64)
+        return np.stack([seeds, numbers_of(payloads, SEED)], axis=1)
+
+    def supports(self, packed: Packed) -> NDArray[np.bool_]:
+        """Items in the reported bucket."""
+        held = bucket(packed[:, :1].astype(np.int64), np.arange(self.domain)[None, :], self.extra)
+        return np.asarray(held == packed[:, 1:])
+
+    def tally(self, histogram: IntArray, rng: np.random.Generator) -> IntArray:
+        """Counted from one drawn report a device."""
+        return self.support(*self.hashed(np.repeat(np.arange(histogram.size), histogram), rng))
+
+    def payloads(self, items: IntArray, rng: np.random.Generator) -> list[bytes]:
+        """See `Oracle`."""
+        seeds, held = self.hashed(items, rng)
+        return [s.to_bytes(SEED, "big") + varint(h) for s, h in zip(seeds.tolist(), held.tolist(), strict=True)]
+
+    def hashed(self, items: IntArray, rng: np.random.Generator) -> tuple[IntArray, IntArray]:
+        """Draw one seed and one perturbed bucket per device."""
+        seeds = rng.integers(0, SEED_POOL, size=items.shape)
+        return seeds, responses(self.extra, self.own, bucket(seeds, items, self.extra), rng)
+
+
+def bucket(seeds: IntArray, items: IntArray, buckets: int) -> IntArray:
+    """The client's hash, on arrays."""
+    mask = np.uint64(0xFFFFFFFF)
+    seed, item = np.asarray(seeds, dtype=np.uint64), np.asarray(items, dtype=np.uint64)
+    one = np.uint64(1)
+    mixed = ((seed + one) * np.uint64(0x9E3779B1) + (item + one) * np.uint64(0x85EBCA77)) & mask
+    mixed = ((mixed ^ (mixed >> np.uint64(16))) * np.uint64(0x85EBCA6B)) & mask
+    mixed = ((mixed ^ (mixed >> np.uint64(13))) * np.uint64(0xC2B2AE35) + seed * np.uint64(0x27D4EB2F)) & mask
+    mixed = ((mixed ^ (mixed >> np.uint64(15))) * np.uint64(0x2C1B3C6D)) & mask
+    return np.asarray((mixed ^ (mixed >> np.uint64(16))) % np.uint64(buckets), dtype=np.int64)

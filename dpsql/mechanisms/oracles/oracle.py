@@ -1,0 +1,224 @@
+"""What a frequency oracle answers on the collector's side: how reports are counted, and what a tally is worth.
+
+| here      | there          | unit |
+|-----------|----------------|------|
+| `own`     | W              | weight of the truth, against 2^20 of any other answer |
+| `p`, `q`  | p, q           | probability that an item is supported by its owner, by anybody else |
+| `support` | lambda         | q + f (p - q), expected share of reports that support an item |
+| cell      |                | one item or several; of Square Wave, a bin, told as it is: p = 1, q = 0 |
+| spread    | v(eps)         | 4 e^eps / (e^eps - 1)^2, variance of one OUE report at f = 0 |
+
+**Source**: docs/method/local.md, "Oracles".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import ClassVar, NamedTuple, Protocol, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.int64]
+Bytes = NDArray[np.uint8]
+"""Payloads of equal length, one a row."""
+Packed = NDArray[np.uint8] | IntArray
+"""Payloads of any length as numbers, one report a row."""
+OTHER = 1 << 20
+
+
+class Structure(NamedTuple):
+    """A covariance (diag(diagonal) - tilt tilt') / n of the estimated shares of one oracle's items."""
+
+    diagonal: FloatArray
+    tilt: FloatArray
+
+
+class Checked(NamedTuple):
+    """Which payloads are answers that the oracle can give, and why the others are none."""
+
+    sound: NDArray[np.bool_]
+    reason: str
+
+
+class Oracle(Protocol):
+    """One randomizer over a number of items, as whoever collects its reports sees it.
+
+    **Privacy**: it reads reports, which are private already. The probabilities are the device's
+    (`dpsql.client.oracles`), exactly.
+    """
+
+    name: ClassVar[str]
+    """What plans and reports call it."""
+
+    def __init__(self, domain: int, own: int, extra: int) -> None:
+        """Take what a plan says of it."""
+
+    @property
+    def domain(self) -> int:
+        """Number of items."""
+
+    @property
+    def own(self) -> int:
+        """Integer weight of the truth."""
+
+    @property
+    def extra(self) -> int:
+        """What plans say beside the domain: OLH's buckets, Square Wave's reach, else 0."""
+
+    @property
+    def width(self) -> int:
+        """Number of cells that a tally counts."""
+
+    @property
+    def exact(self) -> tuple[Fraction, Fraction]:
+        """(p, q) as exact fractions."""
+
+    @property
+    def p(self) -> float:
+        """Probability that a report supports its owner's item."""
+
+    @property
+    def q(self) -> float:
+        """Probability that a report supports somebody else's item."""
+
+    @property
+    def tilted(self) -> bool:
+        """Whether the tilt matters under "shares sum to 1"; else it lies along the constraint and drops out."""
+
+    @property
+    def slope(self) -> float:
+        """By how much the variances of two items differ, per difference of their shares, times reports."""
+
+    @property
+    def item_noise(self) -> float:
+        """Factor v of the scores' covariance given the items, v (I - J/D) with J all ones, for items spread evenly."""
+
+    @classmethod
+    def offered(cls, domain: int, own: int) -> Self | None:
+        """The oracle for a plan's view with these items; None if it is none for that."""
+
+    @property
+    def cost(self) -> Fraction:
+        """Variance of one report's share of an item that nobody has; what is offered is compared by it."""
+
+    def structure(self, shares: FloatArray, fan: float | FloatArray = 1.0) -> Structure:
+        """Exact covariance of the estimated shares, times the number of reports.
+
+        Args:
+            shares: true (or plugged-in) shares of cells.
+            fan: how many items each cell adds up.
+        """
+
+    def plugged(self, cells: FloatArray) -> FloatArray:
+        """Estimated shares of cells made fit for `structure`."""
+
+    def seen(self) -> FloatArray | None:
+        """Probability of each cell given each leaf, shape (width, domain); None where items are cells of a table."""
+
+    def even_support(self) -> FloatArray:
+        """Expected support of one report if items are spread evenly, shape (width,)."""
+
+    def moved(self, gain: FloatArray, shares: FloatArray, fan: float | FloatArray) -> float:
+        """Most that one report more moves the sum of any leaves, times the number of reports.
+
+        Args:
+            gain: leaves moved by each cell's share, shape (leaves, cells).
+            shares: the estimated shares of the cells, which the report dilutes.
+            fan: how many items each cell adds up.
+        """
+
+    def check(self, payloads: Bytes) -> Checked:
+        """Which payloads of one length are answers that the oracle can give."""
+
+    def count(self, payloads: Bytes) -> IntArray:
+        """Sound payloads of one length that support each cell, shape (width,)."""
+
+    def packed(self, payloads: Sequence[bytes]) -> Packed:
+        """Sound payloads as one array, to be kept and sliced by person."""
+
+    def supports(self, packed: Packed) -> NDArray[np.bool_]:
+        """Which items each packed report supports, shape (reports, domain)."""
+
+    def tally(self, histogram: IntArray, rng: np.random.Generator) -> IntArray:
+        """Draw, in law, the tally that many devices would produce.
+
+        Args:
+            histogram: devices per item, shape (domain,); of Square Wave also devices without a row, at the end.
+            rng: source of pseudo-random numbers; it protects nobody.
+        """
+
+    def payloads(self, items: IntArray, rng: np.random.Generator) -> list[bytes]:
+        """Draw one payload a device with the device's probabilities.
+
+        Args:
+            items: an item each; of Square Wave the domain stands for "no row".
+            rng: source of pseudo-random numbers; it protects nobody.
+        """
+
+
+def spread(own: int) -> float:
+    """v(eps) for the exact weights.
+
+    Example:
+        >>> spread(3 << 20)
+        3.0
+    """
+    ratio = own / OTHER
+    return 4 * ratio / (ratio - 1) ** 2
+
+
+def estimate(oracle: Oracle, tally: FloatArray, reports: float) -> FloatArray:
+    """Turn a tally into unbiased shares.
+
+    Args:
+        oracle: whose reports were counted.
+        tally: reports that support each cell, shape (width,).
+        reports: number of reports.
+
+    Returns:
+        Shares, shape (width,); single ones may be negative.
+
+    **Source**: docs/method/local.md, "Oracles".
+    """
+    return np.asarray((tally / reports - oracle.q) / (oracle.p - oracle.q))
+
+
+def variance(oracle: Oracle, shares: FloatArray, reports: float) -> FloatArray:
+    """Exact variance lambda (1 - lambda) / (n (p - q)^2) of each estimated share."""
+    gap = oracle.p - oracle.q
+    support = oracle.q + shares * gap
+    return np.asarray(support * (1 - support) / (reports * gap**2))
+
+
+def covariance(oracle: Oracle, shares: FloatArray, reports: float) -> FloatArray:
+    """Exact covariance matrix of the estimated shares, shape (width, width)."""
+    parts = oracle.structure(shares)
+    return np.asarray((np.diag(parts.diagonal) - np.outer(parts.tilt, parts.tilt)) / reports)
+
+
+def influence(oracle: Oracle) -> float:
+    """Most counts that one hostile report can add to one cell's estimate: (1 - q) / (p - q)."""
+    p, q = oracle.exact
+    return float((1 - q) / (p - q))
+
+
+def item_scores(oracle: Oracle, support: NDArray[np.bool_]) -> FloatArray:
+    """Unbiased indicators of every item at once, adding up to 1 for each report.
+
+    A person has exactly one item. What a report's scores are off a sum of 1 is taken evenly away from every item: still
+    unbiased, margins of joined tables agree, and an answer of most items is no noisier than its complement.
+
+    Args:
+        oracle: of the reports.
+        support: which items each report supports, shape (people, domain).
+
+    Returns:
+        Scores, shape (people, domain).
+
+    **Source**: docs/method/local.md, "Services that cannot join".
+    """
+    raw = (support - oracle.q) / (oracle.p - oracle.q)
+    return np.asarray(raw + (1 - raw.sum(axis=1, keepdims=True)) / oracle.domain)

@@ -1,0 +1,135 @@
+"""Generalised randomised response (GRR): a report is one item, the own one with weight W.
+
+Best for few items: its variance grows with their number.
+
+**Source**: docs/method/local.md, "Oracles" (GRR).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpsql.client.report import varint
+from dpsql.mechanisms.oracles.numbers import check_numbers, farthest, numbers_of, varints
+from dpsql.mechanisms.oracles.oracle import OTHER, Bytes, Checked, FloatArray, IntArray, Packed, Structure
+
+
+@dataclass(frozen=True)
+class RandomisedResponse:
+    """One item of the domain.
+
+    Example:
+        >>> round(RandomisedResponse(10, 3 << 20).p, 3)
+        0.25
+    """
+
+    name: ClassVar[str] = "GRR"
+    tilted: ClassVar[bool] = False
+    domain: int
+    own: int
+    extra: int = 0
+
+    @classmethod
+    def offered(cls, domain: int, own: int) -> Self | None:
+        """Always."""
+        return cls(domain, own)
+
+    @property
+    def cost(self) -> Fraction:
+        """(e^eps + D - 2) / (e^eps - 1)^2, below `spread` up to 3 e^eps + 2 items."""
+        ratio = Fraction(self.own, OTHER)
+        return (ratio + self.domain - 2) / (ratio - 1) ** 2
+
+    @property
+    def width(self) -> int:
+        """Items."""
+        return self.domain
+
+    @property
+    def exact(self) -> tuple[Fraction, Fraction]:
+        """(W, S) over the sum of all weights."""
+        total = self.own + (self.domain - 1) * OTHER
+        return Fraction(self.own, total), Fraction(OTHER, total)
+
+    @property
+    def p(self) -> float:
+        """See `Oracle`."""
+        return float(self.exact[0])
+
+    @property
+    def q(self) -> float:
+        """See `Oracle`."""
+        return float(self.exact[1])
+
+    @property
+    def slope(self) -> float:
+        """1 / (p - q)."""
+        return 1.0 / (self.p - self.q)
+
+    @property
+    def item_noise(self) -> float:
+        """(1 / (p - q)^2 - 1) / D."""
+        return (1 / (self.p - self.q) ** 2 - 1) / self.domain
+
+    def structure(self, shares: FloatArray, fan: float | FloatArray = 1.0) -> Structure:
+        """lambda / (p - q)^2 and lambda / (p - q): one report names one item."""
+        gap = self.p - self.q
+        support = fan * self.q + shares * gap
+        return Structure(np.asarray(support / gap**2), np.asarray(support / gap))
+
+    def plugged(self, cells: FloatArray) -> FloatArray:
+        """Cut to 0 .. 1."""
+        return np.asarray(np.clip(cells, 0, 1))
+
+    def seen(self) -> FloatArray | None:
+        """Items are cells."""
+        return None
+
+    def even_support(self) -> FloatArray:
+        """lambda at 1 / D."""
+        return np.full(self.domain, self.q + (self.p - self.q) / self.domain)
+
+    def moved(self, gain: FloatArray, shares: FloatArray, fan: float | FloatArray) -> float:
+        """A report says one cell."""
+        gap = self.p - self.q
+        silent = -np.broadcast_to(np.asarray(fan, np.float64), shares.shape) * self.q / gap
+        return farthest(gain / gap + (gain @ silent - gain @ shares)[:, None])
+
+    def check(self, payloads: Bytes) -> Checked:
+        """A number of an item."""
+        return check_numbers(payloads, self.domain)
+
+    def count(self, payloads: Bytes) -> IntArray:
+        """Reports of each item."""
+        return np.bincount(varints(payloads), minlength=self.domain)
+
+    def packed(self, payloads: Sequence[bytes]) -> Packed:
+        """Items, shape (reports, 1)."""
+        return numbers_of(payloads)[:, None]
+
+    def supports(self, packed: Packed) -> NDArray[np.bool_]:
+        """The reported item."""
+        return np.asarray(packed == np.arange(self.domain))
+
+    def tally(self, histogram: IntArray, rng: np.random.Generator) -> IntArray:
+        """An answer is the truth with probability (W - S) / total, else uniform over all items."""
+        kept = rng.binomial(histogram, (self.own - OTHER) / (self.own + (self.domain - 1) * OTHER))
+        rest = int(histogram.sum() - kept.sum())
+        return np.asarray(kept + rng.multinomial(rest, np.full(self.domain, 1 / self.domain)))
+
+    def payloads(self, items: IntArray, rng: np.random.Generator) -> list[bytes]:
+        """See `Oracle`."""
+        return [varint(item) for item in responses(self.domain, self.own, items, rng).tolist()]
+
+
+def responses(domain: int, own: int, items: IntArray, rng: np.random.Generator) -> IntArray:
+    """Draw one randomised response per device, shape of `items`."""
+    draw = rng.integers(0, own + (domain - 1) * OTHER, size=items.shape)
+    other = (draw - own) // OTHER
+    return np.where(draw < own, items, other + (other >= items))
