@@ -35,7 +35,7 @@ from dpsql.publishing.central import confirmed_source, release_spend, source_dig
 from dpsql.publishing.predict import open_public
 from dpsql.publishing.stream_append import OpenStream, opened_stream, stream_lock
 from dpsql.publishing.stream_calendar import batch_bounds, batch_number
-from dpsql.publishing.stream_frozen import frozen, thawed
+from dpsql.publishing.stream_frozen import check_leaves, frozen, thawed
 from dpsql.publishing.stream_manifest import create_directory
 from dpsql.publishing.stream_plan import StreamPlan, plan_stream
 from dpsql.publishing.stream_present import Presenter
@@ -277,7 +277,9 @@ def _promised(plan: StreamPlan, directory: Path) -> StreamPlan:
         return plan
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise IntegrityError(f"{directory / PROMISE} is damaged", hint="restore it from a backup") from error
-    return thawed(plan, kept)
+    restored = thawed(plan, kept)
+    check_leaves(restored, kept)
+    return restored
 
 
 def private_state(catalog: Catalog, directory: Path) -> Path:

@@ -55,20 +55,37 @@ def thawed(plan: StreamPlan, kept: dict[str, Any]) -> StreamPlan:
         levels = kept["time"].pop("plan")
         made = None if levels is None else TimePlan(tuple(levels["spans"]), tuple(levels["budgets"]))
         time = StreamStrategy(plan=made, **kept["time"])
-        others, leaves = [_from_json(entry) for entry in kept["axes"]], [entry["leaves"] for entry in kept["axes"]]
+        others = [_from_json(entry) for entry in kept["axes"]]
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise IntegrityError("the stream's promise is damaged", hint="restore it from a backup") from error
     axes = plan.batch.axes
     fits = [(planned.axis.name, planned.axis.leaves) for planned in axes[1:]]
-    digests = [leaf_digest(planned.axis) for planned in axes[1:]]
-    if [(name, choice.strategy.leaves) for name, choice in others] != fits or leaves != digests:
-        raise IntegrityError(
-            "the axes are not those that the stream was made with",
-            hint="restore the catalog and its public tables, or make a new release",
-        )
+    if [(name, choice.strategy.leaves) for name, choice in others] != fits:
+        raise _other_axes()
     first = replace(axes[0], choice=axes[0].choice._replace(name=described(time)))
     rest = [replace(own, choice=choice) for own, (_, choice) in zip(axes[1:], others, strict=True)]
     return replace(plan, strategy=time, batch=replace(plan.batch, axes=(first, *rest)))
+
+
+def check_leaves(plan: StreamPlan, kept: dict[str, Any]) -> None:
+    """Refuse to append along axes whose leaves stand for other values than they did.
+
+    Args:
+        plan: planned anew from the public tables as they are.
+        kept: what `frozen` gave.
+
+    Raises:
+        IntegrityError: a public table has changed what leaves stand for, or the promise is damaged.
+    """
+    if [entry.get("leaves") for entry in kept["axes"]] != [leaf_digest(p.axis) for p in plan.batch.axes[1:]]:
+        raise _other_axes()
+
+
+def _other_axes() -> IntegrityError:
+    return IntegrityError(
+        "the axes are not those that the stream was made with",
+        hint="restore the catalog and its public tables, or make a new release",
+    )
 
 
 def leaf_digest(axis: Axis) -> str:
