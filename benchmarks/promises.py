@@ -18,7 +18,10 @@ from benchmarks.figures import Figures
 from benchmarks.promise_sql import HOSTILE, TAKEN, UNPUBLISHABLE, hostile_taken, unpublishable, worst_source
 from benchmarks.promise_stars import random_pair
 from benchmarks.promise_streams import SEQUENCES, batches_told_apart, missed_stream_plants, units_over_cap
+from dpsql.catalog import parse_catalog
+from dpsql.errors import CatalogError
 from tests.privacy.loss import measure
+from tests.privacy.owned_stars import REFUSED
 from tests.privacy.planted import PLANTS, is_found
 
 STARS = 300
@@ -56,6 +59,19 @@ def missed_plants(folder: Path) -> float:
     return float(sum(not is_found(plant, folder / str(i)) for i, plant in enumerate(PLANTS)))
 
 
+def loaded(folder: Path) -> float:
+    """How many catalogs load whose private rows have two owners, or are units and joined too."""
+    return float(sum(_loads(case.catalog) for case in REFUSED.values()))
+
+
+def _loads(catalog: str) -> bool:
+    try:
+        parse_catalog(catalog, "market.yaml")
+    except CatalogError:
+        return False
+    return True
+
+
 PROMISES = (
     Promise(f"worst L1/M of {STARS} random stars with aimed neighbours", 1.0, worst_star),
     Promise(f"worst L1/M of {len(TAKEN)} SQL sources that are taken", 1.0, worst_source),
@@ -65,6 +81,7 @@ PROMISES = (
     Promise(f"streams with changing types: units over their cap, {SEQUENCES} sequences", 0.0, units_over_cap),
     Promise("streams: public batches told apart by output or exit code", 0.0, batches_told_apart),
     Promise("streams: planted defects not found, of 2", 0.0, missed_stream_plants),
+    Promise(f"catalogs with shared or double owners that publish, of {len(REFUSED)}", 0.0, loaded),
 )
 
 

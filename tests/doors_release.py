@@ -17,7 +17,7 @@ dpsql: 1
 name: shop
 population: shop-people
 source: {kind: parquet, root: ".", tables: {sales: sales.parquet, customer: customer.parquet, product: product.parquet}}
-privacy: {lineage: shop, cap: 100, unit: row, neighbours: add_remove, epsilon: 4, delta: 0}
+privacy: {lineage: shop, cap: 2000, unit: customer.customer_id, neighbours: add_remove, epsilon: 80, delta: 0}
 tables:
   customer:
     role: dimension
@@ -33,6 +33,7 @@ tables:
     columns: {category: {type: string}}
   sales:
     role: fact
+    max_ids: 20
     foreign_keys: {customer_id: customer, product_id: product}
     columns:
       amount: {type: decimal, scale: 2, lower: 0, upper: 100, measure: true}

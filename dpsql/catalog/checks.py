@@ -14,6 +14,7 @@ from dpsql.catalog.collection import check_collection
 from dpsql.catalog.derived import check_derived
 from dpsql.catalog.graph import max_ids, reachable, unit_path, view_axes
 from dpsql.catalog.measures import view_measures
+from dpsql.catalog.owners import check_owners
 from dpsql.catalog.queries import check_queries
 from dpsql.catalog.tables import Table, View
 from dpsql.errors import CatalogError
@@ -55,6 +56,7 @@ def check_catalog(catalog: Catalog) -> None:
     _distinct(catalog.views, "views")
     for name, view in catalog.views.items():
         _check_view(catalog, name, view)
+    check_owners(catalog)
     _check_shares(catalog)
     check_collection(catalog)
     _check_source(catalog)

@@ -8,6 +8,7 @@ from dpsql.catalog import Catalog, reachable, unit_path
 from dpsql.catalog.base import nearest
 from dpsql.catalog.derived import expressions
 from dpsql.catalog.graph import KeyPath
+from dpsql.catalog.owners import is_own, joined_paths
 from dpsql.catalog.tables import ForeignKey
 from dpsql.errors import InternalError, SourceError
 from dpsql.publishing.axes import leaf_expression
@@ -20,7 +21,6 @@ from dpsql.publishing.contributions import (
     prepare_counted,
 )
 from dpsql.publishing.measures import Bounds, measure_sql
-from dpsql.publishing.ownership import check_ownership, is_own
 from dpsql.publishing.planned import PlannedStatistic, ReleasePlan
 from dpsql.sources import RawSide, identifier
 from dpsql.sources.keys import derived_columns
@@ -79,7 +79,6 @@ def place_rows(
     owner = unit_path(catalog, of)
     paths = {plan.axes[i].axis.path for i in axes} | ({owner.path} if owner else set())
     joins = _joins(catalog, raw, of, paths)
-    check_ownership(catalog, of, [join.path for join in joins])
     rows = RowPlan(
         of=of,
         joins=joins,
@@ -111,12 +110,10 @@ def _measures(catalog: Catalog, raw: RawSide, statistics: list[PlannedStatistic]
 
 
 def _joins(catalog: Catalog, raw: RawSide, of: str, ends: set[KeyPath]) -> list[Join]:
-    """Every hop of every path, parents before children; hops that drop unmatched rows are always taken."""
+    """The join of every hop, parents before children."""
     tables = reachable(catalog, of)
-    dropping = {path for path in tables if path and _key(catalog, tables, path).on_missing == "drop"}
-    paths = sorted({path[:hop] for path in ends | dropping for hop in range(1, len(path) + 1)}, key=len)
     joins = []
-    for path in paths:
+    for path in joined_paths(catalog, of, ends):
         table = tables[path]
         key = str(catalog.tables[table].key)
         _one_type(raw, (tables[path[:-1]], path[-1]), (table, key))

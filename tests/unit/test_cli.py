@@ -61,11 +61,11 @@ def test_explain_json_agrees_with_query(shop: Path) -> None:
 def test_budget_says_what_is_left(shop: Path) -> None:
     report = json.loads(dpsql("budget", shop.with_suffix(".yaml"), "--json")[0])
     (lineage,) = report["lineages"]
-    assert (lineage["cap"], lineage["spent"], lineage["left"]) == ("100", "4", "96")
+    assert (lineage["cap"], lineage["spent"], lineage["left"]) == ("2000", "80", "1920")
     (release,) = lineage["releases"]
-    assert sum(float(eval_fraction(line["amount"])) for line in release["spends"]) == pytest.approx(4)
+    assert sum(float(eval_fraction(line["amount"])) for line in release["spends"]) == pytest.approx(80)
     text, _, code = dpsql("budget", shop.with_suffix(".yaml"))
-    assert text.startswith("shop: 4 of 100 epsilon spent, 96 left (unit row, add_remove)\n")
+    assert text.startswith("shop: 80 of 2000 epsilon spent, 1920 left (unit customer.customer_id, add_remove)\n")
     assert code == 0
 
 
@@ -80,7 +80,7 @@ def test_publish_again_charges_nothing(tmp_path: Path) -> None:
     other = tmp_path / "again.dpsql"
     out, err, code = dpsql("publish", tmp_path / "shop.yaml", "-o", other, "--json")
     report = json.loads(out)
-    assert (report["drawn"], report["charged"], report["left"], code) == (True, "4", "92", 0)
+    assert (report["drawn"], report["charged"], report["left"], code) == (True, "80", "1840", 0)
     assert err == ""  # progress is for terminals
     again = json.loads(dpsql("publish", tmp_path / "shop.yaml", "-o", other, "--json")[0])
     assert (again["drawn"], again["release_id"]) == (False, report["release_id"])

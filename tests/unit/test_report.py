@@ -116,9 +116,9 @@ def test_the_page_is_one_file_that_fetches_nothing(shop: Path) -> None:
     assert links.found == []
     assert "default-src 'none'" in page
     assert "url(" not in page
-    assert "epsilon = 4" in page
+    assert "epsilon = 80" in page
     assert "view demand: sales.amount" in page
-    assert "adding or removing everything that one row owns" in page
+    assert "adding or removing everything that one customer.customer_id owns" in page
 
 
 def test_scales_of_tables_with_uneven_owners_are_shown_with_their_errors(tmp_path: Path) -> None:
@@ -138,7 +138,7 @@ def test_scales_of_tables_with_uneven_owners_are_shown_with_their_errors(tmp_pat
 
 def test_each_promise_has_a_sentence_of_its_own(shop: Path) -> None:
     release = open_release(shop)
-    assert "by a factor of at most exp(epsilon): epsilon = 4." in report_page(release)
+    assert "by a factor of at most exp(epsilon): epsilon = 80." in report_page(release)
     release.meta["privacy"] |= {"epsilon": "2/3", "delta": "1/1000000", "rho": "1/81"}
     page = report_page(release)
     assert "by a factor of" not in page

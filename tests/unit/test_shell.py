@@ -153,8 +153,8 @@ def test_switches_and_listings(shop: Path) -> None:
     )
     assert code == 0
     assert "error is off\nregion,n\neast," in out
-    assert "epsilon 4, unit row" in out
-    assert "shop     view people: count         4/5\nquestions cost nothing\n" in out
+    assert "epsilon 80, unit customer.customer_id" in out
+    assert "shop     view people: count         16\nquestions cost nothing\n" in out
     assert "view trend" in out
     assert "predicted standard error" in out
     assert "timing is on" in out
