@@ -14,6 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
+from benchmarks import promise_ledger
 from benchmarks.figures import Figures
 from benchmarks.promise_sql import HOSTILE, TAKEN, UNPUBLISHABLE, hostile_taken, unpublishable, worst_source
 from benchmarks.promise_stars import random_pair
@@ -23,6 +24,7 @@ from dpsql.errors import CatalogError
 from tests.privacy.loss import measure
 from tests.privacy.owned_stars import REFUSED
 from tests.privacy.planted import PLANTS, is_found
+from tests.privacy.test_lineage import SAME
 
 STARS = 300
 
@@ -77,6 +79,9 @@ PROMISES = (
     Promise(f"worst L1/M of {len(TAKEN)} SQL sources that are taken", 1.0, worst_source),
     Promise(f"hostile SQL that is taken, of {HOSTILE}", 0.0, hostile_taken),
     Promise(f"catalogs that plan and cannot be published, of {UNPUBLISHABLE}", 0.0, unpublishable),
+    Promise("taken labels that tell whether data are the same", 0.0, promise_ledger.labels_that_tell),
+    Promise(f"fresh caps for one table, of {len(SAME)} spellings", 0.0, promise_ledger.fresh_caps),
+    Promise(f"defects of the ledger not found, of {len(promise_ledger.DEFECTS)}", 0.0, promise_ledger.missed_defects),
     Promise(f"planted defects not found, of {len(PLANTS)}", 0.0, missed_plants),
     Promise(f"streams with changing types: units over their cap, {SEQUENCES} sequences", 0.0, units_over_cap),
     Promise("streams: public batches told apart by output or exit code", 0.0, batches_told_apart),

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from dpsql.sources import RawSide, Stored
 from dpsql.sources.text import identifier
-from dpsql.sql.rowlocal import is_select, trusted_select
+from dpsql.sql.rowlocal import is_select
 
 
 def places(kind: str, root: Path, where: str) -> tuple[str, ...]:
@@ -24,12 +24,12 @@ def places(kind: str, root: Path, where: str) -> tuple[str, ...]:
     Args:
         kind: `parquet`, `csv` or `duckdb`.
         root: folder of the files; for `duckdb` the database file.
-        where: file name under root, table name in the database, or a SELECT statement.
+        where: file name under root, table name in the database, or a SELECT whose files cannot be told.
 
     Returns:
-        At least one place. A SELECT that reads nothing that can be named stands for itself.
+        At least one place. A SELECT, or a file that is not there, stands for itself.
     """
-    named = trusted_select(where).reads if is_select(where) else (where,)
+    named = () if is_select(where) else (where,)
     if kind == "duckdb":
         base = canonical(root)
         listed = [f"{base}#{name.split('.')[-1].lower()}" for name in named]

@@ -34,12 +34,16 @@ class Shown(NamedTuple):
     budget: str
 
 
+def make_shop(folder: Path) -> Path:
+    (folder / "raw").mkdir(parents=True)
+    (folder / "shop.yaml").write_text(CATALOG, encoding="utf-8")
+    write(folder, TWO)
+    return folder
+
+
 @pytest.fixture
 def shop(tmp_path: Path) -> Path:
-    (tmp_path / "raw").mkdir()
-    (tmp_path / "shop.yaml").write_text(CATALOG, encoding="utf-8")
-    write(tmp_path, TWO)
-    return tmp_path
+    return make_shop(tmp_path)
 
 
 def write(folder: Path, rows: str) -> None:
@@ -63,7 +67,10 @@ CHANGES: dict[str, Callable[[Path], object]] = {
 }
 
 
-@pytest.mark.parametrize("options", [(), ("--json",), ("--label", "day one")], ids=" ".join)
+OPTIONS: tuple[tuple[str, ...], ...] = ((), ("--json",), ("--label", "day one"))
+
+
+@pytest.mark.parametrize("options", OPTIONS, ids=" ".join)
 def test_nothing_tells_whether_the_data_are_the_same(shop: Path, options: tuple[str, ...]) -> None:
     assert publish(shop, *options).code == 0
     release = (shop / "shop.dpsql").read_bytes()
@@ -82,7 +89,7 @@ def test_no_raw_row_is_opened_for_a_label_that_is_taken(shop: Path, monkeypatch:
     def opened(*_: object) -> None:
         raise AssertionError("the raw side was opened")
 
-    monkeypatch.setattr("dpsql.publishing.central.open_sources", opened)
+    monkeypatch.setattr("dpsql.publishing.central.open_tables", opened)
     assert publish(shop).code == 0
 
 

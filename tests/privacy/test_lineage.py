@@ -33,14 +33,19 @@ ROWS = "SELECT i % 10 AS age, i AS id, i % 3 AS shop FROM range(200) AS t(i)"
 JOINED = "SELECT v.age FROM '{}' v JOIN 'shop.parquet' s ON v.shop = s.shop"
 
 
+def make_shop(folder: Path) -> Path:
+    """A shop whose visits the lineage `first` has published."""
+    (folder / "raw").mkdir(parents=True)
+    write(folder / "raw" / "visits.parquet", ROWS)
+    write(folder / "raw" / "shop.parquet", "SELECT i AS shop, 'x' AS city FROM range(3) AS t(i)")
+    (folder / "out").mkdir()
+    publish(folder, "visits.parquet", lineage="first")
+    return folder
+
+
 @pytest.fixture
 def shop(tmp_path: Path) -> Path:
-    (tmp_path / "raw").mkdir()
-    write(tmp_path / "raw" / "visits.parquet", ROWS)
-    write(tmp_path / "raw" / "shop.parquet", "SELECT i AS shop, 'x' AS city FROM range(3) AS t(i)")
-    (tmp_path / "out").mkdir()
-    publish(tmp_path, "visits.parquet", lineage="first")
-    return tmp_path
+    return make_shop(tmp_path)
 
 
 def write(file: Path, rows: str) -> None:
@@ -97,6 +102,7 @@ SAME: dict[str, Callable[[Path], str]] = {
     "select of a copy": lambda folder: f"SELECT age FROM '{byte_copy(folder)}'",
     "select with a public table": lambda folder: JOINED.format("visits.parquet"),
     "other rows, same place": overwritten,
+    "other rows, another spelling": lambda folder: f"../raw/{overwritten(folder)}",
 }
 
 
