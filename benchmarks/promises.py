@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 from benchmarks import promise_ledger
 from benchmarks.figures import Figures
+from benchmarks.promise_answers import missed_defects, mostly_interpolated, no_numbers
 from benchmarks.promise_sql import HOSTILE, TAKEN, UNPUBLISHABLE, hostile_taken, unpublishable, worst_source
 from benchmarks.promise_stars import random_pair
 from benchmarks.promise_streams import SEQUENCES, batches_told_apart, missed_stream_plants, units_over_cap
@@ -87,6 +88,9 @@ PROMISES = (
     Promise("streams: public batches told apart by output or exit code", 0.0, batches_told_apart),
     Promise("streams: planted defects not found, of 2", 0.0, missed_stream_plants),
     Promise(f"catalogs with shared or double owners that publish, of {len(REFUSED)}", 0.0, loaded),
+    Promise("answers more than half interpolated, or wrongly refused, of 1000 statements", 0.0, mostly_interpolated),
+    Promise("NaN or infinity in answers, errors and on the way, over random arithmetic", 0.0, no_numbers),
+    Promise("defects of answers not found: refusals off, guards against NaN off", 0.0, missed_defects),
 )
 
 
