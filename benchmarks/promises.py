@@ -14,7 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-from benchmarks import promise_ledger
+from benchmarks import promise_ledger, promise_people
 from benchmarks.figures import Figures
 from benchmarks.promise_answers import missed_defects, mostly_interpolated, no_numbers
 from benchmarks.promise_sql import HOSTILE, TAKEN, UNPUBLISHABLE, hostile_taken, unpublishable, worst_source
@@ -83,6 +83,12 @@ PROMISES = (
     Promise("taken labels that tell whether data are the same", 0.0, promise_ledger.labels_that_tell),
     Promise(f"fresh caps for one table, of {len(SAME)} spellings", 0.0, promise_ledger.fresh_caps),
     Promise(f"defects of the ledger not found, of {len(promise_ledger.DEFECTS)}", 0.0, promise_ledger.missed_defects),
+    Promise(
+        f"answers about everybody that miss, a fifth of {promise_people.POPULATIONS} populations reporting",
+        promise_people.ALLOWED,
+        promise_people.missed,
+    ),
+    Promise("everybody: planted defects not found, of 1", 0.0, promise_people.missed_plant),
     Promise(f"planted defects not found, of {len(PLANTS)}", 0.0, missed_plants),
     Promise(f"streams with changing types: units over their cap, {SEQUENCES} sequences", 0.0, units_over_cap),
     Promise("streams: public batches told apart by output or exit code", 0.0, batches_told_apart),
