@@ -71,6 +71,9 @@ def _statement(text: str, state: State) -> str:
         return ""
     result = state.asked.query(text)
     style = "vertical" if state.expanded and state.style == "table" else state.style
+    if style in ("csv", "json", "jsonl"):  # formats for programs have no place for words
+        for note in result.notes:
+            print(f"note: {note}", file=sys.stderr, flush=True)
     return render(result, style, state.level, errors=state.errors)
 
 

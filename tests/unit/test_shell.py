@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pexpect
@@ -19,9 +20,10 @@ from prompt_toolkit.input import create_pipe_input
 from prompt_toolkit.output import DummyOutput
 
 import dpsql
-from dpsql.session import open_session
+from dpsql.session import OpenReleases, open_session
 from dpsql.shell import State
 from dpsql.shell.complete import ShellCompleter, words_of
+from dpsql.shell.evaluate import evaluate
 from dpsql.split import Piece, split
 from tests.doors_release import build
 from tests.interrupts import heed_interrupts
@@ -283,3 +285,18 @@ def test_completion_by_keys(completer: ShellCompleter) -> None:
 )
 def test_split(text: str, pieces: list[Piece], rest: str) -> None:
     assert split(text) == (pieces, rest)
+
+
+@pytest.mark.parametrize("style", ["csv", "json", "jsonl"])
+def test_notes_of_formats_for_programs_go_to_standard_error(
+    shop: Path, style: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As `dpsql query` does."""
+    state = State(open_session([shop]), style)
+    note = "a bin was cut"
+    asked = state.asked.query("SELECT COUNT(*) FROM sales")
+    monkeypatch.setattr(OpenReleases, "query", lambda *_: replace(asked, notes=(note,)))
+    evaluate(Piece("SELECT COUNT(*) FROM sales", False), state)
+    out, err = capsys.readouterr()
+    assert note not in out
+    assert f"note: {note}\n" in err
