@@ -12,7 +12,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
-import duckdb
 import numpy as np
 
 from dpsql.axis import KeyRule, leaf_sql
@@ -30,6 +29,7 @@ from dpsql.errors import OperationalError
 from dpsql.ledger.files import PRIVATE_FILE
 from dpsql.sources import RawSide, identifier
 from dpsql.sources.keys import open_star
+from dpsql.sources.spill import private_connection
 
 SIMULATION = 0xC011EC7
 """Keeps a simulation's draws apart from those that generated its rows with the same seed."""
@@ -159,7 +159,7 @@ def write_spool(path: Path, reports: Sequence[bytes], tokens: Sequence[str] | No
 
     _check_fresh(path)
     columns = {"report": list(reports)} | ({} if tokens is None else {"token": list(tokens)})
-    connection = duckdb.connect()
+    connection, spill = private_connection()
     try:
         connection.register("incoming", pd.DataFrame(columns))
         os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, PRIVATE_FILE))
@@ -169,6 +169,7 @@ def write_spool(path: Path, reports: Sequence[bytes], tokens: Sequence[str] | No
         raise unwritable(path) from error
     finally:
         connection.close()
+        spill.cleanup()
 
 
 def _read_people(survey: Survey, progress: Progress) -> People:

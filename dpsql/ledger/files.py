@@ -6,6 +6,7 @@ import fcntl
 import hashlib
 import json
 import os
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -67,6 +68,49 @@ def sync(path: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
+
+
+@contextmanager
+def made_aside(path: Path) -> Iterator[Path]:
+    """Make a private file in a folder closed to others, then rename it: a crash leaves a whole file or none.
+
+    DuckDB makes its files as the umask says, and refuses an empty one that was made for it; so others could read a
+    database for as long as it takes to change its mode.
+
+    Args:
+        path: the file wanted; what a crash left in `<path>.new` is removed.
+
+    Yields:
+        Where to make it.
+    """
+    folder = beside(path, ".new")
+    remove_aside(path)
+    folder.mkdir(mode=PRIVATE_DIRECTORY)
+    aside = folder / path.name
+    yield aside
+    aside.chmod(PRIVATE_FILE)
+    sync(aside)
+    aside.replace(path)
+    sync(path.parent)
+    remove_aside(path)
+
+
+def remove_aside(path: Path) -> None:
+    """Remove what a crash left of `made_aside`."""
+    folder = beside(path, ".new")
+    if folder.is_dir():
+        shutil.rmtree(folder)
+    else:
+        folder.unlink(missing_ok=True)
+
+
+def private_log(database: Path) -> None:
+    """Make an empty write-ahead log that only its owner can read; an open database fills it as it is.
+
+    Call it before each transaction that writes: DuckDB removes the log when it has emptied it, and would make the next
+    one as the umask says.
+    """
+    os.close(os.open(beside(database, ".wal"), os.O_WRONLY | os.O_CREAT, PRIVATE_FILE))
 
 
 def write_private(path: Path, content: bytes) -> None:

@@ -26,7 +26,7 @@ from typing import NamedTuple
 import duckdb
 
 from dpsql.errors import BudgetExceeded, IntegrityError, OperationalError
-from dpsql.ledger.files import PRIVATE_FILE, beside, sync, write_json
+from dpsql.ledger.files import beside, made_aside, private_log, write_json
 from dpsql.ledger.identity import GENESIS, GRAINS, Entry, Lineage, limit_grains
 from dpsql.noise import os_entropy
 
@@ -108,6 +108,7 @@ class Store:
             BudgetExceeded: the CHECK of the counter row refused the charge.
         """
         connection, charge, ceiling = self._connection, entry.grains(), limit_grains(lineage.limit)
+        private_log(self.path)
         connection.execute("BEGIN")
         try:
             if lineage.name in self.counters:
@@ -181,21 +182,15 @@ def _create(path: Path, head: Path) -> None:
     """Make the file aside and rename it: a crash leaves a ledger or none."""
     if head.exists() and _read_head(head)[0] > 0:
         raise IntegrityError(f"the ledger {path} is gone but its head is not", hint=_RESTORE)
-    aside = beside(path, ".new")
-    for left in (aside, beside(aside, ".wal")):
-        left.unlink(missing_ok=True)
-    connection = _connect(aside)
-    try:
-        connection.execute(f"BEGIN; {_SCHEMA} COMMIT")
-        rows = [("format", _FORMAT), ("secret", os_entropy()(32).hex())]
-        connection.executemany("INSERT INTO meta VALUES (?, ?)", rows)
-    finally:
-        connection.close()
-    aside.chmod(PRIVATE_FILE)
-    sync(aside)
-    _write_head(head, 0, GENESIS)  # before the ledger: a ledger without a head is always a fault
-    aside.replace(path)
-    sync(path.parent)
+    with made_aside(path) as aside:
+        connection = _connect(aside)
+        try:
+            connection.execute(f"BEGIN; {_SCHEMA} COMMIT")
+            rows = [("format", _FORMAT), ("secret", os_entropy()(32).hex())]
+            connection.executemany("INSERT INTO meta VALUES (?, ?)", rows)
+        finally:
+            connection.close()
+        _write_head(head, 0, GENESIS)  # before the ledger: a ledger without a head is always a fault
 
 
 def _write_head(head: Path, sequence: int, last: str) -> None:

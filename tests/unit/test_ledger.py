@@ -34,6 +34,7 @@ from dpsql.ledger import (
     publish_file,
     recover,
     spec_hash,
+    store,
 )
 
 MILLIONTH = Fraction(1, 10**6)
@@ -117,6 +118,32 @@ def test_a_release_is_private_until_it_is_read_only(curator):
     modes = []
     curator.publish("b", build=lambda path: modes.append(path.parent.stat().st_mode) or path.write_text("x"))
     assert stat.S_IMODE(modes[0]) == 0o700
+
+
+def test_the_ledger_and_its_log_are_never_open_to_others(curator, monkeypatch):
+    folder, seen = curator.ledger.parent, {}
+
+    def look(step="made"):
+        for path in folder.rglob("*"):
+            closed = path.parent != folder and not path.parent.stat().st_mode & 0o077
+            if path.is_file() and path.suffix != ".lock":
+                seen[step, path.name] = closed or not path.stat().st_mode & 0o077
+
+    def entropy():
+        look()
+        return source()
+
+    source = store.os_entropy
+    monkeypatch.setattr(store, "os_entropy", entropy)
+    old = os.umask(0)
+    try:
+        folder.mkdir(mode=0o777)
+        curator.publish("a", kill_point=look)
+        curator.publish("b", kill_point=look)
+    finally:
+        os.umask(old)
+    assert all(seen.values()), seen
+    assert {("made", "ledger.duckdb"), ("committed", "ledger.duckdb.wal")} <= {*seen}
 
 
 def test_same_specification_and_label_is_returned_without_a_draw(curator):
