@@ -13,6 +13,29 @@ settings.register_profile("slow", deadline=None, max_examples=1000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))
 
 
+WHOLE = {
+    "axis", "bad_input", "baselines_local", "blas", "central_search", "cli", "client_js",
+    "client_js_hostile", "client_once", "combine", "cuts", "dbapi", "docs_collections", "examples",
+    "hats_release", "joint_variance", "ledger", "local_centre", "local_doors", "local_influence",
+    "local_joint", "local_mechanisms", "local_parts", "local_positive", "local_raw", "local_release",
+    "local_report", "local_rounds", "local_spikes", "local_tau", "local_totals", "local_weight",
+    "no_nan", "participation", "plan", "plan_refusals", "report", "report_notebook", "residual_release",
+    "services_release", "settings", "shell", "spatial_baselines", "sql_mutants", "sql_random",
+    "sql_tableau", "sqlalchemy", "stream_append", "stream_cli", "stream_grid", "stream_plan",
+    "stream_rules", "superset", "survey_page", "userlevel_predict", "view", "wire", "wire_cancel",
+    "workload",
+}  # fmt: skip
+"""Modules of tests/unit and tests/property that publish or collect whole releases, start programs, or draw thousands of
+programs at random. `make quick` leaves them out; those of more than about four seconds belong here."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark what `make quick` leaves out."""
+    for item in items:
+        if item.path.stem.removeprefix("test_") in WHOLE:
+            item.add_marker(pytest.mark.whole)
+
+
 @pytest.fixture(scope="session")
 def shared_data() -> Path:
     """The folder of real stars, named by DPSQL_DATA; tests over it skip where it is absent."""

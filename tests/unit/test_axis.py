@@ -42,7 +42,7 @@ tables:
       home_id: place
       work_id: place
       store_id: {{references: store, on_missing: drop}}
-    derive: {{shown: "CAST(amount AS VARCHAR)", odd: "amount + other"}}
+    derive: {{shown: "CAST(amount AS VARCHAR)", odd: "CAST(amount AS VARCHAR) || CAST(other AS VARCHAR)"}}
     columns:
       {column}
       other: {{type: int, lower: 0, upper: 9}}
