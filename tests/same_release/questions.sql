@@ -14,6 +14,8 @@ SELECT product_family, SUM(store_sales), DP_STDERR(SUM(store_sales)) FROM foodma
 SELECT COUNT(*), DP_STDERR(COUNT(*)) FROM foodmart WHERE num_children_at_home >= 2 AND SRP BETWEEN 1 AND 2;
 SELECT education, COUNT(*), DP_STDERR(COUNT(*)) FROM customer WHERE gender = 'F' GROUP BY education;
 SELECT gender, AVG(unit_sales), DP_INTERVAL_LOW(AVG(unit_sales)) FROM foodmart GROUP BY gender;
+-- foodmart_customers
+SELECT education, COUNT(*), DP_STDERR(COUNT(*)), DP_INTERVAL_LOW(COUNT(*)) FROM customer WHERE gender = 'F' GROUP BY education;
 -- foodmart_user
 SELECT product_department, COUNT(*), DP_STDERR(COUNT(*)), DP_INTERVAL_LOW(COUNT(*)) FROM foodmart GROUP BY product_department;
 SELECT SUM(store_sales), DP_STDERR(SUM(store_sales)), DP_INTERVAL_HIGH(SUM(store_sales)) FROM foodmart WHERE SRP < 2;
