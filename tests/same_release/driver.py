@@ -28,6 +28,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from dpsql.noise import ZeroNoise
+
 KEY = bytes(range(32))
 SEED = 11
 NOW = datetime(2030, 1, 1)
@@ -46,17 +48,17 @@ class CountedZeroNoise:
     draws: Counter[str] = field(default_factory=Counter)
     insecure: ClassVar[bool] = True
 
-    def laplace(self, units: Any, denominator: int) -> Any:
-        """Zeros in the shape of `units`."""
+    def laplace(self, units: Any, denominator: int, *exact: Any) -> Any:
+        """What a source without noise answers."""
         values, counts = np.unique(np.asarray(units), return_counts=True)
         for value, count in zip(values.tolist(), counts.tolist(), strict=True):
             self.draws[f"laplace {Fraction(value, int(denominator))}"] += count
-        return np.zeros(np.shape(units), dtype=np.int64)
+        return ZeroNoise().laplace(units, denominator, *exact)
 
-    def gaussian(self, sigma2: Fraction, size: int) -> Any:
-        """`size` zeros."""
+    def gaussian(self, sigma2: Fraction, size: int, *exact: Any) -> Any:
+        """What a source without noise answers."""
         self.draws[f"gaussian {sigma2}"] += int(size)
-        return np.zeros(size, dtype=np.int64)
+        return ZeroNoise().gaussian(sigma2, size, *exact)
 
 
 def make_release(catalog: Path, out: Path) -> None:
