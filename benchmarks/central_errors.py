@@ -24,7 +24,7 @@ from dpsql.mechanisms.axis.question import expected_error as residual_error
 from dpsql.mechanisms.axis.sine import SineStrategy
 from dpsql.mechanisms.axis.zero_sum import zero_sum_strategy
 from dpsql.mechanisms.central.residual import residual_design
-from dpsql.mechanisms.central.zero_sum import axis_of
+from dpsql.mechanisms.family.residual import axis_of
 
 ONE_AXIS = {256: 66, 1024: 125, 4096: 207, 16_384: 327, 65_536: 475, 262_144: 676, 1_048_576: 912}
 DENSE = (256, 512, 1024)  # below 140 leaves the optimum itself is 1.02 to 1.023 times the SVD bound

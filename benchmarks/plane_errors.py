@@ -7,8 +7,8 @@ error. Run `python -m benchmarks.plane_errors` for the table.
 from __future__ import annotations
 
 from dpsql.catalog import parse_catalog
+from dpsql.mechanisms.family.measurement import Compared
 from dpsql.publishing.axes import axis_maker
-from dpsql.publishing.hats import Together
 from dpsql.publishing.predict import Priced, forecast, open_public, priced_plan
 
 SIZES = (5, 6, 7, 8, 16, 32, 48, 64, 96)
@@ -35,11 +35,11 @@ def published_plane(n: int, mechanism: str) -> float:
     return planned.typical**2
 
 
-def compared(n: int, mechanism: str) -> Together:
+def compared(n: int, mechanism: str) -> Compared:
     """What was compared for the plane: `product_hats` asks for rectangles, `auto` also for whole axes."""
-    together = _priced(n, mechanism).plan.statistics[0].together
-    assert together is not None, "a plane of this size has no choice"
-    return together
+    choice = _priced(n, mechanism).plan.statistics[0].measurement.compared
+    assert choice is not None, "a plane of this size has no choice"
+    return choice
 
 
 def _priced(n: int, mechanism: str) -> Priced:
@@ -60,9 +60,10 @@ def plane_table() -> str:
     for n in SIZES:
         asked, auto = compared(n, "product_hats"), compared(n, "auto")
         errors = [auto.expected_error, auto.runners_up[0][1]]
-        hats, apart = errors if auto.hats is not None else reversed(errors)
+        together = auto.name.startswith("product hats")
+        hats, apart = errors if together else reversed(errors)
         values = (published_plane(n, "product_hats"), asked.runners_up[0][1], hats, apart)
-        taken = "product hats" if auto.hats is not None else "axis by axis"
+        taken = "product hats" if together else "axis by axis"
         lines.append(f"| {n} x {n} | " + " | ".join(f"{value:.1f}" for value in values) + f" | {taken} |")
     return "\n".join(lines)
 

@@ -22,19 +22,13 @@ import numpy.typing as npt
 from dpsql.inspection.replan import Replanned, only_linear
 from dpsql.inspection.report import Check
 from dpsql.inspection.tables import differences, read_table, same
-from dpsql.mechanisms.axis.strategy import AxisStrategy, axis_budgets, leaf_estimates, measure, row_count
-from dpsql.mechanisms.central.plane_view import (
-    largest_plane_column,
-    plane_budget,
-    plane_estimates,
-    plane_unit_variance,
-)
-from dpsql.mechanisms.central.product_hats import ProductHats, measure_plane, rows_of
+from dpsql.mechanisms.axis.strategy import axis_budgets
 from dpsql.mechanisms.central.rounding import node_sums
+from dpsql.mechanisms.family.measurement import LinearRows, Terms
 from dpsql.mechanisms.law import NoisyView
 from dpsql.publishing.content import release_content
 from dpsql.release import Release
-from dpsql.tree import FloatArray, Tree
+from dpsql.tree import Tree
 
 IntArray = npt.NDArray[np.int64]
 
@@ -57,50 +51,35 @@ class Stored:
 
     Args:
         view: values and budgets, with the row variance that the plan gives.
-        strategies: one for each axis.
-        hats: the rows over both axes, where they are measured together.
+        linear: their rows.
+        terms: what they were drawn with.
     """
 
     view: NoisyView
-    strategies: list[AxisStrategy]
-    hats: ProductHats | None = None
+    linear: LinearRows
+    terms: Terms
 
     def rows(self, cells: IntArray) -> IntArray:
         """What measuring some cells would have given without noise."""
-        if self.hats is not None:
-            return measure_plane(self.hats, cells)
-        for axis, strategy in enumerate(self.strategies):
-            cells = measure(strategy, cells, axis)
-        return cells
-
-    def weights(self) -> FloatArray:
-        """The share of a whole budget that each row has, in the shape of the values."""
-        weight = np.ones(self.view.budget.shape)
-        if self.hats is not None:
-            return weight / self.hats.total
-        for axis, strategy in enumerate(self.strategies):
-            along = [-1 if i == axis else 1 for i in range(weight.ndim)]
-            weight = weight * (strategy.budget / strategy.total).reshape(along)
-        return weight
+        return self.linear.measure(cells, self.terms.strategies)
 
 
 def read_views(release: Release, made: Replanned) -> dict[int, Stored]:
     """The linear statistics' integers; a table of the wrong size or order is left out."""
     found = {}
-    for index in made.linear:
+    for index, linear in made.linear.items():
         statistic = made.plan.statistics[index]
-        strategies, hats = made.plan.strategies(statistic), statistic.hats
-        shape = tuple(row_count(strategy) for strategy in strategies) if hats is None else (rows_of(hats),)
+        terms = statistic.terms(made.plan.axes)
+        shape = linear.shape(terms.strategies)
         columns = read_table(release, f"measurement_{index}")
         order = [np.broadcast_to(each, shape).ravel() for each in np.indices(shape, sparse=True)]
         if len(columns["value"]) != prod(shape) or any(
             not np.array_equal(columns[f"r{i + 1}"], each) for i, each in enumerate(order)
         ):
             continue
-        spend, sensitivity = statistic.spend, statistic.drawn_sensitivity
-        variance = made.plan.unit_variance(statistic) if hats is None else plane_unit_variance(hats, spend, sensitivity)
+        variance = statistic.measurement.unit_variance(terms)
         value, budget = (columns[name].astype(np.int64).reshape(shape) for name in ("value", "budget"))
-        found[index] = Stored(NoisyView(value, budget, variance, sensitivity), strategies, hats)
+        found[index] = Stored(NoisyView(value, budget, variance, terms.sensitivity), linear, terms)
     return found
 
 
@@ -110,16 +89,12 @@ def check_budgets(release: Release, made: Replanned, stored: dict[int, Stored]) 
     yield Check("as many noisy integers as planned, in order", not lacking, ", ".join(lacking))
     wrong, over = [], []
     for index, each in stored.items():
-        s, axes = made.plan.statistics[index], axis_budgets(each.strategies)
-        if each.hats is not None:
-            planned = plane_budget(each.hats, s.spend, s.drawn_sensitivity)
-            most = largest_plane_column(each.hats, each.view.budget)
-        else:
-            planned = s.law.budgets(axes, s.spend, s.drawn_sensitivity)
-            rows = [strategy.entries() for strategy in each.strategies]
-            most = s.law.largest_column(each.view.budget, rows, axes)
-        wrong += [] if np.array_equal(each.view.budget, planned) else [f"measurement_{index}"]
-        over += [f"measurement_{index}"] if most > s.law.column_cap(axes, s.spend, s.drawn_sensitivity) else []
+        terms, budget = each.terms, each.view.budget
+        cap = terms.law.column_cap(axis_budgets(terms.strategies), terms.spend, terms.sensitivity)
+        if not np.array_equal(budget, each.linear.budgets(terms)):
+            wrong.append(f"measurement_{index}")
+        if each.linear.largest_column(budget, terms) > cap:
+            over.append(f"measurement_{index}")
     yield Check("row budgets are those of the plan", not wrong, ", ".join(wrong))
     yield Check("no path of row budgets spends more than its view's part", not over, ", ".join(over))
     yield _check_spends(release, made)
@@ -205,7 +180,7 @@ def check_noise(stored: dict[int, Stored]) -> Check:
     """What least squares leaves unexplained has the size that the budgets promise."""
     squares, freedom = 0.0, 0
     for each in stored.values():
-        spare = each.view.value.size - prod(strategy.leaves for strategy in each.strategies)
+        spare = each.view.value.size - prod(strategy.leaves for strategy in each.terms.strategies)
         if spare > 0:
             squares += _unexplained(each)
             freedom += spare
@@ -221,13 +196,10 @@ def check_noise(stored: dict[int, Stored]) -> Check:
 
 def _unexplained(stored: Stored) -> float:
     """Squared residuals of least squares over their variances; estimates are taken to 2^-10 in integers."""
-    if stored.hats is not None:
-        leaves = plane_estimates(stored.view, stored.hats)
-    else:
-        leaves = leaf_estimates(stored.view, stored.strategies)
+    leaves = stored.linear.leaf_estimates(stored.view, stored.terms.strategies)
     whole = np.rint(leaves).astype(np.int64)
     rest = np.rint((leaves - whole) * FINE).astype(np.int64)
     left = stored.view.value.astype(np.float64)
     for part, unit in ((whole, 1), (rest, FINE)):
         left = left - stored.rows(part) / unit
-    return float(np.sum((left * stored.weights()) ** 2) / stored.view.unit_variance)
+    return float(np.sum((left * stored.linear.weights(stored.terms.strategies)) ** 2) / stored.view.unit_variance)

@@ -15,6 +15,7 @@ import numpy as np
 from dpsql.axis import Axis, KeyRule, build_axis, needed_tables
 from dpsql.catalog import Catalog, ResolvedAxis, catalog_from_json
 from dpsql.errors import ReleaseError
+from dpsql.mechanisms.family.measurement import LinearRows
 from dpsql.publishing.axes import AxisMaker, axis_maker
 from dpsql.publishing.plan import plan_release
 from dpsql.publishing.planned import ReleasePlan
@@ -29,13 +30,13 @@ class Replanned:
     Args:
         plan: the plan.
         borrowed: ids of axes that were taken from the file.
-        linear: statistics that can be recomputed from their noisy integers: no data-dependent mechanism, no
-            rows per unit chosen at publish.
+        linear: the rows of statistics that can be recomputed from their noisy integers, by index: no data-dependent
+            mechanism, no rows per unit chosen at publish.
     """
 
     plan: ReleasePlan
     borrowed: frozenset[int]
-    linear: tuple[int, ...]
+    linear: dict[int, LinearRows]
 
 
 def replan(release: Release, catalog: Catalog | None) -> Replanned:
@@ -62,7 +63,8 @@ def replan(release: Release, catalog: Catalog | None) -> Replanned:
     if len(plan.axes) != len(release.axes) or len(plan.statistics) != len(release.statistics):
         raise ReleaseError(f"{release.path} holds other axes or statistics than its catalog plans")
     borrowed = frozenset(i for i, planned in enumerate(plan.axes) if planned.resolved in lent)
-    linear = tuple(i for i, s in enumerate(plan.statistics) if not s.method and not s.shape)
+    rows = {i: s.measurement.linear for i, s in enumerate(plan.statistics) if not s.shape}
+    linear = {i: linear for i, linear in rows.items() if linear is not None}
     return Replanned(plan, borrowed, linear)
 
 

@@ -74,7 +74,7 @@ def _check_gaussian(
 ) -> tuple[Finding, str]:
     """The same under zCDP, at the delta where samples tell most."""
     column, budget = _rows_of_one_cell(stored)
-    whole = prod(strategy.total for strategy in stored.strategies) * statistic.drawn_sensitivity
+    whole = prod(strategy.total for strategy in stored.terms.strategies) * statistic.drawn_sensitivity
     variance = Fraction(whole**2) / (2 * statistic.spend)
 
     def run(cell: IntArray, runs: int) -> IntArray:
@@ -97,7 +97,7 @@ CHECKS = {LAPLACE: _check_laplace, GAUSSIAN: _check_gaussian}
 
 def _rows_of_one_cell(stored: Stored) -> tuple[IntArray, IntArray]:
     """Entries and budgets of the rows that hold the middle cell, largest weight first."""
-    shape = tuple(strategy.leaves for strategy in stored.strategies)
+    shape = tuple(strategy.leaves for strategy in stored.terms.strategies)
     one = np.zeros(shape, np.int64)
     one[tuple(n // 2 for n in shape)] = 1
     column, budget = stored.rows(one).ravel(), stored.view.budget.ravel()

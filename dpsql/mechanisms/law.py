@@ -53,6 +53,22 @@ class Drawn(NamedTuple):
     sd: float
 
 
+class NoisyRows(Protocol):
+    """One statistic's noisy integers as drawn, whatever measured it; see `NoisyView` for its values."""
+
+    @property
+    def value(self) -> IntArray:
+        """What is stored."""
+
+    @property
+    def budget(self) -> IntArray:
+        """Integer budgets, the same shape."""
+
+    @property
+    def unit_variance(self) -> float:
+        """Variance of a row of whole budget."""
+
+
 @dataclass(frozen=True)
 class NoisyView:
     """One view's noisy integers as drawn.

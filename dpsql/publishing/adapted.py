@@ -14,16 +14,11 @@ from collections.abc import Sequence
 from dpsql.catalog.graph import ResolvedAxis, max_ids
 from dpsql.catalog.model import Catalog
 from dpsql.errors import CatalogError
-from dpsql.mechanisms.axis.choose import auto_strategy
-from dpsql.mechanisms.axis.leaves import LeafStrategy
-from dpsql.mechanisms.axis.question import AxisChoice, expected_error
-from dpsql.mechanisms.central.adapted import ADAPTIVE, DAWA, DIFFHR, MOST_LEAVES
-
-BIASED = (DIFFHR, DAWA)
+from dpsql.mechanisms.family.data_dependent import ADAPTIVE, MOST_LEAVES, NAMED, DataDependent
 
 
-def method_of(catalog: Catalog, name: str, axes: Sequence[ResolvedAxis], leaves: int) -> str:
-    """The data-dependent mechanism of a view, or an empty string.
+def method_of(catalog: Catalog, name: str, axes: Sequence[ResolvedAxis], leaves: int) -> DataDependent | None:
+    """The data-dependent mechanism of a view, or None.
 
     Args:
         catalog: the catalog.
@@ -32,15 +27,15 @@ def method_of(catalog: Catalog, name: str, axes: Sequence[ResolvedAxis], leaves:
         leaves: of its first axis.
 
     Returns:
-        `diffhr`, `dawa`, `adaptive` or "". A view that only allows `adaptive` gets it where it fits.
+        What the view names. A view that only allows `ADAPTIVE` gets it where it fits.
 
     Raises:
         CatalogError: the view names a mechanism that does not fit it.
     """
     view = catalog.views[name]
-    named = view.mechanism in BIASED
-    if not named and (view.mechanism != "auto" or view.data_dependent != "allow"):
-        return ""
+    named = NAMED.get(view.mechanism)
+    if named is None and (view.mechanism != "auto" or view.data_dependent != "allow"):
+        return None
     reasons = {
         "measures one axis": len(axes) == 1,
         "measures counts": set(view.measures) == {"count"},
@@ -48,26 +43,10 @@ def method_of(catalog: Catalog, name: str, axes: Sequence[ResolvedAxis], leaves:
         "needs a declared max_ids": max_ids(catalog, view.of) != "auto",
     }
     short = [reason for reason, met in reasons.items() if not met]
-    if short and named:
+    if short and named is not None:
         raise CatalogError(
             f"views.{name}.mechanism: {view.mechanism} {short[0]}", hint="write `mechanism: auto`"
         )
     if short:
-        return ""
-    return view.mechanism if named else ADAPTIVE
-
-
-def adapted_choice(method: str, leaves: int) -> AxisChoice:
-    """What a plan says of a data-dependent axis: the unbiased optimum, or leaves where nothing is known before.
-
-    Args:
-        method: from `method_of`.
-        leaves: of the axis.
-    """
-    if method == ADAPTIVE:
-        best = auto_strategy(leaves)
-        return AxisChoice(
-            best.strategy, f"by noisy signal, {best.name} if full", best.expected_error, best.runners_up
-        )
-    leaf = LeafStrategy(leaves)
-    return AxisChoice(leaf, {DIFFHR: "DiffHR", DAWA: "DAWA"}[method], expected_error(leaf), ())
+        return None
+    return named or ADAPTIVE

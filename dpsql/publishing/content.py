@@ -16,16 +16,12 @@ import numpy as np
 import numpy.typing as npt
 
 from dpsql.axis import table_sql
-from dpsql.mechanisms.axis.strategy import leaf_estimates
-from dpsql.mechanisms.central.adapted import AdaptedView
 from dpsql.mechanisms.central.nonnegative import nonnegative, product_tree
-from dpsql.mechanisms.central.plane_view import plane_estimates
-from dpsql.mechanisms.central.product_hats import plane_variance
-from dpsql.mechanisms.central.reconcile import Measured, component_variances, reconcile
+from dpsql.mechanisms.central.reconcile import Measured
 from dpsql.mechanisms.central.rounding import UNIT, node_sums, round_family, to_units
 from dpsql.mechanisms.central.signal import signal_tree
-from dpsql.mechanisms.central.zero_sum import residual_estimates
-from dpsql.mechanisms.law import NoisyView
+from dpsql.mechanisms.family.measurement import DrawnMember
+from dpsql.mechanisms.law import NoisyRows
 from dpsql.publishing.bounding import LeftOut
 from dpsql.publishing.describe import Components, left_out_json, release_meta, scale_meta, stores_nonnegative
 from dpsql.publishing.planned import ReleasePlan
@@ -47,7 +43,7 @@ LOOKUP_ARITY = 4
 
 def release_content(
     plan: ReleasePlan,
-    views: Sequence[NoisyView | AdaptedView],
+    views: Sequence[NoisyRows],
     connection: duckdb.DuckDBPyConnection,
     release_id: str,
     *,
@@ -78,7 +74,7 @@ def release_content(
         for i, (view, sums) in enumerate(zip(views, nodes, strict=True))
     ]
     models: list[AxisVariance | PlaneVariance] = [split.model for split in splits]
-    models += [plane_variance(hats) for hats in plan.planes.values()]
+    models += plan.joint.values()
     meta = release_meta(plan, connection, release_id, models, components, insecure=insecure)
     found = [scale_meta(scale) for scale in scales]
     meta["scales"] = [to_json(each) for each in found]
@@ -93,16 +89,17 @@ def _kept(plan: ReleasePlan, of: str, nodes: Sequence[IntArray]) -> float:
 
 
 def _drawn_axes(
-    plan: ReleasePlan, views: Sequence[NoisyView | AdaptedView]
+    plan: ReleasePlan, views: Sequence[NoisyRows]
 ) -> tuple[ReleasePlan, list[AxisSplit]]:
     """The variance model of every axis; a data-dependent axis has the one that was drawn, and says so."""
     axes = list(plan.axes)
     models = [planned.strategy.variance() for planned in axes]
     for statistic, view in zip(plan.statistics, views, strict=True):
-        if isinstance(view, AdaptedView):
+        drawn = statistic.measurement.drawn_axis(view)
+        if drawn is not None:
             (i,) = statistic.axes
-            models[i] = view.model
-            axes[i] = replace(axes[i], choice=axes[i].choice._replace(name=view.chosen))
+            models[i] = drawn.model
+            axes[i] = replace(axes[i], choice=axes[i].choice._replace(name=drawn.words))
         elif statistic.settled is not None and statistic.settled.groups is not None:
             i, factors = statistic.settled.groups
             models[i] = scaled_leaves(axes[i].strategy.variance(), np.array(factors))
@@ -121,34 +118,23 @@ def _nonnegative(plan: ReleasePlan, index: int, nodes: IntArray, trees: list[Tre
 
 
 def _estimates(
-    plan: ReleasePlan, views: Sequence[NoisyView | AdaptedView], splits: list[AxisSplit], trees: list[Tree]
+    plan: ReleasePlan, views: Sequence[NoisyRows], splits: list[AxisSplit], trees: list[Tree]
 ) -> tuple[list[IntArray], list[Components]]:
-    """Best estimates of every view by itself, then reconciled; residual families are estimated as one."""
+    """Best estimates of every family, then reconciled."""
+    strategies = {i: planned.strategy for i, planned in enumerate(plan.axes)}
+    leaves: dict[int, FloatArray] = {}
+    for members in plan.families:
+        drawn = [DrawnMember(plan.statistics[i].axes, views[i]) for i in members]
+        estimates = plan.statistics[members[0]].measurement.estimates(drawn, strategies)
+        leaves |= zip(members, estimates, strict=True)
     measured = []
-    joint = _joint_estimates(plan, views)
     for i, (s, view) in enumerate(zip(plan.statistics, views, strict=True)):
-        if isinstance(view, AdaptedView):
-            own = view.leaves
-        elif s.hats is not None:
-            own = plane_estimates(view, s.hats)
-        else:
-            own = joint[i] if s.residual else leaf_estimates(view, plan.strategies(s))
+        own = leaves[i]
         if s.settled is not None and s.settled.groups is not None:
             along = [-1 if axis == s.settled.groups.axis else 1 for axis in s.axes]
             own = own * np.array(s.settled.groups.factors).reshape(along)
         measured.append(Measured(s.axes, own * s.factor, view.unit_variance * s.factor**2))
     return reconciled_nodes(plan, measured, splits, trees)
-
-
-def _joint_estimates(plan: ReleasePlan, views: Sequence[NoisyView | AdaptedView]) -> dict[int, FloatArray]:
-    """Leaf estimates of the statistics of residual families, by index."""
-    found: dict[int, FloatArray] = {}
-    strategies = {i: planned.strategy for i, planned in enumerate(plan.axes)}
-    for family in dict.fromkeys(s.family for s in plan.statistics if s.residual):
-        places = {s.axes: i for i, s in enumerate(plan.statistics) if s.family == family}
-        drawn = {axes: view for axes, i in places.items() if isinstance(view := views[i], NoisyView)}
-        found |= {places[axes]: leaves for axes, leaves in residual_estimates(drawn, strategies).items()}
-    return found
 
 
 def reconciled_nodes(
@@ -169,13 +155,11 @@ def reconciled_nodes(
     components: dict[int, Components] = {}
     totals = {i: split.total for i, split in enumerate(splits)}
     spreads = {i: split.spread for i, split in enumerate(splits)}
-    for family in dict.fromkeys(s.family for s in plan.statistics):
-        members = [i for i, s in enumerate(plan.statistics) if s.family == family]
+    for members in plan.families:
         views = [measured[i] for i in members]
-        done = plan.statistics[members[0]].residual or plan.statistics[members[0]].hats is not None
-        units = [(m.axes, m.unit_variance) for m in views]
-        sigma2 = dict(units) if done else component_variances(units, totals)
-        agreed = [m.estimate for m in views] if done else reconcile(views, totals, spreads)
+        measurement = plan.statistics[members[0]].measurement
+        sigma2 = measurement.components([(m.axes, m.unit_variance) for m in views], totals)
+        agreed = measurement.agreed(views, totals, spreads)
         leaves = round_family([(m.axes, x) for m, x in zip(views, agreed, strict=True)])
         for i, member, rounded in zip(members, views, leaves, strict=True):
             nodes[i] = node_sums(rounded, [trees[axis] for axis in member.axes])

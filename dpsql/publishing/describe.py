@@ -17,7 +17,6 @@ import numpy as np
 
 from dpsql.budget import epsilon_of
 from dpsql.catalog import spec_hash
-from dpsql.publishing.adapted import BIASED
 from dpsql.publishing.axes import typed_columns
 from dpsql.publishing.bounding import LeftOut
 from dpsql.publishing.planned import PlannedStatistic, ReleasePlan
@@ -55,7 +54,8 @@ def release_meta(
     meta["axes"] = [to_json(_axis_meta(plan, connection, i)) for i in range(len(plan.axes))]
     meta["models"] = [model.kind for model in models]
     meta["statistics"] = [to_json(_statistic_meta(plan, i, part)) for i, part in enumerate(components)]
-    alone = {axis for s in plan.statistics if s.hats is None for axis in s.axes}
+    joint = plan.joint
+    alone = {axis for s in plan.statistics if s.view not in joint for axis in s.axes}
     meta["choices"] = [*(choice_json(plan, i) for i in sorted(alone)), *_choices_of_views(plan)]
     return meta
 
@@ -87,7 +87,7 @@ def choice_json(plan: ReleasePlan, axis: int) -> dict[str, Any]:
 
 def _choices_of_views(plan: ReleasePlan) -> list[dict[str, Any]]:
     """The same of views of two axes that may be measured together: errors over ranges on both."""
-    compared = {s.view: s.together for s in plan.statistics if s.together is not None}
+    compared = {s.view: s.measurement.compared for s in plan.statistics if s.measurement.compared is not None}
     return [
         {"view": view, "strategy": each.name, "expected_error": each.expected_error, "whole": each.whole,
          "runners_up": [{"strategy": name, "expected_error": error} for name, error in each.runners_up]}
@@ -152,19 +152,17 @@ def _axis_meta(plan: ReleasePlan, connection: duckdb.DuckDBPyConnection, i: int)
 
 def _statistic_meta(plan: ReleasePlan, i: int, components: Components) -> StatisticMeta:
     s = plan.statistics[i]
-    biased = s.method in BIASED
     positions = tuple(
         (tuple(s.axes.index(axis) for axis in part), sigma2) for part, sigma2 in sorted(components.items())
     )
     kind = "int" if s.bounds is None or s.bounds.scale == 0 else "decimal"
-    noise = s.law.name
-    apart = " x ".join(plan.axes[axis].choice.name for axis in s.axes)
-    mechanism = f"{noise}: {apart if s.together is None or s.hats is None else s.together.name}"
-    joint = None if s.hats is None else len(plan.axes) + list(plan.planes).index(s.view)
+    mechanism = f"{s.law.name}: {s.measurement.words([plan.axes[axis].choice.name for axis in s.axes])}"
+    together = list(plan.joint)
+    joint = len(plan.axes) + together.index(s.view) if s.view in together else None
     currency = "rho" if plan.catalog.privacy.delta else "epsilon"
     return StatisticMeta(
         id=i, view=s.view, of=s.of, measure=s.measure.name, axes=s.axes, mid=s.mid,
         scale=s.bounds.scale if s.bounds else 0, kind=kind, sensitivity=s.sensitivity, budget=str(s.charge),
         currency=currency, mechanism=mechanism, cells=int(np.prod(plan.shape(s))), components=positions,
-        nonnegative=stores_nonnegative(plan, s), biased=biased, joint=joint,
+        nonnegative=stores_nonnegative(plan, s), biased=s.measurement.biased, joint=joint,
     )  # fmt: skip

@@ -15,11 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dpsql.catalog import Catalog
-from dpsql.mechanisms.axis.choose import auto_strategy
-from dpsql.mechanisms.axis.strategy import axis_budgets, measure_view
-from dpsql.mechanisms.central.adapted import AdaptedView, draw_adapted
-from dpsql.mechanisms.central.plane_view import draw_plane
-from dpsql.mechanisms.law import NoisyView
+from dpsql.mechanisms.law import NoisyRows
 from dpsql.noise import Noise
 from dpsql.publishing.bounding import LeftOut, is_weighted, measure_left_out
 from dpsql.publishing.contributions import histogram
@@ -46,7 +42,7 @@ class DrawnRelease:
     """
 
     plan: ReleasePlan
-    views: tuple[NoisyView | AdaptedView, ...]
+    views: tuple[NoisyRows, ...]
     scales: tuple[TableScale, ...]
     left_out: tuple[LeftOut, ...] = ()
 
@@ -64,7 +60,7 @@ def draw_release(
     **Privacy**: spends every line of the plan, once.
     """
     statistics = dict(enumerate(plan.statistics))
-    views: dict[int, NoisyView | AdaptedView] = {}
+    views: dict[int, NoisyRows] = {}
     scales: list[TableScale] = []
     left_out: list[LeftOut] = []
     for of in dict.fromkeys(s.of for s in plan.statistics):
@@ -139,17 +135,6 @@ def _value(statistic: PlannedStatistic, columns: dict[str, str]) -> str:
     return f"{column} - ({statistic.bounds.mid})"
 
 
-def draw_statistic(
-    plan: ReleasePlan, statistic: PlannedStatistic, cells: IntArray, noise: Noise
-) -> NoisyView | AdaptedView:
+def draw_statistic(plan: ReleasePlan, statistic: PlannedStatistic, cells: IntArray, noise: Noise) -> NoisyRows:
     """The one draw of a statistic."""
-    if statistic.method:
-        return draw_adapted(
-            statistic.method, cells, statistic.spend, statistic.drawn_sensitivity, noise,
-            lambda n: auto_strategy(n).strategy,
-        )  # fmt: skip
-    if statistic.hats is not None:
-        return draw_plane(cells, statistic.hats, statistic.spend, statistic.drawn_sensitivity, noise)
-    strategies = plan.strategies(statistic)
-    exact, budgets = measure_view(cells, strategies), axis_budgets(strategies)
-    return statistic.law.draw(exact, budgets, statistic.spend, statistic.drawn_sensitivity, noise)
+    return statistic.measurement.draw(cells, statistic.terms(plan.axes), noise)

@@ -13,7 +13,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import lru_cache
 from math import prod
-from typing import NamedTuple
 
 from dpsql.catalog.graph import ResolvedAxis, max_ids, view_axes
 from dpsql.catalog.measures import view_measures
@@ -21,9 +20,10 @@ from dpsql.catalog.model import Catalog
 from dpsql.catalog.tables import AxisSpec
 from dpsql.errors import CatalogError
 from dpsql.mechanisms.axis.choose import WHOLE
-from dpsql.mechanisms.axis.leaves import LeafStrategy
-from dpsql.mechanisms.axis.question import AxisChoice
 from dpsql.mechanisms.central.product_hats import LARGEST, SMALLEST, ProductHats, best_product_hats
+from dpsql.mechanisms.family.measurement import Compared, Measurement
+from dpsql.mechanisms.family.plane import Plane
+from dpsql.mechanisms.family.product import PRODUCT, Product
 from dpsql.mechanisms.law import LAPLACE
 from dpsql.publishing.planned_axes import AxisPlanner
 from dpsql.tree import Workload
@@ -34,25 +34,7 @@ HATS = "product_hats"
 Wanted = Sequence[tuple[ResolvedAxis, AxisSpec]]
 
 
-class Together(NamedTuple):
-    """How a view of two axes is measured, where that was a choice.
-
-    Args:
-        hats: the rows over both axes; None where each axis is measured on its own.
-        name: what was chosen, in words.
-        expected_error: its mean squared error at epsilon 1, over ranges on both axes.
-        runners_up: (name, expected error) of the other, by the same questions.
-        whole: how often these questions ask for an axis as a whole instead.
-    """
-
-    hats: ProductHats | None
-    name: str
-    expected_error: float
-    runners_up: tuple[tuple[str, float], ...]
-    whole: float
-
-
-def compare_together(catalog: Catalog, name: str, axes: AxisPlanner) -> Together | None:
+def compare_together(catalog: Catalog, name: str, axes: AxisPlanner) -> Measurement:
     """Product hats against one strategy an axis, on a view that may have either.
 
     A view that names the mechanism is asked for rectangles alone. Under `auto` each axis is asked for as a whole half
@@ -64,7 +46,7 @@ def compare_together(catalog: Catalog, name: str, axes: AxisPlanner) -> Together
         axes: makes axes and strategies.
 
     Returns:
-        The choice, or None for views that have none.
+        What measures the view, with the comparison where there was a choice.
 
     Raises:
         CatalogError: the view names product hats and cannot have them.
@@ -75,33 +57,15 @@ def compare_together(catalog: Catalog, name: str, axes: AxisPlanner) -> Together
     if named:
         _check(catalog, name, [axes.axis(entry).leaves for entry, _ in wanted])
     elif view.mechanism != "auto" or not _may(catalog, name, wanted, axes):
-        return None
+        return PRODUCT
     whole = 0.0 if named else WHOLE
     hats, error = _best(wanted, axes, whole)
     apart = [axes.choice(entry, "auto", whole > 0, LAPLACE, spec) for entry, spec in wanted]
     other = " x ".join(choice.name for choice in apart), 2 * prod(choice.expected_error / 2 for choice in apart)
     own = f"product hats of half-widths {' x '.join(map(str, hats.half_widths))}", error
     if named or error < other[1]:
-        return Together(hats, *own, (other,), whole)
-    return Together(None, *other, (own,), whole)
-
-
-def hats_axes(catalog: Catalog, name: str, together: Together, axes: AxisPlanner) -> list[int]:
-    """Ids of the two axes of a view that is measured by product hats; no other view has them.
-
-    Args:
-        catalog, name: the view.
-        together: the choice.
-        axes: where they are entered.
-    """
-    view, ids = catalog.views[name], []
-    halves = together.hats.half_widths if together.hats is not None else ()
-    for entry, spec, half in zip(view_axes(catalog, view), view.axes, halves, strict=True):
-        leaf = LeafStrategy(axes.axis(entry).leaves)
-        words = f"product hats of half-width {half}"
-        choice = AxisChoice(leaf, words, together.expected_error, together.runners_up)
-        ids.append(axes.apart(entry, choice, spec))
-    return ids
+        return Plane(hats, Compared(*own, (other,), whole))
+    return Product(Compared(*other, (own,), whole))
 
 
 def _check(catalog: Catalog, name: str, leaves: Sequence[int]) -> None:

@@ -24,11 +24,12 @@ from dpsql.catalog.tables import AxisSpec
 from dpsql.errors import CatalogError
 from dpsql.mechanisms.axis.dense import DENSE_SCALE
 from dpsql.mechanisms.central.whitened import UNIT
+from dpsql.mechanisms.family.residual import RESIDUAL as BY_SETS
 from dpsql.mechanisms.law import GAUSSIAN, LAPLACE, NoiseLaw
 from dpsql.publishing.adapted import method_of
 from dpsql.publishing.axes import AxisMaker
 from dpsql.publishing.bounding import is_weighted, set_aside
-from dpsql.publishing.hats import compare_together, hats_axes
+from dpsql.publishing.hats import compare_together
 from dpsql.publishing.joined import joined_views
 from dpsql.publishing.measures import Bounds
 from dpsql.publishing.planned import PlannedStatistic, ReleasePlan
@@ -69,7 +70,9 @@ def plan_release(catalog: Catalog, make_axis: AxisMaker) -> ReleasePlan:
 
     together = joined_views(catalog, axes, plan_view, buy)
     declared = [s for name in catalog.views for s in plan_view(name, axes, name in together)]
-    statistics = spread_out(axes.entries, declared, buy)
+    joined = [s for s in declared if s.view in together]
+    statistics = [s for s in declared if s.view not in together]
+    statistics += spread_out(axes.entries, joined, buy)
     steps: list[Step] = []
     for of in dict.fromkeys(s.of for s in statistics if max_ids(catalog, s.of) == "auto"):
         made, statistics = divide(catalog, of, statistics, buy)
@@ -88,25 +91,22 @@ def _plan_view(catalog: Catalog, name: str, axes: AxisPlanner, joined: bool) -> 
     wanted = list(zip(resolved, view.axes, strict=True))
     recipe = max_ids(catalog, view.of) == "auto"
     calibrated = _is_calibrated(catalog, name, recipe)
-    method = "" if recipe else method_of(catalog, name, resolved, axes.axis(resolved[0]).leaves)
-    together = compare_together(catalog, name, axes)
+    method = None if recipe else method_of(catalog, name, resolved, axes.axis(resolved[0]).leaves)
+    measurement = BY_SETS if joined else method or compare_together(catalog, name, axes)
+    choices = measurement.axis_choices([axes.axis(entry).leaves for entry in resolved])
     if recipe:
         law = _open_law(catalog)
         own = name if calibrated else ""
         ids = [axes.planned(entry, SHAPE, False, law, own=own) for entry in resolved]
-    elif method:
-        law, ids = LAPLACE, [axes.adapted(resolved[0], method)]
+    elif choices is not None:
+        law, ids = LAPLACE, [axes.apart(*own) for own in zip(resolved, choices, strict=True)]
     elif joined:
         law, ids = GAUSSIAN, [axes.planned(entry, RESIDUAL, True, GAUSSIAN, spec) for entry, spec in wanted]
-    elif together is not None and together.hats is not None:
-        law, ids = LAPLACE, hats_axes(catalog, name, together, axes)
     else:
         law = _law(catalog, name, wanted, axes)
         ids = [axes.planned(entry, view.mechanism, len(wanted) > 1, law, spec) for entry, spec in wanted]
     found = _statistics(catalog, name, tuple(sorted(ids)), law)
-    return [
-        replace(s, method=method, calibrated=calibrated, residual=joined, together=together) for s in found
-    ]
+    return [replace(s, measurement=measurement, calibrated=calibrated) for s in found]
 
 
 def _scales(catalog: Catalog) -> tuple[int, int]:

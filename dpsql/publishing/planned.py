@@ -11,21 +11,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import NamedTuple
 
 from dpsql.catalog.measures import ResolvedMeasure
 from dpsql.catalog.model import Catalog
-from dpsql.mechanisms.axis.strategy import AxisStrategy, axis_budgets
-from dpsql.mechanisms.central.adapted import PARTS
-from dpsql.mechanisms.central.product_hats import ProductHats
+from dpsql.mechanisms.axis.strategy import AxisStrategy
 from dpsql.mechanisms.central.whitened import UNIT
+from dpsql.mechanisms.family.measurement import Measurement, Terms
+from dpsql.mechanisms.family.product import PRODUCT
 from dpsql.mechanisms.law import NoiseLaw
-from dpsql.publishing.hats import Together
 from dpsql.publishing.measures import Bounds
 from dpsql.publishing.planned_axes import PlannedAxis
 from dpsql.publishing.userlevel_plan import Step
+from dpsql.variance.plane import PlaneVariance
 
 
 class Groups(NamedTuple):
@@ -72,11 +73,9 @@ class PlannedStatistic:
         bounds: the measure's bounds, or None for counts.
         shape: for `max_ids: auto`, the statistic's part of what all views of the table spend, else 0.
         settled: for `max_ids: auto`, what was chosen at publish.
-        method: the data-dependent mechanism, or an empty string.
+        measurement: how it is drawn and estimated.
         calibrated: for `calibrate: per_group`, which has factors of its own.
         weighted: whether rows are drawn with weights, in units of 2^-20.
-        residual: whether only what its set of axes has beyond its subsets is measured.
-        together: how the view's two axes are measured, where that was a choice.
     """
 
     view: str
@@ -90,16 +89,9 @@ class PlannedStatistic:
     bounds: Bounds | None
     shape: Fraction = Fraction(0)
     settled: Settled | None = None
-    method: str = ""
+    measurement: Measurement = PRODUCT
     calibrated: bool = False
     weighted: bool = False
-    residual: bool = False
-    together: Together | None = None
-
-    @property
-    def hats(self) -> ProductHats | None:
-        """The rows over both axes, where they are not measured one by one."""
-        return self.together.hats if self.together is not None else None
 
     @property
     def mid(self) -> int:
@@ -128,19 +120,25 @@ class PlannedStatistic:
         return self.tau * (self.bounds.reach if self.bounds else 1)
 
     @property
-    def family(self) -> tuple[str, str]:
+    def family(self) -> tuple[str, str, str]:
         """Statistics of one family estimate the same margins; some kinds of views stay alone."""
-        alone = f" in {self.view}" if self.method or self.calibrated or self.hats is not None else ""
-        return self.of, self.measure.name + alone + (" by sets" if self.residual else "")
+        return self.of, self.measure.name, self.view if self.calibrated else self.measurement.kin(self.view)
 
     @property
     def lines(self) -> list[tuple[str, Fraction]]:
         """Purpose and charge of its draws."""
-        purpose = f"view {self.view}: {self.measure.name}" + (", residual" if self.residual else "")
-        parts = PARTS.get(self.method, ())
-        return [(f"{purpose}, {what}", self.charge * share) for what, share in parts] or [
-            (purpose, self.charge)
-        ]
+        purpose = f"view {self.view}: {self.measure.name}"
+        parts = self.measurement.parts
+        return [(f"{purpose}, {words}" if words else purpose, self.charge * share) for words, share in parts]
+
+    def terms(self, axes: Sequence[PlannedAxis]) -> Terms:
+        """What it is drawn with, given the release's axes."""
+        strategies = [axes[axis].strategy for axis in self.axes]
+        return Terms(strategies, self.law, self.spend, self.drawn_sensitivity)
+
+    def unit_variance(self, axes: Sequence[PlannedAxis]) -> float:
+        """Variance of a row of whole budget, in squared stored integers, given the release's axes."""
+        return self.measurement.unit_variance(self.terms(axes)) * self.factor**2
 
 
 @dataclass(frozen=True)
@@ -161,18 +159,22 @@ class ReleasePlan:
         ]
 
     @property
-    def planes(self) -> dict[str, ProductHats]:
-        """The rows of each view whose two axes are measured together, by view."""
-        return {s.view: s.hats for s in self.statistics if s.hats is not None}
+    def joint(self) -> dict[str, PlaneVariance]:
+        """The variance model of each view whose axes are measured together, by view."""
+        models = [(s.view, s.measurement.joint_variance()) for s in self.statistics]
+        return {view: model for view, model in models if model is not None}
+
+    @property
+    def families(self) -> list[list[int]]:
+        """Positions of the statistics, family by family."""
+        members: dict[tuple[str, str, str], list[int]] = {}
+        for position, statistic in enumerate(self.statistics):
+            members.setdefault(statistic.family, []).append(position)
+        return list(members.values())
 
     def shape(self, statistic: PlannedStatistic) -> tuple[int, ...]:
         """Leaves of each of the statistic's axes."""
         return tuple(self.axes[axis].axis.leaves for axis in statistic.axes)
-
-    def unit_variance(self, statistic: PlannedStatistic) -> float:
-        """Row variance at full axis budgets, of axes that are measured one by one, in drawn integers."""
-        axes = axis_budgets(self.strategies(statistic))
-        return statistic.law.unit_variance(axes, statistic.spend, statistic.drawn_sensitivity)
 
     def strategies(self, statistic: PlannedStatistic) -> list[AxisStrategy]:
         """What is measured on each of the statistic's axes."""

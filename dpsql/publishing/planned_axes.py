@@ -17,7 +17,6 @@ from dpsql.mechanisms.axis.shape import shape_strategy
 from dpsql.mechanisms.axis.strategy import AxisStrategy
 from dpsql.mechanisms.axis.zero_sum import zero_sum_choice
 from dpsql.mechanisms.law import NoiseLaw
-from dpsql.publishing.adapted import adapted_choice
 from dpsql.publishing.axes import AxisMaker
 from dpsql.publishing.workload import declared_workload
 from dpsql.tree import Workload
@@ -95,13 +94,9 @@ class AxisPlanner:
         """The declared ranges of an axis, None for all."""
         return None if spec is None else declared_workload(spec, resolved, self.axis(resolved))
 
-    def adapted(self, resolved: ResolvedAxis, method: str) -> int:
-        """An axis of its own: its variance model will be known when it is drawn."""
-        return self.apart(resolved, adapted_choice(method, self.axis(resolved).leaves))
-
-    def apart(self, resolved: ResolvedAxis, choice: AxisChoice, spec: AxisSpec | None = None) -> int:
+    def apart(self, resolved: ResolvedAxis, choice: AxisChoice) -> int:
         """An axis that no other view shares, with a choice made elsewhere."""
-        self.entries.append(PlannedAxis(resolved, self.axis(resolved), choice, self.workload(resolved, spec)))
+        self.entries.append(PlannedAxis(resolved, self.axis(resolved), choice))
         return len(self.entries) - 1
 
     def planned(

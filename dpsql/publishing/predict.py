@@ -19,22 +19,18 @@ import numpy as np
 
 from dpsql.axis import table_sql
 from dpsql.catalog import Catalog
-from dpsql.mechanisms.axis.gram import workload_gram
-from dpsql.mechanisms.central.plane_view import plane_unit_variance
-from dpsql.mechanisms.central.product_hats import ProductHats, plane_variance, rows_of
-from dpsql.mechanisms.central.reconcile import component_variances
+from dpsql.mechanisms.family.measurement import AskedAxis
 from dpsql.publishing.axes import AxisMaker
 from dpsql.publishing.content import LOOKUP_ARITY
 from dpsql.publishing.describe import Components, release_meta
 from dpsql.publishing.plan import plan_release
 from dpsql.publishing.planned import PlannedStatistic, ReleasePlan
-from dpsql.publishing.residual import families, mean_error
 from dpsql.publishing.stream_predict import whole_stream
 from dpsql.release.write import ARRAYS, AxisContent, ReleaseContent, StatisticContent, write_release
 from dpsql.sources import RawSide, no_sources
 from dpsql.sources.keys import open_star
 from dpsql.tree import kary_tree
-from dpsql.variance import AxisVariance, mean_variance
+from dpsql.variance import AxisVariance
 from dpsql.variance.kronecker import AxisSplit
 from dpsql.variance.plane import PlaneVariance
 
@@ -127,33 +123,26 @@ def priced_plan(catalog: Catalog, make_axis: AxisMaker) -> Priced:
         return Priced(*whole_stream(catalog, make_axis))
     plan = plan_release(catalog, make_axis)
     models = [planned.strategy.variance() for planned in plan.axes]
-    return Priced(plan, models, [_unit_variance(plan, statistic) for statistic in plan.statistics])
+    return Priced(plan, models, [_one_row(statistic).unit_variance(plan.axes) for statistic in plan.statistics])
 
 
 def forecast(priced: Priced) -> tuple[StatisticForecast, ...]:
     """What each statistic of a plan will cost and how noisy it will be."""
-    means = [mean_variance(model) for model in priced.models]
-    typical = [
-        unit * (prod(means[i] for i in s.axes) if s.hats is None else _plane_mean(s.hats))
-        for s, unit in zip(priced.plan.statistics, priced.units, strict=True)
-    ]
-    for family in families([s for s in priced.plan.statistics if s.residual]):
-        for s in family:
-            typical[priced.plan.statistics.index(s)] = mean_error(priced.plan.axes, family, {s.axes: 1.0})
-    pairs = zip(priced.plan.statistics, typical, strict=True)
-    return tuple(_forecast(priced.plan, statistic, variance) for statistic, variance in pairs)
-
-
-def _plane_mean(hats: ProductHats) -> float:
-    """Mean variance of a random range on both axes, at unit noise."""
-    first, second = (workload_gram(n) for n in hats.leaf.shape)
-    return plane_variance(hats).mean_variance(first, second)
+    plan = priced.plan
+    pairs = zip(priced.models, plan.axes, strict=True)
+    asked = {i: AskedAxis(model, planned.workload) for i, (model, planned) in enumerate(pairs)}
+    typical: dict[int, float] = {}
+    for members in plan.families:
+        family = [(plan.statistics[i].axes, priced.units[i]) for i in members]
+        for i, (axes, unit) in zip(members, family, strict=True):
+            typical[i] = plan.statistics[i].measurement.mean_variance(axes, unit, family, asked)
+    return tuple(_forecast(plan, statistic, typical[i]) for i, statistic in enumerate(plan.statistics))
 
 
 def _forecast(plan: ReleasePlan, statistic: PlannedStatistic, variance: float) -> StatisticForecast:
     axes = [plan.axes[i] for i in statistic.axes]
-    hats, together = statistic.hats, statistic.together
-    rows = prod(len(planned.strategy.budget) for planned in axes) if hats is None else rows_of(hats)
+    measurement = statistic.measurement
+    rows, compared = measurement.row_count(plan.strategies(statistic)), measurement.compared
     nodes = prod(kary_tree(planned.axis.leaves, LOOKUP_ARITY).size for planned in axes)
     scale = 10.0 ** -(statistic.bounds.scale if statistic.bounds else 0)
     return StatisticForecast(
@@ -162,8 +151,8 @@ def _forecast(plan: ReleasePlan, statistic: PlannedStatistic, variance: float) -
         strategies=tuple(planned.choice.name for planned in axes),
         expected=tuple(planned.choice.expected_error for planned in axes),
         runners_up=tuple(planned.choice.runners_up for planned in axes),
-        both=() if together is None else ((together.name, together.expected_error), *together.runners_up),
-        together=hats is not None,
+        both=() if compared is None else ((compared.name, compared.expected_error), *compared.runners_up),
+        together=measurement.joint_variance() is not None,
         noise=statistic.law.name, charge=str(statistic.charge),
         currency="rho" if plan.catalog.privacy.delta else "epsilon", tau=statistic.tau,
         cells=prod(plan.shape(statistic)), nodes=nodes,
@@ -184,9 +173,9 @@ def write_dry_release(priced: Priced, connection: duckdb.DuckDBPyConnection, pat
     **Privacy**: nothing private was read to make it, and it is marked so that `connect` refuses it.
     """
     plan = priced.plan
-    known = replace(plan, statistics=tuple(replace(s, tau=s.tau or 1) for s in plan.statistics))
+    known = replace(plan, statistics=tuple(_one_row(s) for s in plan.statistics))
     models: list[AxisVariance | PlaneVariance] = list(priced.models)
-    models += [plane_variance(hats) for hats in plan.planes.values()]
+    models += plan.joint.values()
     meta = release_meta(known, connection, "dry", models, _components(priced), insecure=True)
     trees = [kary_tree(planned.axis.leaves, LOOKUP_ARITY) for planned in plan.axes]
     axes = [
@@ -201,19 +190,16 @@ def write_dry_release(priced: Priced, connection: duckdb.DuckDBPyConnection, pat
 def _components(priced: Priced) -> list[Components]:
     """The variance factors that the parts of every statistic will have once views are reconciled."""
     totals = {i: AxisSplit(model).total for i, model in enumerate(priced.models)}
-    pairs = list(zip(priced.plan.statistics, priced.units, strict=True))
-    found = []
-    for statistic, _ in pairs:
-        family = [(other.axes, unit) for other, unit in pairs if other.family == statistic.family]
-        done = statistic.residual or statistic.hats is not None
-        sigma2 = dict(family) if done else component_variances(family, totals)
-        found.append({part: value for part, value in sigma2.items() if set(part) <= set(statistic.axes)})
-    return found
+    statistics = priced.plan.statistics
+    components: dict[int, Components] = {}
+    for members in priced.plan.families:
+        family = [(statistics[i].axes, priced.units[i]) for i in members]
+        sigma2 = statistics[members[0]].measurement.components(family, totals)
+        for i, (axes, _) in zip(members, family, strict=True):
+            components[i] = {part: value for part, value in sigma2.items() if set(part) <= set(axes)}
+    return [components[i] for i in range(len(statistics))]
 
 
-def _unit_variance(plan: ReleasePlan, statistic: PlannedStatistic) -> float:
-    """Row variance at full axis budgets; where publishing chooses tau, that of units with one row."""
-    one = replace(statistic, tau=statistic.tau or 1)
-    if one.hats is not None:
-        return plane_unit_variance(one.hats, one.spend, one.drawn_sensitivity) * one.factor**2
-    return plan.unit_variance(one) * one.factor**2
+def _one_row(statistic: PlannedStatistic) -> PlannedStatistic:
+    """The statistic as it stands; where publishing chooses tau, that of units with one row."""
+    return replace(statistic, tau=statistic.tau or 1)

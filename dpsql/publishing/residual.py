@@ -22,21 +22,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
-from math import prod
-
-import numpy as np
 
 from dpsql.errors import CatalogError, InternalError
-from dpsql.mechanisms.axis.gram import workload_gram
-from dpsql.mechanisms.axis.strategy import axis_budgets
-from dpsql.mechanisms.central.reconcile import component_variances
 from dpsql.mechanisms.central.residual import Subset, closed_downwards, residual_design
-from dpsql.mechanisms.central.zero_sum import axis_of
+from dpsql.mechanisms.family.measurement import AskedAxis, range_variance
+from dpsql.mechanisms.family.residual import axis_of
 from dpsql.mechanisms.law import NoiseLaw
 from dpsql.publishing.planned import PlannedStatistic
 from dpsql.publishing.planned_axes import PlannedAxis
-from dpsql.variance import mean_variance
-from dpsql.variance.kronecker import AxisSplit
 
 SHARES = 1 << 20
 """A set with less than a millionth of its family's budget gets that much."""
@@ -60,24 +53,23 @@ def asked_sets(family: Sequence[PlannedStatistic]) -> dict[Subset, float]:
 
 
 def spread_out(
-    axes: Sequence[PlannedAxis], statistics: Sequence[PlannedStatistic], buy: Buy
+    axes: Sequence[PlannedAxis], joined: Sequence[PlannedStatistic], buy: Buy
 ) -> list[PlannedStatistic]:
-    """Put one statistic for each set of axes in the place of the views that are measured together.
+    """One statistic for each set of axes, in the place of the views that are measured together.
 
     Args:
         axes: the release's axes.
-        statistics: of all views.
+        joined: the statistics of these views.
         buy: (charge, law) -> what it buys in the noise's own currency.
 
     Returns:
-        The other statistics as they were, then the sets' of each family; charges add up to no more than before.
+        Statistics family by family; charges add up to no more than before.
 
     Raises:
         CatalogError: two views ask for the same measure on the same axes.
     """
-    joined = [s for s in statistics if s.residual]
     names = {(s.of, s.axes): s.view for s in reversed(joined)}
-    made = [s for s in statistics if not s.residual]
+    sets: list[PlannedStatistic] = []
     for family in families(joined):
         _check_distinct(axes, family)
         shares = _shares(axes, family)
@@ -85,8 +77,8 @@ def spread_out(
         for part, units in shares.items():
             charge = whole * Fraction(units, SHARES)
             view = names.get((family[0].of, part)) or set_name(family[0].of, [axes[i].axis.name for i in part])
-            made.append(replace(family[0], view=view, axes=part, charge=charge, spend=buy(charge, family[0].law)))
-    return made
+            sets.append(replace(family[0], view=view, axes=part, charge=charge, spend=buy(charge, family[0].law)))
+    return sets
 
 
 def set_name(of: str, axes: Sequence[str]) -> str:
@@ -136,28 +128,7 @@ def mean_error(axes: Sequence[PlannedAxis], family: Sequence[PlannedStatistic], 
         family: its statistics: views that will be reconciled, or the sets of a residual design.
         asked: set of axes -> how often ranges on these axes are asked.
     """
-    means = {i: _means(axes[i]) for i in {i for part in asked for i in part}}
-    units = [(s.axes, _unit_variance(axes, s)) for s in family]
-    if family[0].residual:
-        components = dict(units)
-    else:
-        components = component_variances(units, {i: total for i, (_, _, total) in means.items()})
-    return sum(
-        weight * components[part] * prod(means[i][0] if i in part else means[i][1] for i in each)
-        for each, weight in asked.items()
-        for part in closed_downwards([each])
-    )
-
-
-def _unit_variance(axes: Sequence[PlannedAxis], s: PlannedStatistic) -> float:
-    budgets = axis_budgets([axes[i].strategy for i in s.axes])
-    return s.law.unit_variance(budgets, s.spend, s.drawn_sensitivity) * s.factor**2
-
-
-def _means(planned: PlannedAxis) -> tuple[float, float, float]:
-    """(rest, share, k) of an axis, averaged over its ranges."""
-    split = AxisSplit(planned.strategy.variance())
-    gram = workload_gram(planned.axis.leaves, planned.workload, uniform=0.0)
-    share = float(split.spread @ gram @ split.spread)
-    rest = mean_variance(split.model, planned.workload) - split.total * share
-    return max(rest, 0.0), share, float(np.float64(split.total))
+    wanted = {i: AskedAxis(axes[i].strategy.variance(), axes[i].workload) for i in {i for part in asked for i in part}}
+    units = [(s.axes, s.unit_variance(axes)) for s in family]
+    components = family[0].measurement.components(units, {i: axis.split.total for i, axis in wanted.items()})
+    return sum(weight * range_variance(components, part, wanted) for part, weight in asked.items())

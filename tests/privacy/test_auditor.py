@@ -21,8 +21,8 @@ from dpsql.mechanisms.axis.struct_construct import best_struct_construct, equal_
 from dpsql.mechanisms.axis.tents import tents
 from dpsql.mechanisms.axis.tree import tree_strategy
 from dpsql.mechanisms.central import adaptive, dawa, diffhr, signal
-from dpsql.mechanisms.central.plane_view import draw_plane
 from dpsql.mechanisms.central.product_hats import product_hats
+from dpsql.mechanisms.family.plane import draw_plane
 from dpsql.noise import Noise, noised
 from dpsql.tree import kary_tree
 

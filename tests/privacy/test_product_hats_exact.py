@@ -9,8 +9,8 @@ import pytest
 
 from dpsql.budget import scaled_denominator
 from dpsql.errors import InternalError, PrivacyError
-from dpsql.mechanisms.central.plane_view import draw_plane, plane_budget
 from dpsql.mechanisms.central.product_hats import ProductHats, best_product_hats, measure_plane, product_hats
+from dpsql.mechanisms.family.plane import draw_plane, plane_budget
 from dpsql.noise import ExactNoise, ZeroNoise, insecure_test_entropy
 
 PLANES = {

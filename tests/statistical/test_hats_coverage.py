@@ -11,8 +11,8 @@ import pytest
 
 from dpsql.answer.answerer import Answerer
 from dpsql.catalog import load_catalog
-from dpsql.mechanisms.central.plane_view import draw_plane, plane_estimates, plane_unit_variance
 from dpsql.mechanisms.central.product_hats import best_product_hats, plane_variance
+from dpsql.mechanisms.family.plane import draw_plane, plane_estimates, plane_unit_variance
 from dpsql.noise import ExactNoise, ZeroNoise, insecure_test_entropy
 from dpsql.publishing.axes import axis_maker
 from dpsql.publishing.content import release_content
@@ -88,7 +88,7 @@ def plane(tmp_path_factory):
     catalog = load_catalog(file)
     raw = open_sources("parquet", folder, catalog.source.tables)
     plan = plan_release(catalog, axis_maker(catalog, raw))
-    assert len(plan.planes) == 1
+    assert len(plan.joint) == 1
     set_key(raw.connection, b"k" * 32)
     prepare_tables(catalog, raw, plan)
     cells = count_table(catalog, raw, plan, "hits")

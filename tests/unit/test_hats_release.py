@@ -19,6 +19,8 @@ from dpsql.errors import CatalogError, PrivacyError
 from dpsql.inspection import audit_release
 from dpsql.mechanisms.axis.gram import workload_gram
 from dpsql.mechanisms.central.product_hats import best_product_hats, measure_plane, plane_variance
+from dpsql.mechanisms.family.plane import Plane
+from dpsql.mechanisms.family.product import PRODUCT
 from dpsql.noise import ExactNoise, Noise, ZeroNoise, insecure_test_entropy, os_entropy
 from dpsql.publishing.axes import axis_maker
 from dpsql.publishing.central import publish_release
@@ -121,7 +123,7 @@ def test_stored_variance_is_that_of_least_squares_on_the_stored_rows(release: Pa
     opened = open_release(release)
     model = opened.variance(0)
     assert isinstance(model, JointVariance)
-    (hats,) = planned(release.with_name("grid.yaml")).planes.values()
+    hats = planned(release.with_name("grid.yaml")).statistics[0].measurement.hats
     places = [(a, b) for a in range(16) for b in range(12)]
     rows = []
     for a, b in places:
@@ -183,10 +185,10 @@ def test_auto_compares_and_takes_what_errs_less(tmp_path: Path):
     small = planned(write(tmp_path / "small", MECHANISM="auto", XTOP="5", YTOP="5"))
     large = planned(write(tmp_path / "large", MECHANISM="auto", XTOP="31", YTOP="31"))
     for plan, taken in ((small, True), (large, False)):
-        both = plan.statistics[0].together
+        both = plan.statistics[0].measurement.compared
         assert both is not None
         assert both.whole == 0.5
-        assert (both.hats is not None) == taken == ("product hats" in both.name)
+        assert isinstance(plan.statistics[0].measurement, Plane) == taken == ("product hats" in both.name)
         ((other, error),) = both.runners_up
         assert both.expected_error <= error
         assert ("product hats" in other) != taken
@@ -198,9 +200,10 @@ def test_auto_compares_and_takes_what_errs_less(tmp_path: Path):
 def test_auto_judges_by_the_same_questions(tmp_path: Path):
     """The error that `auto` compares: means over ranges and whole axes of the variance that would be stored."""
     plan = planned(write(tmp_path / "small", MECHANISM="auto", XTOP="5", YTOP="6"))
-    both = plan.statistics[0].together
+    measurement = plan.statistics[0].measurement
+    both = measurement.compared
     grams = [workload_gram(n, whole=0.5) for n in (6, 7)]
-    assert both.expected_error == pytest.approx(2 * plane_variance(both.hats).mean_variance(*grams))
+    assert both.expected_error == pytest.approx(2 * plane_variance(measurement.hats).mean_variance(*grams))
     apart = planned(write(tmp_path / "apart", "lines: {of: hits, axes: [hits.z], measures: [count], share: 0.1}",
                           MECHANISM="auto", XTOP="5", YTOP="6"))  # fmt: skip
     models = [apart.axes[i].strategy.variance() for i in apart.statistics[0].axes]
@@ -212,7 +215,7 @@ def test_auto_judges_by_the_same_questions(tmp_path: Path):
 def test_declared_ranges_decide(tmp_path: Path, mechanism: str, whole: float):
     asked = "{axis: hits.x, asked: [[0, 3], [4, 7], [8, 11, 2]]}, {axis: hits.y, asked: [[0, 1], [6, 7]]}"
     plan = planned(write(tmp_path / "asked", MECHANISM=mechanism, AXES=asked))
-    both = plan.statistics[0].together
+    both = plan.statistics[0].measurement.compared
     x, y = (declared_workload(spec, plan.axes[i].resolved, plan.axes[i].axis)
             for i, spec in zip(plan.statistics[0].axes, plan.catalog.views["plane"].axes, strict=True))  # fmt: skip
     grams = workload_gram(16, x, 0.0, whole), workload_gram(12, y, 0.0, whole)
@@ -225,7 +228,7 @@ def test_declared_ranges_decide(tmp_path: Path, mechanism: str, whole: float):
 def test_auto_leaves_views_alone_that_share_a_measure(tmp_path: Path):
     lines = "lines: {of: hits, axes: [hits.z], measures: [count], share: 0.1}"
     plan = planned(write(tmp_path / "shared", lines, MECHANISM="auto", XTOP="5", YTOP="5"))
-    assert all(s.together is None for s in plan.statistics)
+    assert all(s.measurement == PRODUCT for s in plan.statistics)
 
 
 @pytest.mark.parametrize(("words", "said"), [
@@ -345,7 +348,7 @@ def test_the_accuracy_page_says_what_auto_takes():
     for n in (6, 8, 16):
         auto = compared(n, "auto")
         (line,) = [line for line in page.splitlines() if line.startswith(f"| {n} x {n} |")]
-        assert line.endswith("| product hats |" if auto.hats is not None else "| axis by axis |")
+        assert line.endswith("| product hats |" if auto.name.startswith("product hats") else "| axis by axis |")
         assert f"| {published_plane(n, 'product_hats'):.1f} |" in line
         assert f"| {auto.expected_error:.1f} |" in line
 

@@ -18,7 +18,7 @@ from dpsql.mechanisms.axis.residual_axis import residual_axis
 from dpsql.mechanisms.axis.strategy import axis_budgets, measure_view
 from dpsql.mechanisms.axis.zero_sum import zero_sum_strategy
 from dpsql.mechanisms.central.residual import closed_downwards
-from dpsql.mechanisms.central.zero_sum import axis_of, residual_estimates
+from dpsql.mechanisms.family.residual import RESIDUAL, axis_of, residual_estimates
 from dpsql.mechanisms.law import GAUSSIAN
 from dpsql.noise import ExactNoise, ZeroNoise, insecure_test_entropy
 from dpsql.publishing.axes import axis_maker
@@ -95,7 +95,7 @@ def test_every_cell_costs_at_most_the_promised_rho_in_exact_fractions():
     plan = planned()
     whole, spent = rho_of(plan.catalog.privacy.epsilon, plan.catalog.privacy.delta), {}
     for s in plan.statistics:
-        assert s.residual
+        assert s.measurement == RESIDUAL
         columns = [np.sum(plan.axes[i].strategy.matrix.astype(object) ** 2, axis=0)
                    for i in s.axes]  # fmt: skip
         norm = reduce(lambda a, b: a * b, (int(max(column)) for column in columns), 1)
@@ -189,11 +189,11 @@ def test_the_release_passes_its_audit(clinic, tmp_path):
 
 
 def test_auto_takes_the_design_where_it_errs_less_and_says_what_it_predicts():
-    assert all(s.residual for s in planned().statistics)
+    assert all(s.measurement == RESIDUAL for s in planned().statistics)
     own = planned(CATALOG.replace("measures: [count, visit.cost]}", "measures: [count, visit.cost], share: 0.5}"))
-    assert not any(s.residual for s in own.statistics)
+    assert not any(s.measurement == RESIDUAL for s in own.statistics)
     pure = planned(CATALOG.replace(", delta: 1e-6", ""))
-    assert not any(s.residual for s in pure.statistics)
+    assert not any(s.measurement == RESIDUAL for s in pure.statistics)
     catalog = parse_catalog(CATALOG, "clinic.yaml")
     typical = {}
     for mechanism in ("residual", "gaussian"):

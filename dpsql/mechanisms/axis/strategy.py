@@ -22,7 +22,7 @@ import numpy.typing as npt
 
 from dpsql.errors import InternalError
 from dpsql.mechanisms.axis.rows import SparseRows
-from dpsql.mechanisms.law import AxisBudget, NoiseLaw, NoisyView
+from dpsql.mechanisms.law import AxisBudget, NoiseLaw, NoisyRows, NoisyView
 from dpsql.noise import Noise
 from dpsql.tree import FloatArray, IntArray
 from dpsql.variance import AxisVariance
@@ -205,7 +205,7 @@ def law_of(strategies: Sequence[AxisStrategy]) -> NoiseLaw:
     return next(iter(laws.values()))
 
 
-def leaf_estimates(view: NoisyView, strategies: Sequence[AxisStrategy]) -> FloatArray:
+def leaf_estimates(view: NoisyRows, strategies: Sequence[AxisStrategy]) -> FloatArray:
     """Best linear unbiased estimates of the leaf combinations.
 
     The estimate is refined on what is left of the integers after the rounded first estimate, so that float rounding

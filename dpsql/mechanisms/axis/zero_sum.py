@@ -1,7 +1,7 @@
 """Integer rows that add to zero over an axis: what is measured of a set of axes beyond its subsets.
 
 They tell nothing of the axis's total, which is measured apart, so they are no strategy of an axis by itself; the
-residual family (`mechanisms.central.zero_sum`) puts sets of axes together.
+residual family (`mechanisms.family.residual`) puts sets of axes together.
 
 | here | there | unit |
 |---|---|---|
