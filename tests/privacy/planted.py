@@ -96,12 +96,14 @@ class Plant(NamedTuple):
         seam: module or class, and the attribute that is replaced.
         broken: what stands there instead, made from what stood there.
         measured: the measurement that finds it: its share passes 1.
+        refused: whether the catalog is refused where nothing is planted.
     """
 
     name: str
     seam: tuple[object, str]
     broken: Callable[..., object]
     measured: Callable[[Path], Loss]
+    refused: bool = False
 
 
 PLANTS = (
@@ -135,6 +137,7 @@ PLANTS = (
         (queries, "checked_select"),
         lambda was: lambda text, arms: trusted_select(text),
         windowed,
+        refused=True,
     ),
 )
 

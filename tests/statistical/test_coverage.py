@@ -18,7 +18,7 @@ from dpsql.publishing.plan import plan_release
 from dpsql.publishing.rows import prepare_tables
 from dpsql.release import open_release
 from dpsql.release.write import write_release
-from dpsql.sources import open_sources
+from dpsql.sources.keys import open_star
 
 CATALOG = """
 dpsql: 1
@@ -73,7 +73,7 @@ def clinic(request, tmp_path_factory):
     file = folder / "clinic.yaml"
     file.write_text(CATALOG.format(root=folder, delta=request.param[0], mechanism=request.param[1]))
     catalog = load_catalog(file)
-    raw = open_sources("parquet", folder, catalog.source.tables)
+    raw = open_star(catalog)
     plan = plan_release(catalog, axis_maker(catalog, raw))
     set_key(raw.connection, b"k" * 32)
     prepare_tables(catalog, raw, plan)

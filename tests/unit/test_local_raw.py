@@ -11,7 +11,7 @@ import dpsql
 from dpsql.catalog import Catalog, load_catalog
 from dpsql.collecting.raw import people_of, simulated_collection
 from dpsql.collecting.run import collect
-from dpsql.collecting.state import open_state
+from dpsql.collecting.state import Kept, open_state, token_key
 from dpsql.collecting.survey import public_axis_maker, survey_of
 from dpsql.examples.retail import make_star, write_star
 from dpsql.sources import open_sources
@@ -59,7 +59,7 @@ def test_a_simulated_collection_answers_sql(catalog: Catalog, tmp_path: Path) ->
         f"COPY (SELECT from_hex(report) AS report FROM spool) TO '{tmp_path}/r.parquet' (FORMAT parquet)"
     )
     done = collect(
-        tmp_path / "plan.json", [tmp_path / "r.parquet"], tmp_path / "x", key=b"k", release_id="x",
+        tmp_path / "plan.json", [tmp_path / "r.parquet"], tmp_path / "x", key=b"k" * 32, release_id="x",
         catalog=catalog.file, state=tmp_path / "state",
     )  # fmt: skip
     assert done.manifest.accepted == len(reports)
@@ -69,4 +69,5 @@ def test_a_simulated_collection_answers_sql(catalog: Catalog, tmp_path: Path) ->
     assert float(np.asarray(found.stderr, dtype=float).reshape(-1)[0]) > 0
     from dpsql.client import read_plan
 
-    open_state(read_plan(plan), tmp_path / "state").close()
+    state = tmp_path / "state"
+    open_state(read_plan(plan), Kept(state, token_key(state, b"f" * 32))).close()

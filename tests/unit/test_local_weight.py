@@ -235,7 +235,8 @@ def test_routing_and_means_weigh_by_the_whole_error(answerer: Answerer) -> None:
     result = answerer.query("SELECT COUNT(*) FROM visit")
     assert total_error(result)[0] == pytest.approx(result.stderr_rows[0])
     assert mean_error(result) == pytest.approx(result.stderr_rows[0][0])
-    mixed = blend([source("a", result), source("b", result)], ordered=False)
+    sources = [source("a", result), source("b", result)]
+    mixed = blend(sources, ordered=False, opened=[each.meta for each in sources])
     assert mixed is not None
     assert mixed.stderr_rows[0][0] == pytest.approx(result.stderr_rows[0][0] / 2**0.5)
 
