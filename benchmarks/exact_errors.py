@@ -53,3 +53,25 @@ def exact_errors(n: int) -> dict[str, tuple[Publish, float]]:
         strategy = strategy_for(n)
         out[name] = (shipped.linear(lambda _, held=strategy: held), expected_error(strategy))
     return out
+
+
+def shipped_errors(n: int) -> dict[str, float]:
+    """Exact expected error over all ranges, times epsilon squared, of the unbiased mechanisms that ship.
+
+    It does not depend on the data, nor for continuous noise on epsilon, so no release of them needs to be drawn.
+
+    Args:
+        n: number of cells.
+
+    Returns:
+        name in `registry.SHIPPED` -> mean squared error.
+    """
+    strategies: dict[str, Callable[[int], AxisStrategy]] = {
+        "auto, unbiased": shipped.unbiased_strategy,
+        "tents": shipped.tents_strategy,
+        "LUE-DPTree": shipped.lue_strategy,
+        "SC + BLUE": shipped.sc_strategy,
+        "HB": shipped.equal_tree,
+        "identity": LeafStrategy,
+    }
+    return {name: expected_error(strategy_for(n)) for name, strategy_for in strategies.items()}

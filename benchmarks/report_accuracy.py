@@ -33,12 +33,9 @@ def write(build: Path, docs: Path) -> int:
     """
     rows = {path.stem: pd.read_parquet(path) for path in sorted(build.glob("*.parquet"))}
     (docs / "plots").mkdir(parents=True, exist_ok=True)
-    promised, lines = promises(rows["grid"], rows["exact"])
-    parts = {
+    lines = promises(rows["chosen"]) + size_bounds(rows["exact"])
+    parts = chosen_parts(rows["chosen"]) | {
         "exact": exact_table(rows["exact"]),
-        "promised": promised,
-        "held_out": held_out(rows["grid"]),
-        "aligned": with_aligned(rows["grid"]),
         "grid": grid_table(rows["grid"], [(data, epsilon) for data in PROMISED for epsilon in EPSILONS]),
         "others": grid_table(
             rows["grid"], [(data, 0.1) for data in rows["grid"].data.unique() if data not in PROMISED]
@@ -52,12 +49,49 @@ def write(build: Path, docs: Path) -> int:
         "groups": group_table(rows["groups"]),
     }
     draw(rows, docs / "plots")
-    page = TEXT.read_text()
+    (docs / "central.md").write_text(filled(TEXT.read_text(), parts))
+    return finish(lines)
+
+
+def write_chosen(build: Path, docs: Path) -> int:
+    """Write section 2 of the page alone, print its figure lines.
+
+    Args:
+        build: folder of chosen.parquet.
+        docs: folder of the page.
+
+    Returns:
+        0 if every promise is kept, 1 if any is short.
+    """
+    rows = pd.read_parquet(build / "chosen.parquet")
+    _, section, _ = cut(TEXT.read_text())
+    before, _, after = cut((docs / "central.md").read_text())
+    (docs / "central.md").write_text(before + filled(section, chosen_parts(rows)) + after)
+    return finish(promises(rows))
+
+
+def cut(page: str) -> tuple[str, str, str]:
+    """What stands before section 2, in it and after it."""
+    start, end = page.index("\n## 2. "), page.index("\n## 3. ")
+    return page[:start], page[start:end], page[end:]
+
+
+def filled(text: str, parts: dict[str, str]) -> str:
+    """The text with its tables."""
     for name, table in parts.items():
-        page = page.replace(f"<!-- {name} -->", table)
-    (docs / "central.md").write_text(page)
+        text = text.replace(f"<!-- {name} -->", table)
+    return text
+
+
+def finish(lines: list[tuple[str, bool]]) -> int:
+    """Print the figure lines; 1 if any is short."""
     print("\n".join(line for line, _ in lines))
     return 0 if all(kept for _, kept in lines) else 1
+
+
+def chosen_parts(rows: pd.DataFrame) -> dict[str, str]:
+    """The tables of section 2."""
+    return {"promised": promised_table(rows), "held_out": held_out(rows), "aligned": with_aligned(rows)}
 
 
 def markdown(header: Iterable[str], body: Iterable[Iterable[str]]) -> str:
@@ -82,7 +116,7 @@ def line(name: str, value: float, bound: float, at_least: bool = False, digits: 
 
 
 class Cell(NamedTuple):
-    """`auto` against the best rival on one histogram at one epsilon; errors over all ranges."""
+    """`auto` against the best rival on one histogram at one epsilon; errors over all ranges, spread 0 if exact."""
 
     label: str
     error: float
@@ -97,9 +131,9 @@ class Cell(NamedTuple):
         return self.error / self.least
 
 
-def against_best(grid: pd.DataFrame, names: Iterable[str], rivals: list[str]) -> list[Cell]:
+def against_best(rows: pd.DataFrame, names: Iterable[str], rivals: list[str]) -> list[Cell]:
     """For each histogram and epsilon, `auto` and the best rival."""
-    whole = grid[grid.length == 0].set_index(["data", "epsilon", "mechanism"])
+    whole = rows[rows.length == 0].set_index(["data", "epsilon", "mechanism"])
     error, spread = whole.error.to_dict(), whole.spread.to_dict()
     out = []
     for data, epsilon in product(names, EPSILONS):
@@ -116,43 +150,53 @@ def cell_rows(cells: list[Cell]) -> list[list[str]]:
             cell.label,
             f"{number(cell.error)} ± {number(cell.spread)}",
             cell.best,
-            f"{number(cell.least)} ± {number(cell.least_spread)}",
+            number(cell.least) + (f" ± {number(cell.least_spread)}" if cell.least_spread else ", exact"),
             f"{cell.ratio:.2f}",
         ]
         for cell in cells
     ]
 
 
-def promises(grid: pd.DataFrame, exact: pd.DataFrame) -> tuple[str, list[tuple[str, bool]]]:
+RIVALS = [name for name in registry.SHIPPED if name != "auto"]
+
+
+def promises(rows: pd.DataFrame) -> list[tuple[str, bool]]:
     """`auto` against the best of what ships, on the four promised histograms."""
-    cells = against_best(grid, PROMISED, [name for name in registry.SHIPPED if name != "auto"])
-    aligned = against_best(grid, PROMISED, ["DAWA, aligned buckets"])
+    cells = against_best(rows, PROMISED, RIVALS)
     near = sum(cell.ratio <= 1.15 for cell in cells)
-    lines = [
+    return [
         line("DPBench cells with auto within 15% of the best", near, 10, True, 0),
         line("DPBench worst ratio of auto to the best", max(cell.ratio for cell in cells), 2.0),
     ]
+
+
+def size_bounds(exact: pd.DataFrame) -> list[tuple[str, bool]]:
+    """The exact error of `auto` over all ranges, by size."""
     auto = exact[(exact.figure == "exact") & (exact.mechanism == "auto (unbiased)")].set_index("cells").error
-    lines += [line(f"all ranges, n = {n}, exact error", float(auto[n]), bound) for n, bound in BOUNDS.items()]
+    return [line(f"all ranges, n = {n}, exact error", float(auto[n]), bound) for n, bound in BOUNDS.items()]
+
+
+def promised_table(rows: pd.DataFrame) -> str:
+    """The promised histograms, and what the first DAWA setting would have erred."""
+    cells = against_best(rows, PROMISED, RIVALS)
+    aligned = against_best(rows, PROMISED, ["DAWA, aligned buckets"])
     body = [[*row, number(other.least)] for row, other in zip(cell_rows(cells), aligned, strict=True)]
-    return markdown(
-        ["data, epsilon", "auto", "best other", "its error", "ratio", "DAWA, aligned"], body
-    ), lines
+    return markdown(["data, epsilon", "auto", "best other", "its error", "ratio", "DAWA, aligned"], body)
 
 
-def held_out(grid: pd.DataFrame) -> str:
+def held_out(rows: pd.DataFrame) -> str:
     """The same comparison on the eight DPBench histograms that no promise names."""
     others = [name for name in DPBENCH if name not in PROMISED]
-    cells = against_best(grid, others, [name for name in registry.SHIPPED if name != "auto"])
+    cells = against_best(rows, others, RIVALS)
     near, worst = sum(cell.ratio <= 1.15 for cell in cells), max(cell.ratio for cell in cells)
     table = markdown(["data, epsilon", "auto", "best other", "its error", "ratio"], cell_rows(cells))
     return f"Within 15% of the best in {near} of {len(cells)} cells, worst ratio {worst:.2f}.\n\n{table}"
 
 
-def with_aligned(grid: pd.DataFrame) -> str:
+def with_aligned(rows: pd.DataFrame) -> str:
     """How the promise would stand if the first DAWA setting had been shipped instead of the present one."""
     rivals = [name for name in registry.SHIPPED if name not in ("auto", "DAWA")] + ["DAWA, aligned buckets"]
-    cells = against_best(grid, PROMISED, rivals)
+    cells = against_best(rows, PROMISED, rivals)
     near, worst = sum(cell.ratio <= 1.15 for cell in cells), max(cell.ratio for cell in cells)
     return f"With it in place of DAWA, `auto` is within 15% in {near} of 12 cells, at worst {worst:.1f} times the best."
 
