@@ -19,9 +19,10 @@ from benchmarks.local_peers import HIGHEST, LOWEST
 from dpsql.client import Plan, read_plan
 from dpsql.collecting.content import row_scale
 from dpsql.collecting.estimate import AxisTable, axis_table, table
+from dpsql.collecting.kinds import People
 from dpsql.collecting.parts import interactions
 from dpsql.collecting.plan import build_plan
-from dpsql.collecting.simulate import People, simulate_tallies
+from dpsql.collecting.simulate import simulate_tallies
 from dpsql.collecting.smooth import LARGEST, joint_table
 from dpsql.collecting.tallies import Tallies
 from dpsql.mechanisms.local.truncation import theory_tau

@@ -24,7 +24,7 @@ from typing import NamedTuple
 import numpy as np
 
 from dpsql.client.plan import largest_weight
-from dpsql.collecting.simulate import People
+from dpsql.collecting.kinds import People
 from dpsql.mechanisms.local.truncation import estimated_rows, theory_tau
 from dpsql.mechanisms.oracles.oracle import Oracle, estimate
 from dpsql.mechanisms.oracles.registry import choose_oracle

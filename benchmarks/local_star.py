@@ -18,9 +18,10 @@ from benchmarks.figures import Figures
 from dpsql.client import Plan, read_plan
 from dpsql.collecting.content import row_scale
 from dpsql.collecting.estimate import AxisTable, axis_table, model_of, table
+from dpsql.collecting.kinds import People
 from dpsql.collecting.parts import interactions
 from dpsql.collecting.plan import Design, PlannedAxis, PlannedMeasure, build_plan
-from dpsql.collecting.simulate import People, simulate_tallies
+from dpsql.collecting.simulate import simulate_tallies
 from dpsql.collecting.smooth import joint_table
 from dpsql.collecting.tallies import Tallies
 from dpsql.variance.kronecker import AxisSplit, KroneckerVariance

@@ -17,8 +17,9 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-from dpsql.client.device import Row, draw_round, respond
+from dpsql.client.device import draw_round, respond
 from dpsql.client.entropy import Entropy, is_insecure
+from dpsql.client.kinds import Row
 from dpsql.client.plan import Plan
 from dpsql.errors import DataError, PrivacyError
 

@@ -9,13 +9,15 @@ from __future__ import annotations
 import decimal
 import hashlib
 import json
-import math
 import re
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
+from dataclasses import asdict, dataclass, field
 from fractions import Fraction
 from typing import Any
 
 from dpsql.client.check import check_plan
+from dpsql.client.kinds import KINDS, Kind
+from dpsql.client.oracles import DeviceOracle, device_oracle
 from dpsql.client.perturb import OTHER
 from dpsql.errors import DataError, PrivacyError
 
@@ -26,18 +28,48 @@ SHORT = decimal.Decimal(10) ** -60
 
 
 @dataclass(frozen=True)
+class Axis:
+    """One axis of a plan.
+
+    Args:
+        name: as SQL and devices call it.
+        leaves: number of leaves, special ones (at the end) included.
+        smooth: leading leaves along which neighbours resemble each other; 0 for categories.
+        lookup: how a device turns a value into a leaf, as `rows` tells.
+    """
+
+    name: str
+    leaves: int
+    smooth: int
+    lookup: Mapping[str, Any] = field(default_factory=dict)
+
+    def body(self) -> dict[str, Any]:
+        """As plans have it."""
+        return {**self.lookup, "name": self.name, "leaves": self.leaves, "smooth": self.smooth}
+
+
+@dataclass(frozen=True)
+class Measure:
+    """One measure: bounds are integers at the declared scale."""
+
+    name: str
+    lower: int
+    upper: int
+    scale: int = 0
+
+
+@dataclass(frozen=True)
 class View:
     """One table of cells that a person may be drawn to report on.
 
     Args:
-        kind: `grid` (edges per axis), `boxes`, `wave` (one axis), `rows` (how many rows the person has), or
-            `rows_bit` (the same, rounded stochastically to one bit).
+        kind: what it asks, by name (`kinds`).
         axes: positions of the plan's axes.
         edges: per axis, increasing cell boundaries from 0 to the axis's leaves (grid, wave).
         boxes: per cell, (lo, hi) of each axis, flattened (boxes).
         measure: position of the plan's measure whose bit is part of the item, or None.
         empty: whether "no row" is an item.
-        oracle: GRR, OUE, OLH or WAVE.
+        oracle: how answers are perturbed, by name (`oracles`).
         domain: number of items.
         extra: OLH buckets or Square Wave reach, else 0.
         share: integer weight of this view in the draw.
@@ -46,20 +78,50 @@ class View:
     kind: str
     axes: tuple[int, ...]
     edges: tuple[tuple[int, ...], ...]
-    boxes: tuple[tuple[int, ...], ...]
-    measure: int | None
-    empty: bool
-    oracle: str
-    domain: int
-    extra: int
-    share: int
+    boxes: tuple[tuple[int, ...], ...] = ()
+    measure: int | None = None
+    empty: bool = False
+    oracle: str = ""
+    domain: int = 0
+    extra: int = 0
+    share: int = 1
 
     @property
     def cells(self) -> int:
         """Number of cells, without measure bit and "no row"."""
-        if self.kind == "boxes":
-            return len(self.boxes)
-        return math.prod(len(e) - 1 for e in self.edges)
+        return self.asks.cells(self)
+
+    @property
+    def asks(self) -> Kind:
+        """What it asks.
+
+        Raises:
+            DataError: something that this program does not know.
+        """
+        for kind in KINDS:
+            if kind.name == self.kind:
+                return kind
+        raise DataError("a view of the plan asks what is not known here", hint="ask for a new plan")
+
+    @property
+    def perturbs(self) -> DeviceOracle:
+        """How answers are perturbed.
+
+        Raises:
+            DataError: by an oracle that this program does not know.
+        """
+        oracle = device_oracle(self.oracle)
+        if oracle is None:
+            raise DataError("a view of the plan names an unknown oracle", hint="ask for a new plan")
+        return oracle(self.domain, self.extra)
+
+    def holds(self, axes: Collection[int]) -> bool:
+        """Whether its items are cells of a table over all of these axes, and perhaps more."""
+        return self.asks.table and set(axes) <= set(self.axes)
+
+    def body(self) -> dict[str, Any]:
+        """As plans have it."""
+        return asdict(self)
 
 
 @dataclass(frozen=True)
@@ -78,8 +140,8 @@ class Plan:
     rows_cap: int
     round: int
     rounds: int
-    axes: tuple[dict[str, Any], ...]
-    measures: tuple[dict[str, Any], ...]
+    axes: tuple[Axis, ...]
+    measures: tuple[Measure, ...]
     views: tuple[View, ...]
     round_shares: tuple[int, ...] = ()
 
@@ -139,21 +201,6 @@ def _read(raw: bytes) -> Plan:
         raise ValueError("another version")
     if EPSILON.fullmatch(body["epsilon"]) is None:
         raise ValueError("epsilon is no decimal and no fraction")
-    views = tuple(
-        View(
-            v["kind"],
-            tuple(v["axes"]),
-            tuple(map(tuple, v["edges"])),
-            tuple(map(tuple, v["boxes"])),
-            v["measure"],
-            v["empty"],
-            v["oracle"],
-            v["domain"],
-            v["extra"],
-            v["share"],
-        )
-        for v in body["views"]
-    )
     return Plan(
         raw,
         body["collection"],
@@ -164,8 +211,29 @@ def _read(raw: bytes) -> Plan:
         body["rows_cap"],
         body["round"],
         body["rounds"],
-        tuple(body["axes"]),
-        tuple(body["measures"]),
-        views,
+        tuple(map(read_axis, body["axes"])),
+        tuple(Measure(m["name"], m["lower"], m["upper"], m["scale"]) for m in body["measures"]),
+        tuple(map(_view, body["views"])),
         tuple(body.get("round_shares", ())),
+    )
+
+
+def read_axis(body: Mapping[str, Any]) -> Axis:
+    """One axis as plans have it, unchecked."""
+    lookup = {key: value for key, value in body.items() if key not in ("name", "leaves", "smooth")}
+    return Axis(body["name"], body["leaves"], body.get("smooth", 0), lookup)
+
+
+def _view(body: Mapping[str, Any]) -> View:
+    return View(
+        body["kind"],
+        tuple(body["axes"]),
+        tuple(map(tuple, body["edges"])),
+        tuple(map(tuple, body["boxes"])),
+        body["measure"],
+        body["empty"],
+        body["oracle"],
+        body["domain"],
+        body["extra"],
+        body["share"],
     )

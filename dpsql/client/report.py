@@ -9,15 +9,13 @@ bucket. A report holds no user id. The JSON twin carries the same fields under n
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from typing import NamedTuple
 
+from dpsql.client.oracles import ORACLES, oracle_code
 from dpsql.errors import DataError
 
 MAGIC = b"L1"
 HEADER = 13
-ORACLES = {"GRR": 1, "OUE": 2, "OLH": 3, "WAVE": 4}
-NAMES = {code: name for name, code in ORACLES.items()}
 _JSON_KEYS = {"report", "plan", "view", "oracle", "payload"}
 
 
@@ -30,48 +28,9 @@ class Report(NamedTuple):
     payload: bytes
 
 
-@dataclass(frozen=True)
-class Varint:
-    """An integer read from bytes and how many bytes it took."""
-
-    value: int
-    size: int
-
-
-def varint(value: int) -> bytes:
-    """Write an unsigned integer in LEB128, seven bits a byte, least significant first.
-
-    Example:
-        >>> varint(300).hex()
-        'ac02'
-    """
-    out = bytearray()
-    while value > 0x7F:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    out.append(value)
-    return bytes(out)
-
-
-def read_varint(raw: bytes) -> Varint:
-    """Read an unsigned LEB128 integer; only its shortest form is accepted.
-
-    Raises:
-        DataError: if it is cut off, longer than four bytes, or not in shortest form.
-    """
-    value = 0
-    for position, byte in enumerate(raw[:4]):
-        value |= (byte & 0x7F) << (7 * position)
-        if byte < 0x80:
-            if byte == 0 and position:
-                break
-            return Varint(value, position + 1)
-    raise DataError("a report's integer is cut off or not in shortest form")
-
-
 def encode(report: Report) -> bytes:
     """Write a report as bytes."""
-    head = MAGIC + report.plan + report.view.to_bytes(2, "big") + bytes([ORACLES[report.oracle]])
+    head = MAGIC + report.plan + report.view.to_bytes(2, "big") + bytes([oracle_code(report.oracle)])
     return head + report.payload
 
 
@@ -83,9 +42,10 @@ def decode(raw: bytes) -> Report:
     """
     if len(raw) <= HEADER or raw[:2] != MAGIC:
         raise DataError("not a report of version 1")
-    if raw[12] not in NAMES:
+    names = {oracle.code: oracle.name for oracle in ORACLES}
+    if raw[12] not in names:
         raise DataError("a report names an unknown oracle")
-    return Report(raw[2:10], int.from_bytes(raw[10:12], "big"), NAMES[raw[12]], raw[HEADER:])
+    return Report(raw[2:10], int.from_bytes(raw[10:12], "big"), names[raw[12]], raw[HEADER:])
 
 
 def to_json(report: Report) -> str:
@@ -116,7 +76,7 @@ def from_json(line: str) -> Report:
         if not isinstance(fields, dict) or set(fields) != _JSON_KEYS or fields["report"] != 1:
             raise DataError("not a JSON report of version 1")
         view, oracle = fields["view"], fields["oracle"]
-        if type(view) is not int or not 0 <= view < 1 << 16 or oracle not in ORACLES:
+        if type(view) is not int or not 0 <= view < 1 << 16 or oracle not in [known.name for known in ORACLES]:
             raise DataError("a JSON report's view or oracle is not valid")
         plan, payload = bytes.fromhex(fields["plan"]), bytes.fromhex(fields["payload"])
         return decode(encode(Report(plan, view, oracle, payload)))

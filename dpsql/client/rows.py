@@ -18,8 +18,8 @@ from decimal import ROUND_HALF_UP, Decimal, InvalidOperation, localcontext
 from numbers import Rational
 from typing import Any
 
-from dpsql.client.device import Row
-from dpsql.client.plan import Plan
+from dpsql.client.kinds import Row
+from dpsql.client.plan import Axis, Measure, Plan
 from dpsql.errors import DataError
 
 Record = Mapping[str, Any]
@@ -38,7 +38,7 @@ def join(facts: Sequence[Record], public: Mapping[Any, Record], key: str) -> lis
     return [{**fact, **public.get(fact.get(key), {})} for fact in facts]
 
 
-def leaf_of(axis: Mapping[str, Any], value: object) -> int | None:
+def leaf_of(axis: Axis, value: object) -> int | None:
     """Look up the leaf of a value.
 
     Args:
@@ -48,17 +48,17 @@ def leaf_of(axis: Mapping[str, Any], value: object) -> int | None:
     Returns:
         The leaf, or None where the axis has none for such a value and the row is left out.
     """
-    outside: int | None = axis.get("missing_leaf" if "keys" in axis else "other_leaf")
+    outside: int | None = axis.lookup.get("missing_leaf" if "keys" in axis.lookup else "other_leaf")
     if value is None:
-        absent: int | None = axis.get("null_leaf")
+        absent: int | None = axis.lookup.get("null_leaf")
         return absent if absent is not None else outside
-    if "values" in axis:
-        text, values = _text(value), axis["values"]
+    if "values" in axis.lookup:
+        text, values = _text(value), axis.lookup["values"]
         return int(values.index(text)) if text in values else outside
-    if "keys" in axis:
-        found = axis["keys"].get(_text(value))
+    if "keys" in axis.lookup:
+        found = axis.lookup["keys"].get(_text(value))
         return outside if found is None else int(found)
-    return _binned(axis, value) if "starts" in axis else _even_bin(axis, value)
+    return _binned(axis, value) if "starts" in axis.lookup else _even_bin(axis, value)
 
 
 def units(value: object, scale: int, lower: int, upper: int) -> int | None:
@@ -98,9 +98,8 @@ def check_fields(plan: Plan, fields: Iterable[str]) -> None:
 
     **Privacy**: a function of plan and program; call it before any record is read, and never with a record's names.
     """
-    asked = {each["name"] for each in (*plan.axes, *plan.measures)} | {
-        a["key"] for a in plan.axes if "key" in a
-    }
+    asked = {axis.name for axis in plan.axes} | {measure.name for measure in plan.measures}
+    asked |= {str(axis.lookup["key"]) for axis in plan.axes if "key" in axis.lookup}
     if asked.isdisjoint(fields):
         raise DataError(
             "none of the plan's fields is known here", hint=f"name them {', '.join(sorted(asked))}"
@@ -127,16 +126,16 @@ def to_rows(plan: Plan, records: Sequence[Record]) -> list[Row]:
         leaves = [_leaf(axis, record) for axis in plan.axes]
         placed = tuple(leaf for leaf in leaves if leaf is not None)
         if len(placed) == len(leaves):
-            rows.append(Row(placed, tuple(_amount(m, record.get(m["name"])) for m in plan.measures)))
+            rows.append(Row(placed, tuple(_amount(m, record.get(m.name)) for m in plan.measures)))
     return rows
 
 
-def _leaf(axis: Mapping[str, Any], record: Record) -> int | None:
+def _leaf(axis: Axis, record: Record) -> int | None:
     """The leaf of a record: by the axis's name, else by its public table's key, else as without a row there."""
-    for name in (str(axis["name"]), str(axis.get("key"))):
+    for name in (axis.name, str(axis.lookup.get("key"))):
         if name in record:
             return leaf_of(axis, record[name])
-    missing: int | None = axis.get("missing_leaf")
+    missing: int | None = axis.lookup.get("missing_leaf")
     return leaf_of(axis, None) if missing is None else missing
 
 
@@ -149,22 +148,22 @@ def _text(value: object) -> str | None:
     return str(value)
 
 
-def _amount(measure: Mapping[str, Any], value: object) -> int:
-    lower, upper = int(measure["lower"]), int(measure["upper"])
-    found = units(value, int(measure["scale"]), lower, upper)
+def _amount(measure: Measure, value: object) -> int:
+    lower, upper = measure.lower, measure.upper
+    found = units(value, measure.scale, lower, upper)
     return min(max(0, lower), upper) if found is None else found
 
 
-def _binned(axis: Mapping[str, Any], value: object) -> int | None:
+def _binned(axis: Axis, value: object) -> int | None:
     """Bins by their first unit: numbers count steps of the declared scale, dates days, times their grain, from 1970."""
-    starts, upper, kind = axis["starts"], axis["upper"], axis.get("type")
+    starts, upper, kind = axis.lookup["starts"], axis.lookup["upper"], axis.lookup.get("type")
     if kind in ("date", "timestamp") or isinstance(value, datetime.date):
-        grain = axis.get("grain", "second") if kind == "timestamp" else "day"
+        grain = axis.lookup.get("grain", "second") if kind == "timestamp" else "day"
         unit = _since_1970(value, GRAINS[grain])
     else:
-        unit = units(value, axis.get("scale", 0), starts[0] - 1, upper + 1)
+        unit = units(value, axis.lookup.get("scale", 0), starts[0] - 1, upper + 1)
     if unit is None or not starts[0] <= unit <= upper:
-        other: int | None = axis.get("other_leaf")
+        other: int | None = axis.lookup.get("other_leaf")
         return other
     return bisect_right(starts, unit) - 1
 
@@ -184,15 +183,15 @@ def _since_1970(value: object, seconds: int) -> int | None:
     return (moment - datetime.datetime(1970, 1, 1)) // datetime.timedelta(seconds=seconds)
 
 
-def _even_bin(axis: Mapping[str, Any], value: object) -> int | None:
+def _even_bin(axis: Axis, value: object) -> int | None:
     """Bins of one width; what is outside goes to its own leaf, or to the nearest bin."""
-    outside: int | None = axis.get("other_leaf")
+    outside: int | None = axis.lookup.get("other_leaf")
     if not isinstance(value, int | float) or value != value:
         return outside
-    bins: int = axis["leaves"] - sum(
-        axis.get(k) is not None for k in ("null_leaf", "missing_leaf", "other_leaf")
+    bins: int = axis.leaves - sum(
+        axis.lookup.get(k) is not None for k in ("null_leaf", "missing_leaf", "other_leaf")
     )
-    lower, width = axis.get("lower", 0), axis.get("width", 1)
+    lower, width = axis.lookup.get("lower", 0), axis.lookup.get("width", 1)
     leaf = int((min(max(value, lower - 1), lower + bins * width) - lower) // width)
     if outside is not None and not 0 <= leaf < bins:
         return int(outside)

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from dpsql.client.plan import Plan, View
+from dpsql.collecting.kinds import kind_of
 from dpsql.collecting.tallies import FOLDS, Tallies, oracle_of, shares
 from dpsql.mechanisms.local.blue import Group, cell_design
 from dpsql.mechanisms.oracles.oracle import FloatArray
@@ -60,7 +61,7 @@ def margin(cells: Cells, view: View, axes: Sequence[int]) -> Cells:
 
 
 def axis_groups(
-    plan: Plan, tallies: Tallies, axis: int, folds: Sequence[int] | None = None, waves: bool = True
+    plan: Plan, tallies: Tallies, axis: int, folds: Sequence[int] | None = None
 ) -> list[Group]:
     """All that the reports say about one axis: its trees, the margins of grids, Square Wave.
 
@@ -69,16 +70,15 @@ def axis_groups(
         tallies: counts per view.
         axis: position of the axis.
         folds: folds of people to use, all if None.
-        waves: whether to use Square Wave.
 
     Returns:
         Groups over the axis's leaves, with one more leaf for "no row" where it can occur.
     """
-    leaves = plan.axes[axis]["leaves"]
+    leaves = plan.axes[axis].leaves
     empty = any(v.empty for v in plan.views)
     groups = []
     kept = list(range(FOLDS)) if folds is None else list(folds)
-    for number in axis_views(plan, tallies, axis, kept, waves):
+    for number in axis_views(plan, tallies, axis, kept):
         view, reports = plan.views[number], float(tallies[number].reports[kept].sum())
         oracle = oracle_of(plan, view)
         blur = oracle.seen()
@@ -98,15 +98,13 @@ def axis_groups(
     return groups
 
 
-def axis_views(
-    plan: Plan, tallies: Tallies, axis: int, folds: Sequence[int], waves: bool = True
-) -> list[int]:
+def axis_views(plan: Plan, tallies: Tallies, axis: int, folds: Sequence[int]) -> list[int]:
     """Numbers of the views that `axis_groups` reads, in its order."""
     return [
         number
         for number, view in enumerate(plan.views)
         if axis in view.axes
-        and (view.kind == "grid" or (view.kind == "wave" and waves))
+        and kind_of(view).margins
         and tallies[number].reports[list(folds)].sum() > 0
     ]
 
@@ -128,10 +126,10 @@ def signed_groups(plan: Plan, tallies: Tallies, axis: int, measure: int) -> list
 def signed_group(plan: Plan, tallies: Tallies, axis: int, measure: int, number: int) -> Group | None:
     """What one view says about a measure along one axis; None if nothing."""
     view = plan.views[number]
-    if view.measure != measure or view.kind != "grid":
+    if view.measure != measure or not view.holds((axis,)):
         return None
     held = margin(view_cells(plan, number, tallies), view, (axis,))
     if held.signed is None:
         return None
-    design = cell_design(view.edges[view.axes.index(axis)], plan.axes[axis]["leaves"])
+    design = cell_design(view.edges[view.axes.index(axis)], plan.axes[axis].leaves)
     return Group(design, held.signed, held.reports, oracle_of(plan, view), float(held.fan))

@@ -63,7 +63,7 @@ def centre_of(plan: Plan, tallies: Tallies, known: Mapping[int, AxisTable], meas
         float((t.counts.covariance * range_workload(t.counts.shares.size)).sum()) for t in known.values()
     )
     bounds = plan.measures[measure]
-    lower, upper = int(bounds["lower"]), int(bounds["upper"])
+    lower, upper = bounds.lower, bounds.upper
     middle, half = (lower + upper) / 2, (upper - lower) / 2
     best = middle + half * float(np.clip(both / own if own > 0 else 0.0, -1.0, 1.0))
     mid = min(max(round(best), lower), upper)

@@ -24,12 +24,11 @@ from dpsql.collecting.collector import Manifest
 from dpsql.collecting.estimate import AxisTable, Parts, Table, axis_table, model_of, table
 from dpsql.collecting.influence import rows_moved
 from dpsql.collecting.parts import interactions
-from dpsql.collecting.plan import plan_body
+from dpsql.collecting.plan import facts_of
 from dpsql.collecting.positive import Positive, outside, positive_shares
 from dpsql.collecting.scale import Scale, row_scale
 from dpsql.collecting.survey import Survey
 from dpsql.collecting.tallies import IntArray, Tallies, oracle_of
-from dpsql.collecting.tau import carried_rows
 from dpsql.collecting.totals import total_of
 from dpsql.mechanisms.central.rounding import node_sums, round_family, to_units
 from dpsql.mechanisms.local.blue import Estimate
@@ -147,8 +146,8 @@ def _statistic(
         measure="count" if measure is None else survey.measures[measure].name,
         axes=held.axes,
         mid=0,
-        scale=0 if bounds is None else bounds["scale"],
-        kind="int" if bounds is None or bounds["scale"] == 0 else "decimal",
+        scale=0 if bounds is None else bounds.scale,
+        kind="int" if bounds is None or bounds.scale == 0 else "decimal",
         sensitivity=plan.tau,
         budget=str(plan.epsilon),
         currency="epsilon",
@@ -186,8 +185,8 @@ def _axis_meta(connection: duckdb.DuckDBPyConnection, survey: Survey, i: int, ax
 
 def _promise(survey: Survey, plan: Plan, manifest: Manifest, scale: Scale, release_id: str) -> dict[str, Any]:
     """Who is promised what, and what was collected."""
-    body = plan_body(plan)
-    simulated = {"simulated": True} if body.get("simulated") else {}
+    facts = facts_of(plan)
+    simulated = {"simulated": True} if facts.simulated else {}
     privacy: dict[str, Any] = {
         "unit": survey.catalog.privacy.unit,
         "neighbours": "replace_one",
@@ -201,13 +200,13 @@ def _promise(survey: Survey, plan: Plan, manifest: Manifest, scale: Scale, relea
     return {
         "format": FORMAT,
         "release_id": release_id,
-        "catalog": body["catalog"],
+        "catalog": facts.catalog,
         "spec_hash": spec_hash(survey.catalog),
         "privacy": privacy | simulated,
         "spends": [[f"one report of {plan.collection}", str(plan.epsilon)]],
         "insecure_entropy": False,
         "local": {"participation": survey.participation}
-        | _collected(plan, manifest, scale, bool(body.get("shuffled")))
+        | _collected(plan, manifest, scale, facts.shuffled)
         | simulated,
     }
 
@@ -226,7 +225,7 @@ def _collected(plan: Plan, manifest: Manifest, scale: Scale, shuffled: bool) -> 
         "clipped_fraction_error": None if scale.clipped is None else scale.clipped.error,
         "influence": {"reports_in_its_view": reach},
     }
-    first = carried_rows(plan)
+    first = facts_of(plan).row_reports
     if first is not None:
         found["first_round"] = {"plan_hash": first.plan, "reports_of_row_counts": first.reports}
     if shuffled and manifest.tokens:

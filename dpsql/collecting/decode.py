@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpsql.client.plan import Plan
-from dpsql.client.report import HEADER, MAGIC, ORACLES
+from dpsql.client.report import HEADER, MAGIC
 from dpsql.collecting.tallies import FOLDS, ViewTally, empty_tallies, oracle_of
 from dpsql.mechanisms.oracles.oracle import Bytes
 
@@ -56,7 +56,7 @@ def _count_table(
     """Check one table of equally long reports and add it to the tallies; returns how many were accepted."""
     views = table[:, 10].astype(np.int64) * 256 + table[:, 11]
     known = views < len(plan.views)
-    codes = np.array([ORACLES[v.oracle] for v in plan.views])
+    codes = np.array([view.perturbs.code for view in plan.views])
     checks = [
         ("not a report of version 1", (table[:, :2] == np.frombuffer(MAGIC, np.uint8)).all(axis=1)),
         ("another plan", (table[:, 2:10] == np.frombuffer(plan.hash, np.uint8)).all(axis=1)),

@@ -68,9 +68,9 @@ def axis_table(plan: Plan, tallies: Tallies, axis: int) -> AxisTable:
     groups = axis_groups(plan, tallies, axis)
     if not groups:
         raise DataError(
-            f"no accepted report tells about {plan.axes[axis]['name']}", hint="collect more reports"
+            f"no accepted report tells about {plan.axes[axis].name}", hint="collect more reports"
         )
-    leaves = plan.axes[axis]["leaves"]
+    leaves = plan.axes[axis].leaves
     whole = blue(groups)
     counts = Estimate(whole.shares[:leaves], whole.covariance[:leaves, :leaves])
     held = np.clip(whole.shares, 0, None)
@@ -181,11 +181,7 @@ def interaction(
     """
     found: list[tuple[float, FloatArray, list[FloatArray]]] = []
     for number, view in enumerate(plan.views):
-        if (
-            view.kind != "grid"
-            or not set(axes) <= set(view.axes)
-            or (measure is not None and view.measure != measure)
-        ):
+        if not view.holds(axes) or (measure is not None and view.measure != measure):
             continue
         held: Cells = margin(view_cells(plan, number, tallies), view, axes)
         if held.reports == 0:
@@ -195,7 +191,7 @@ def interaction(
             continue
         even = np.full(1, 1 / held.counts.size)
         noise = float(oracle_of(plan, view).structure(even, held.fan).diagonal[0]) / held.reports
-        spreads = [_even_spread(view.edges[view.axes.index(a)], plan.axes[a]["leaves"]) for a in axes]
+        spreads = [_even_spread(view.edges[view.axes.index(a)], plan.axes[a].leaves) for a in axes]
         found.append((noise, _spread(seen, spreads), spreads))
     if not found:
         return None

@@ -61,9 +61,9 @@ def interactions(
     found: dict[PartKey, Part] = {}
     for key in sorted(wanted, key=lambda k: (len(k), k)):
         pairs = itertools.combinations(key, 2)
-        told = all(any(set(p) <= set(v.axes) for v in plan.views if v.kind == "grid") for p in pairs)
-        cells = int(np.prod([plan.axes[a]["leaves"] for a in key])) * (1 if measure is None else 2)
-        smooth = all(int(plan.axes[a].get("smooth", 0)) > 3 for a in key)
+        told = all(any(view.holds(pair) for view in plan.views) for pair in pairs)
+        cells = int(np.prod([plan.axes[a].leaves for a in key])) * (1 if measure is None else 2)
+        smooth = all(plan.axes[a].smooth > 3 for a in key)
         if told and smooth and cells <= LARGEST:
             found[key] = smooth_part(plan, tallies, key, known, measure)
             continue
@@ -153,7 +153,7 @@ def _against_grid(
     of that bend. What it holds inside cells stays: the grid cannot see it.
     """
     values = fitted.values
-    view = next(v for v in plan.views if v.kind == "grid" and set(axes) <= set(v.axes))
+    view = next(view for view in plan.views if view.holds(axes))
     cuts = [np.asarray(view.edges[view.axes.index(a)]) for a in axes]
     distance = values - centred(seen[0])
     bent, own = _bent(distance, seen[1], models, cuts, rng)

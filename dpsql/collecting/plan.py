@@ -8,44 +8,95 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass
 from fractions import Fraction
 from typing import Any, NamedTuple
 
-from dpsql.client.plan import Plan, largest_weight, read_plan
+import numpy as np
+
+from dpsql.client.plan import Axis, Measure, Plan, View, largest_weight, read_plan
 from dpsql.collecting.views import views_of
 from dpsql.errors import CatalogError
-from dpsql.mechanisms.oracles.oracle import OTHER
+from dpsql.mechanisms.local.truncation import estimated_rows
+from dpsql.mechanisms.oracles.oracle import OTHER, FloatArray, Oracle
+from dpsql.mechanisms.oracles.registry import oracle_named
 
 ROW_SHARE = Fraction(1, 10)
 """Of a million people a tenth leaves an error of 1.2% on every count, a fiftieth 2.7%."""
 
 
+PlannedAxis = Axis
+PlannedMeasure = Measure
+
+
 @dataclass(frozen=True)
-class PlannedAxis:
-    """One axis of a collection.
+class RowReports:
+    """What a first round brought: reports that support each number of rows.
 
     Args:
-        name: as SQL and devices call it.
-        leaves: number of leaves, special ones (at the end) included.
-        smooth: leading leaves along which neighbours resemble each other; 0 for categories.
-        lookup: how a device turns a value into a leaf (`values`, or `lower` and `width`; special leaves).
+        plan: hash of the first round's plan, in hex.
+        oracle: of the reports, over 0 .. R rows.
+        support: per number of rows, how many reports support it.
+        reports: how many reports were accepted.
     """
 
-    name: str
-    leaves: int
-    smooth: int
-    lookup: Mapping[str, Any] = field(default_factory=dict)
+    plan: str
+    oracle: Oracle
+    support: tuple[int, ...]
+    reports: int
+
+    @property
+    def shares(self) -> FloatArray:
+        """Share of people with 0 .. R rows, non-negative."""
+        return estimated_rows(self.oracle, np.array(self.support, dtype=np.float64), float(self.reports))
+
+    def body(self) -> dict[str, Any]:
+        """As a second plan carries them."""
+        oracle = self.oracle
+        named = {"oracle": oracle.name, "domain": oracle.domain, "extra": oracle.extra, "own": oracle.own}
+        return {"plan": self.plan, **named, "support": list(self.support), "reports": self.reports}
+
+
+class PlannedRound(NamedTuple):
+    """A plan's place in its collection: which round of how many, their weights, what the one before brought."""
+
+    number: int = 0
+    rounds: int = 1
+    shares: tuple[int, ...] = ()
+    reports: RowReports | None = None
+
+    def body(self) -> dict[str, Any]:
+        """As plans have it; what is not there is left out."""
+        shares = {"round_shares": list(self.shares)} if self.shares else {}
+        reports = {} if self.reports is None else {"row_reports": self.reports.body()}
+        return {"round": self.number, "rounds": self.rounds, **shares, **reports}
+
+
+ONLY = PlannedRound()
+"""The one round of most collections."""
 
 
 @dataclass(frozen=True)
-class PlannedMeasure:
-    """One measure: bounds are integers at the declared scale."""
+class Facts:
+    """What a plan says to its collector alone.
 
-    name: str
-    lower: int
-    upper: int
-    scale: int = 0
+    Args:
+        catalog: the catalog, as JSON; None in plans made without one.
+        service: whose plan of several services it is.
+        simulated: whether nobody is protected.
+        shuffled: whether reports reach the collector through an anonymous shuffler.
+        missing_at_random: whether rows beyond tau are put back as if like the others.
+        threshold: in an adaptive collection, the share above which a box is split.
+        row_reports: what the round before brought.
+    """
+
+    catalog: Mapping[str, Any] | None
+    service: str | None
+    simulated: bool
+    shuffled: bool
+    missing_at_random: bool
+    threshold: float
+    row_reports: RowReports | None
 
 
 class PlannedGrid(NamedTuple):
@@ -78,7 +129,9 @@ class Design:
         row_weighting: none, or mar (scale by E r / E min(r, tau)).
         wave_share: share of an ordered axis's people who send Square Wave (only without measures).
         shuffled: whether reports reach the collector through an anonymous shuffler.
-        extra: further public facts to carry (the catalog).
+        catalog: the catalog, as JSON, for the collector.
+        service: whose plan of several services it is.
+        simulated: whether to mark the plan as simulated.
     """
 
     collection: str
@@ -99,7 +152,9 @@ class Design:
     row_weighting: str = "none"
     wave_share: Fraction = Fraction(1, 4)
     shuffled: bool = False
-    extra: Mapping[str, Any] = field(default_factory=dict)
+    catalog: Mapping[str, Any] | None = None
+    service: str | None = None
+    simulated: bool = False
 
     @property
     def counted_share(self) -> Fraction:
@@ -110,12 +165,12 @@ class Design:
         return ROW_SHARE if needed else Fraction(0)
 
 
-def build_plan(design: Design, **changes: Any) -> bytes:
+def build_plan(design: Design, place: PlannedRound = ONLY) -> bytes:
     """Write the plan of a collection with a known tau.
 
     Args:
         design: the curator's decisions.
-        changes: fields of the plan that are not those of a collection in one round.
+        place: which round of how many.
 
     Returns:
         Canonical JSON; its hash is what reports carry.
@@ -129,10 +184,10 @@ def build_plan(design: Design, **changes: Any) -> bytes:
         raise CatalogError("a collection needs an axis, and row_weighting none or mar")
     if any(m.lower >= m.upper for m in design.measures):
         raise CatalogError("a measure's lower bound is not below its upper bound")
-    return checked(design, views_of(design, largest_weight(design.epsilon)), **changes)
+    return checked(design, views_of(design, largest_weight(design.epsilon)), place)
 
 
-def checked(design: Design, views: Sequence[Mapping[str, Any]], **changes: Any) -> bytes:
+def checked(design: Design, views: Sequence[View], place: PlannedRound) -> bytes:
     """A plan of given views, read back as a device would read it."""
     body = {
         "dpsql_plan": 1,
@@ -145,16 +200,13 @@ def checked(design: Design, views: Sequence[Mapping[str, Any]], **changes: Any) 
         "rows_cap": design.rows_cap,
         "row_weighting": design.row_weighting,
         "shuffled": design.shuffled,
-        "round": 0,
-        "rounds": 1,
-        "axes": [{**a.lookup, "name": a.name, "leaves": a.leaves, "smooth": a.smooth} for a in design.axes],
-        "measures": [
-            {"name": m.name, "lower": m.lower, "upper": m.upper, "scale": m.scale} for m in design.measures
-        ],
-        "views": list(views),
-        **design.extra,
-        **changes,
+        "axes": [axis.body() for axis in design.axes],
+        "measures": [asdict(measure) for measure in design.measures],
+        "views": [view.body() for view in views],
+        **place.body(),
     }
+    carried = {"catalog": design.catalog, "service": design.service, "simulated": design.simulated or None}
+    body |= {name: value for name, value in carried.items() if value is not None}
     raw = canonical(body)
     read_plan(raw)
     return raw
@@ -169,3 +221,21 @@ def plan_body(plan: Plan) -> dict[str, Any]:
     """The whole JSON of a plan, with the fields that devices do not read."""
     body: dict[str, Any] = json.loads(plan.raw)
     return body
+
+
+def facts_of(plan: Plan) -> Facts:
+    """What a plan says to its collector alone."""
+    body = plan_body(plan)
+    held = body.get("row_reports")
+    if held is not None:
+        oracle = oracle_named(held["oracle"], held["domain"], held["own"], held["extra"])
+        held = RowReports(held["plan"], oracle, tuple(held["support"]), held["reports"])
+    return Facts(
+        catalog=body.get("catalog"),
+        service=body.get("service"),
+        simulated=bool(body.get("simulated")),
+        shuffled=bool(body.get("shuffled")),
+        missing_at_random=body.get("row_weighting") == "mar",
+        threshold=float(body.get("threshold", 0)),
+        row_reports=held,
+    )

@@ -48,10 +48,10 @@ def positive_shares(
         (`joint_fits`), a pair that no view saw. Such a view's answers stay unbiased whatever the reader asks.
     """
     if len(axes) == 1:
-        smooth = int(plan.axes[axes[0]].get("smooth", 0))
+        smooth = plan.axes[axes[0]].smooth
         return _stacked(plan, tallies, axes[0], smooth, known) if smooth >= SMOOTH else None
     pairs = itertools.combinations(axes, 2)
-    told = all(any(set(p) <= set(v.axes) for v in plan.views if v.kind == "grid") for p in pairs)
+    told = all(any(view.holds(pair) for view in plan.views) for pair in pairs)
     if not told or not joint_fits(plan, axes):
         return None
     filled = float(np.clip(np.mean([known[a].filled for a in axes]), 1e-6, 1.0))

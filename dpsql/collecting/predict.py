@@ -8,6 +8,7 @@ import numpy as np
 
 from dpsql.client.plan import Plan, View
 from dpsql.collecting.cells import axis_groups
+from dpsql.collecting.kinds import kind_of
 from dpsql.collecting.tallies import FOLDS, ViewTally, oracle_of
 from dpsql.mechanisms.local.blue import blue, range_workload
 from dpsql.mechanisms.local.truncation import lost_by_histogram
@@ -46,20 +47,20 @@ def predict(plan: Plan, people: int) -> list[Prediction]:
         One line per axis (a range) and per grid of several axes (one of its cells). A plan that asks for row counts
         alone: their mean.
     """
-    if [view.kind for view in plan.views] == ["rows"]:
+    if [kind_of(view).histogram for view in plan.views] == [True]:
         return [Prediction("the rows of a person", _rows_error(plan, people))]
     found = []
     for described, variance in zip(plan.axes, range_variances(plan, people), strict=True):
-        found.append(Prediction(f"a range of {described['name']}", plan.tau * float(np.sqrt(variance))))
+        found.append(Prediction(f"a range of {described.name}", plan.tau * float(np.sqrt(variance))))
     grids: dict[tuple[int, ...], View] = {}
     for view in plan.views:
-        if view.kind == "grid" and len(view.axes) > 1:
+        if view.asks.table and len(view.axes) > 1:
             grids.setdefault(view.axes, view)
     total = sum(v.share for v in plan.views)
     for axes, view in sorted(grids.items(), key=lambda held: (len(held[0]), held[0])):
         fan = 1.0 if view.measure is None else 2.0
         noise = oracle_of(plan, view).structure(np.full(1, 1 / view.domain), fan).diagonal[0]
-        names = " and ".join(plan.axes[a]["name"] for a in axes)
+        names = " and ".join(plan.axes[a].name for a in axes)
         error = plan.tau * float(np.sqrt(noise * total / (people * view.share)))
         found.append(Prediction(f"a grid cell of {names}", error))
     return found
@@ -76,7 +77,7 @@ def range_variances(plan: Plan, people: int) -> list[float]:
     tallies = expected_tallies(plan, many)
     found = []
     for axis, described in enumerate(plan.axes):
-        leaves = described["leaves"]
+        leaves = described.leaves
         covariance = blue(axis_groups(plan, tallies, axis)).covariance[:leaves, :leaves]
         found.append(max(float((covariance * range_workload(leaves)).sum()), 0.0) * many / people)
     return found

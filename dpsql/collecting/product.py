@@ -121,7 +121,7 @@ def _chunks(
         parts = []
         for name, own in asked.items():
             scores = joined.heard[name].scores(first, min(first + step, joined.people))
-            shape = [axis["leaves"] for axis in sheet.plans[name].axes]
+            shape = [axis.leaves for axis in sheet.plans[name].axes]
             dropped = tuple(i + 1 for i, a in enumerate(sheet.axes[name]) if a not in own)
             parts.append(scores.reshape(-1, *shape).sum(axis=dropped).reshape(len(scores), -1))
         yield parts

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpsql.client.plan import Plan
-from dpsql.client.report import HEADER, MAGIC, ORACLES
+from dpsql.client.report import HEADER, MAGIC
 from dpsql.collecting.collector import Manifest
 from dpsql.collecting.services import Sheet
 from dpsql.collecting.spools import file_hash, read_spool
@@ -116,7 +116,7 @@ def _hold(
 def _sound(plan: Plan, reports: Sequence[bytes], rejected: Counter[str]) -> NDArray[np.bool_]:
     """Which reports are answers to a service's plan; the others are counted by reason."""
     view, sound = plan.views[0], np.zeros(len(reports), dtype=bool)
-    head = MAGIC + plan.hash + b"\0\0" + bytes([ORACLES[view.oracle]])
+    head = MAGIC + plan.hash + b"\0\0" + bytes([view.perturbs.code])
     lengths = np.fromiter(map(len, reports), dtype=np.int64, count=len(reports))
     for length in np.unique(lengths).tolist():
         at = np.nonzero(lengths == length)[0]

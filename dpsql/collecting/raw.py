@@ -21,8 +21,9 @@ from dpsql.catalog.graph import KeyPath
 from dpsql.client.plan import read_plan
 from dpsql.collecting.decode import decode_reports
 from dpsql.collecting.files import check_folder, unwritable, write_plan_file
+from dpsql.collecting.kinds import People
 from dpsql.collecting.services import make_sheet, write_sheet
-from dpsql.collecting.simulate import People, Progress, chosen, simulate_reports
+from dpsql.collecting.simulate import Progress, chosen, simulate_reports
 from dpsql.collecting.survey import Survey, design_of, public_axis_maker, survey_of
 from dpsql.collecting.tau import asks_rows_alone, first_plan, row_reports, second_plan
 from dpsql.errors import OperationalError
@@ -62,7 +63,7 @@ def simulated_collection(
     survey = survey_of(catalog, public_axis_maker(catalog))
     people = _read_people(survey, progress)
     design = design_of(survey, people.count, label)
-    design = replace(design, extra={**design.extra, "simulated": True})
+    design = replace(design, simulated=True)
     first = read_plan(first_plan(design))
     progress(f"{people.count} people report")
     if not asks_rows_alone(first):

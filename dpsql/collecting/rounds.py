@@ -13,12 +13,13 @@ from typing import Any
 
 import numpy as np
 
-from dpsql.client.plan import Plan, largest_weight, read_plan
-from dpsql.collecting.plan import PlannedAxis, canonical, plan_body
+from dpsql.client.plan import Plan, View, largest_weight, read_plan
+from dpsql.collecting.plan import PlannedAxis, canonical, facts_of, plan_body
 from dpsql.collecting.tallies import ViewTally, shares
 from dpsql.errors import CatalogError, DataError
 from dpsql.mechanisms.local.ahead import (
     Round,
+    box_oracle,
     close_round,
     finest_shares,
     first_boxes,
@@ -69,9 +70,9 @@ def first_plan(design: RoundsDesign) -> bytes:
         "round": 0,
         "rounds": round_count(sizes),
         "threshold": threshold(design.people, own, sizes),
-        "axes": [{**a.lookup, "name": a.name, "leaves": a.leaves, "smooth": a.smooth} for a in design.axes],
+        "axes": [axis.body() for axis in design.axes],
         "measures": [],
-        "views": [_view(first_boxes(sizes), len(sizes))],
+        "views": [_view(first_boxes(sizes)).body()],
     }
     return _checked(body)
 
@@ -102,30 +103,22 @@ def next_plan(plan: Plan, done: Round) -> bytes | None:
     """
     if plan.round + 1 >= plan.rounds:
         return None
-    body = plan_body(plan)
-    boxes = next_boxes(done, float(body["threshold"]))
-    return _checked({**body, "round": plan.round + 1, "views": [_view(boxes, len(plan.axes))]})
+    view = _view(next_boxes(done, facts_of(plan).threshold))
+    return _checked({**plan_body(plan), "round": plan.round + 1, "views": [view.body()]})
 
 
 def leaf_shares(plan: Plan, rounds: Sequence[Round]) -> FloatArray:
     """Leaf shares from all rounds by inverse variance; even inside the finest boxes."""
-    sizes = [axis["leaves"] for axis in plan.axes]
+    sizes = [axis.leaves for axis in plan.axes]
     return spread_evenly(rounds[-1].boxes, finest_shares(rounds), sizes)
 
 
-def _view(boxes: np.ndarray, axes: int) -> dict[str, Any]:
-    return {
-        "kind": "boxes",
-        "axes": list(range(axes)),
-        "edges": [],
-        "boxes": boxes.reshape(len(boxes), -1).tolist(),
-        "measure": None,
-        "empty": False,
-        "oracle": "OUE",
-        "domain": len(boxes),
-        "extra": 0,
-        "share": 1,
-    }
+def _view(boxes: np.ndarray) -> View:
+    """Boxes of every axis, by AHEAD's oracle."""
+    oracle = box_oracle(boxes, 0)
+    listed = tuple(tuple(box) for box in boxes.reshape(len(boxes), -1).tolist())
+    axes = tuple(range(boxes.shape[1]))
+    return View("boxes", axes, (), listed, oracle=oracle.name, domain=oracle.domain)
 
 
 def _checked(body: dict[str, Any]) -> bytes:

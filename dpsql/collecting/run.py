@@ -13,7 +13,7 @@ from dpsql.client.plan import Plan, read_plan
 from dpsql.collecting.collector import Manifest, add_spool, close_collection
 from dpsql.collecting.content import release_content
 from dpsql.collecting.files import check_folder, plan_file, write_plan_file, write_release_file
-from dpsql.collecting.plan import Design, plan_body
+from dpsql.collecting.plan import Design, facts_of
 from dpsql.collecting.predict import Prediction, predict
 from dpsql.collecting.product import joined_content
 from dpsql.collecting.pseudonyms import join_spools
@@ -161,13 +161,13 @@ def collect(
             "this plan asks for row counts alone; no release can be made of them",
             hint="make the second plan: dpsql collection-plan CATALOG REPORTS --after PLAN -o NEXT",
         )
-    body = plan_body(loaded)
-    if "service" in body:
+    facts = facts_of(loaded)
+    if facts.service is not None:
         raise InterfaceError(
-            f"this plan is that of the service {body['service']} alone",
+            f"this plan is that of the service {facts.service} alone",
             hint="name the plan that was written beside it, and the reports of all services",
         )
-    described = _catalog(body.get("catalog"), catalog)
+    described = _catalog(facts.catalog, catalog)
     survey = survey_of(described, public_axis_maker(described))
     secret = token_key(state, key)
     connection = open_state(loaded, None if state is None else Kept(state, secret))

@@ -20,12 +20,11 @@ import numpy as np
 
 from dpsql.client.plan import Plan
 from dpsql.collecting.estimate import AxisTable
-from dpsql.collecting.plan import plan_body
-from dpsql.collecting.tallies import Tallies, oracle_of, shares
-from dpsql.collecting.tau import carried_rows
+from dpsql.collecting.kinds import kind_of
+from dpsql.collecting.plan import facts_of
+from dpsql.collecting.tallies import Tallies
 from dpsql.collecting.totals import total_of
 from dpsql.mechanisms.local.truncation import Measured, clipped_share, lost_by_histogram
-from dpsql.mechanisms.oracles.oracle import variance
 
 
 @dataclass(frozen=True)
@@ -59,7 +58,7 @@ def row_scale(plan: Plan, tallies: Tallies, known: Mapping[int, AxisTable]) -> S
         tallies: counts per view.
         known: every axis's table.
     """
-    first = carried_rows(plan)
+    first = facts_of(plan).row_reports
     people = sum(t.total for t in tallies) + (0 if first is None else first.reports)
     kept = _kept(plan, tallies, known)
     mean = _mean_rows(plan, tallies)
@@ -67,7 +66,7 @@ def row_scale(plan: Plan, tallies: Tallies, known: Mapping[int, AxisTable]) -> S
         # The mean counts kept rows too, so what is lost errs against them.
         lost = Measured(mean.value - kept.value, float(np.hypot(mean.error, kept.error)))
         clipped = clipped_share(lost, kept, together=-(kept.error**2))
-        if plan_body(plan).get("row_weighting") == "mar":
+        if facts_of(plan).missing_at_random:
             weight = max(mean.value / kept.value, 1.0)
             return Scale(float(people) * plan.tau, weight, mean.error / kept.value, clipped)
         return Scale(float(people) * plan.tau, 1.0, 0.0, clipped)
@@ -87,9 +86,7 @@ def _kept(plan: Plan, tallies: Tallies, known: Mapping[int, AxisTable]) -> Measu
 def _mean_rows(plan: Plan, tallies: Tallies) -> Measured | None:
     """Mean rows of a person, `rows_floor` to `rows_cap`, from one-bit reports; None if there are none."""
     for number, view in enumerate(plan.views):
-        if view.kind == "rows_bit" and tallies[number].total:
-            up = shares(plan, number, tallies[number])
-            reach = plan.rows_cap - plan.rows_floor
-            noise = variance(oracle_of(plan, view), np.clip(up, 0, 1), float(tallies[number].total))
-            return Measured(plan.rows_floor + float(up[1]) * reach, float(np.sqrt(noise[1])) * reach)
+        told = kind_of(view).mean_rows(plan, number, tallies[number])
+        if told is not None:
+            return told
     return None

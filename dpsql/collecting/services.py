@@ -25,13 +25,13 @@ from typing import Any
 import numpy as np
 
 from dpsql.catalog import service_shares, view_axes
-from dpsql.client.plan import Plan, largest_weight, read_plan
+from dpsql.client.plan import Plan, View, largest_weight, read_plan
 from dpsql.collecting.files import write_plan_file
-from dpsql.collecting.plan import Design, canonical, checked
+from dpsql.collecting.plan import ONLY, Design, canonical, checked
 from dpsql.collecting.predict import Prediction
 from dpsql.collecting.survey import Survey, design_of
 from dpsql.collecting.tallies import oracle_of
-from dpsql.collecting.views import with_oracle
+from dpsql.collecting.views import Asked, with_oracle
 from dpsql.errors import CatalogError, DataError, OperationalError, PrivacyError
 from dpsql.mechanisms.oracles.registry import choose_oracle
 
@@ -71,7 +71,7 @@ class Sheet:
     def leaves(self) -> dict[int, int]:
         """Leaves of every axis."""
         return {
-            a: int(planned["leaves"])
+            a: planned.leaves
             for name, own in self.axes.items()
             for a, planned in zip(own, self.plans[name].axes, strict=True)
         }
@@ -103,9 +103,8 @@ def make_sheet(survey: Survey, label: str = "", simulated: bool = False) -> Shee
     assert collection is not None
     shares, places = service_shares(collection), _places(survey)
     axes = {name: tuple(places[a] for a in s.axes) for name, s in sorted(collection.services.items())}
-    marked: dict[str, Any] = {"simulated": True} if simulated else {}
     plans = {
-        name: _service_plan(design, name, own, design.epsilon * shares[name], marked)
+        name: _service_plan(replace(design, simulated=simulated), name, own, design.epsilon * shares[name])
         for name, own in axes.items()
     }
     for name, (held, _) in survey.views.items():
@@ -113,7 +112,7 @@ def make_sheet(survey: Survey, label: str = "", simulated: bool = False) -> Shee
             raise CatalogError(
                 f"the view `{name}` has more than {MOST_CELLS} cells to join", hint="make its axes coarser"
             )
-    return Sheet(design.collection, design.epsilon, plans, axes, design.extra["catalog"], simulated)
+    return Sheet(design.collection, design.epsilon, plans, axes, design.catalog or {}, simulated)
 
 
 def _places(survey: Survey) -> dict[str, int]:
@@ -129,30 +128,23 @@ def _places(survey: Survey) -> dict[str, int]:
     return found
 
 
-def _service_plan(
-    design: Design, name: str, axes: Positions, epsilon: Fraction, marked: Mapping[str, Any]
-) -> Plan:
+def _service_plan(design: Design, name: str, axes: Positions, epsilon: Fraction) -> Plan:
     """One service's plan: the combinations of its axes' leaves, by the oracle of least variance."""
     own = replace(
         design,
         collection=f"{design.collection}:{name}",
         epsilon=epsilon,
         axes=tuple(design.axes[a] for a in axes),
-        extra={"service": name, **marked},
+        catalog=None,
+        service=name,
     )
     if int(np.prod([a.leaves for a in own.axes])) > MOST_ITEMS:
         raise CatalogError(
             f"the service `{name}` has more than {MOST_ITEMS} items", hint="make its axes coarser"
         )
-    view = {
-        "kind": "grid",
-        "axes": list(range(len(axes))),
-        "edges": [list(range(a.leaves + 1)) for a in own.axes],
-        "boxes": [],
-        "measure": None,
-        "share": Fraction(1),
-    }
-    return read_plan(checked(own, [with_oracle(own, largest_weight(epsilon), view)]))
+    edges = tuple(tuple(range(axis.leaves + 1)) for axis in own.axes)
+    view = Asked(View("grid", tuple(range(len(axes))), edges), Fraction(1))
+    return read_plan(checked(own, [with_oracle(own, largest_weight(epsilon), view)], ONLY))
 
 
 def write_sheet(sheet: Sheet, target: Path) -> list[Path]:

@@ -68,7 +68,7 @@ class Joint(NamedTuple):
 def smooth_axis(plan: Plan, tallies: Tallies, axis: int) -> Stack:
     """The log-smooth stack of one axis; special leaves, categories and "no row" stay free of smoothing."""
     folds = [axis_groups(plan, tallies, axis, [k]) for k in range(FOLDS)]
-    return stack(folds, int(plan.axes[axis].get("smooth", 0)))
+    return stack(folds, plan.axes[axis].smooth)
 
 
 def joint_table(
@@ -86,8 +86,8 @@ def joint_table(
     Returns:
         The fit; `shares` has the shape of the axes' leaves, with a last axis of 2 for a measure.
     """
-    sizes = [plan.axes[a]["leaves"] for a in axes]
-    smooth = [int(plan.axes[a].get("smooth", 0)) for a in axes]
+    sizes = [plan.axes[a].leaves for a in axes]
+    smooth = [plan.axes[a].smooth for a in axes]
     if measure is not None:
         sizes, smooth = [*sizes, 2], [*smooth, 0]
     seen = _held_together(plan, axes, measure)
@@ -114,8 +114,8 @@ class _Choice(NamedTuple):
 
 def joint_fits(plan: Plan, axes: Sequence[int]) -> bool:
     """Whether a joint fit of these axes' counts is small enough to make."""
-    sizes = [plan.axes[a]["leaves"] for a in axes]
-    smooth = [int(plan.axes[a].get("smooth", 0)) for a in axes]
+    sizes = [plan.axes[a].leaves for a in axes]
+    smooth = [plan.axes[a].smooth for a in axes]
     return fits(sizes, smooth, _held_together(plan, axes, None), _lattices(plan, axes)[0])
 
 
@@ -129,7 +129,7 @@ def _lattices(plan: Plan, axes: Sequence[int]) -> tuple[int, int]:
     """Knots of a single pair's usual lattice, and of one finer than its grid if the usual one is not; 0: no choice."""
     if len(axes) != 2:
         return 0, 0
-    pairs = [v for v in plan.views if v.kind == "grid" and set(v.axes) == set(axes)]
+    pairs = [view for view in plan.views if view.holds(axes) and len(view.axes) == len(axes)]
     cells = max((len(edges) - 1 for view in pairs for edges in view.edges), default=0)
     finer = min(FINER * cells, FINEST)
     return USUAL, finer if finer > USUAL else 0
@@ -140,7 +140,7 @@ def _held_together(plan: Plan, axes: Sequence[int], measure: int | None) -> list
     found = []
     for view in plan.views:
         inside = tuple(sorted(list(axes).index(a) for a in view.axes if a in axes))
-        if view.kind == "grid" and len(inside) > 2:
+        if view.asks.table and len(inside) > 2:
             with_bit = measure is not None and view.measure == measure
             found.append((*inside, len(axes)) if with_bit else inside)
     return found
@@ -186,7 +186,7 @@ def marginals(
     found = []
     for number, view in enumerate(plan.views):
         inside = [a for a in view.axes if a in axes]
-        if view.kind != "grid" or not inside:
+        if not view.asks.table or not inside:
             continue
         held = view_cells(plan, number, tallies, folds)
         if held.reports == 0:

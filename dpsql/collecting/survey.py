@@ -143,7 +143,7 @@ def design_of(survey: Survey, people: int, label: str = "") -> Design:
         row_share=Fraction(0) if one_row else collection.counted_share,
         row_weighting=collection.row_weighting,
         shuffled=collection.shuffled,
-        extra={"catalog": json.loads(catalog.to_json())},
+        catalog=json.loads(catalog.to_json()),
     )
 
 

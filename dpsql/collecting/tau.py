@@ -15,47 +15,23 @@ with all of epsilon. The second plan is a function of the first round's reports,
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+import math
+from dataclasses import replace
 from fractions import Fraction
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from dpsql.client.plan import Plan, largest_weight, read_plan
-from dpsql.collecting.plan import Design, build_plan, checked, plan_body
+from dpsql.collecting.kinds import kind_of
+from dpsql.collecting.plan import Design, PlannedRound, RowReports, build_plan, checked, facts_of
 from dpsql.collecting.predict import range_variances
 from dpsql.collecting.tallies import Tallies, oracle_of
-from dpsql.collecting.views import SHARES, rows_view, with_oracle
+from dpsql.collecting.views import ROW_COUNTS, SHARES, with_oracle
 from dpsql.errors import DataError
 from dpsql.mechanisms.local.blue import range_workload
-from dpsql.mechanisms.local.truncation import estimated_rows, theory_tau
-from dpsql.mechanisms.oracles.oracle import FloatArray, Oracle
-from dpsql.mechanisms.oracles.registry import oracle_named
-
-ROWS = "rows"
-
-
-@dataclass(frozen=True)
-class RowReports:
-    """What the first round brought: reports that support each number of rows.
-
-    Args:
-        plan: hash of the first round's plan, in hex.
-        oracle: of the reports, over 0 .. R rows.
-        support: per number of rows, how many reports support it.
-        reports: how many reports were accepted.
-    """
-
-    plan: str
-    oracle: Oracle
-    support: tuple[int, ...]
-    reports: int
-
-    @property
-    def shares(self) -> FloatArray:
-        """Share of people with 0 .. R rows, non-negative."""
-        return estimated_rows(self.oracle, np.array(self.support, dtype=np.float64), float(self.reports))
+from dpsql.mechanisms.local.truncation import theory_tau
+from dpsql.mechanisms.oracles.oracle import FloatArray
 
 
 class Question(NamedTuple):
@@ -81,14 +57,13 @@ def first_plan(design: Design) -> bytes:
         return build_plan(replace(design, tau=best_tau(design, np.array(design.row_guess))))
     if design.tau_from == "estimate":
         own = largest_weight(design.epsilon)
-        view = with_oracle(design, own, rows_view(ROWS, Fraction(1)))
-        return checked(design, [view], round=0, **_rounds(design))
+        return checked(design, [with_oracle(design, own, ROW_COUNTS)], _planned_round(design, 0))
     return build_plan(design)
 
 
 def asks_rows_alone(plan: Plan) -> bool:
     """Whether a plan is the first round of two, which no release can be made of."""
-    return plan.rounds == 2 and plan.round == 0 and [v.kind for v in plan.views] == [ROWS]
+    return plan.rounds == 2 and plan.round == 0 and [kind_of(view).histogram for view in plan.views] == [True]
 
 
 def row_reports(plan: Plan, tallies: Tallies) -> RowReports:
@@ -123,30 +98,21 @@ def second_plan(design: Design, first: Plan, rows: RowReports) -> bytes:
 
     **Privacy**: a function of reports that are private already; the people asked now have not answered before.
     """
-    body = plan_body(first)
-    if body.get("catalog") != design.extra.get("catalog") or design.tau_from != "estimate":
+    facts = facts_of(first)
+    if facts.catalog != design.catalog or design.tau_from != "estimate":
         raise DataError(
             "the catalog is not the one of the first round",
             hint="bring it back, or start under another --label",
         )
-    extra = {**design.extra, **({"simulated": True} if body.get("simulated") else {})}
-    asked = replace(design, collection=first.collection, row_share=Fraction(0), extra=extra)
+    asked = replace(
+        design,
+        collection=first.collection,
+        row_share=Fraction(0),
+        simulated=design.simulated or facts.simulated,
+    )
     people = max(round(design.people * (1 - design.counted_share)), 1)
-    counted: dict[str, Any] = {
-        "plan": rows.plan, "oracle": rows.oracle.name, "domain": rows.oracle.domain, "extra": rows.oracle.extra,
-        "own": rows.oracle.own, "support": list(rows.support), "reports": rows.reports,
-    }  # fmt: skip
     tau = best_tau(asked, rows.shares)
-    return build_plan(replace(asked, tau=tau, people=people), round=1, row_reports=counted, **_rounds(design))
-
-
-def carried_rows(plan: Plan) -> RowReports | None:
-    """The first round's reports that a second plan carries."""
-    held = plan_body(plan).get("row_reports")
-    if held is None:
-        return None
-    oracle = oracle_named(held["oracle"], held["domain"], held["own"], held["extra"])
-    return RowReports(held["plan"], oracle, tuple(held["support"]), held["reports"])
+    return build_plan(replace(asked, tau=tau, people=people), _planned_round(design, 1, rows))
 
 
 def best_tau(design: Design, row_shares: FloatArray) -> int:
@@ -174,12 +140,8 @@ def _mean_square(leaves: int) -> float:
     return float(range_workload(leaves).sum()) / leaves**2
 
 
-def _rounds(design: Design) -> dict[str, Any]:
-    """Two rounds, drawn by weight."""
+def _planned_round(design: Design, number: int, reports: RowReports | None = None) -> PlannedRound:
+    """One of two rounds, drawn by weight."""
     first = min(max(round(design.counted_share * SHARES), 1), SHARES - 1)
-    return {"rounds": 2, "round_shares": _lowest([first, SHARES - first])}
-
-
-def _lowest(shares: Sequence[int]) -> list[int]:
-    divisor = int(np.gcd.reduce(np.array(shares)))
-    return [share // divisor for share in shares]
+    divisor = math.gcd(first, SHARES - first)
+    return PlannedRound(number, 2, (first // divisor, (SHARES - first) // divisor), reports)

@@ -78,11 +78,11 @@ def _noise(plan: Plan, number: int, tallies: Tallies) -> Structure:
 
 
 def _count_leans(plan: Plan, tallies: Tallies, axis: int) -> Leans:
-    leaves, found = plan.axes[axis]["leaves"], {}
+    leaves, found = plan.axes[axis].leaves, {}
     numbers, groups = axis_views(plan, tallies, axis, range(FOLDS)), axis_groups(plan, tallies, axis)
     for number, gain in zip(numbers, gains(groups), strict=True):
         view, lean = plan.views[number], gain[:leaves].sum(axis=0)
-        if view.kind == "wave":
+        if not view.holds((axis,)):
             found[number] = lean
             continue
         cells = _spread(view, axis, lean)

@@ -16,18 +16,21 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from dpsql.client.plan import View
 from dpsql.collecting.smooth import LARGEST
 from dpsql.errors import CatalogError
 from dpsql.mechanisms.local.grids import even_edges, granularity, joint_granularity, snapped_edges
 from dpsql.mechanisms.local.lattice import knots_of
 from dpsql.mechanisms.local.lprr import IntArray, level_edges
+from dpsql.mechanisms.oracles.oracle import Oracle
 from dpsql.mechanisms.oracles.registry import choose_oracle
-from dpsql.mechanisms.oracles.square_wave import wave_reach
+from dpsql.mechanisms.oracles.square_wave import SquareWave, wave_reach
 
 if TYPE_CHECKING:
     from dpsql.collecting.plan import Design, PlannedAxis, PlannedGrid
@@ -43,7 +46,17 @@ FITTED = 4
 FEWEST = 5
 """Cells an axis that a fitted grid has at least: with two or three, as noise alone would have it for a hundred thousand
 people at epsilon 1, two-axis intervals held 99% of boxes, with five 97%; errors are alike."""
-View = dict[str, Any]
+
+
+class Asked(NamedTuple):
+    """A view without its oracle, and the part of the people who are asked it."""
+
+    view: View
+    share: Fraction
+
+
+ROW_COUNTS = Asked(View("rows", (), ()), Fraction(1))
+"""Everybody is asked how many rows she has."""
 
 
 def views_of(design: Design, own: int) -> list[View]:
@@ -54,7 +67,7 @@ def views_of(design: Design, own: int) -> list[View]:
         own: integer weight of the truth.
 
     Returns:
-        Plain dictionaries; shares are out of about a million.
+        Views; shares are out of about a million.
 
     Raises:
         CatalogError: declared shares leave nobody for the rest, or a joint grid has too many cells.
@@ -69,49 +82,38 @@ def views_of(design: Design, own: int) -> list[View]:
             hint="lower row_share or the shares of the joint grids",
         )
     groups = _groups(design)
-    views: list[View] = []
+    asked: list[Asked] = []
     for members, share in zip(groups, _group_shares(design, groups, left), strict=True):
-        views += _spread(design, members, share)
+        asked += _spread(design, members, share)
     for grid in design.joint:
-        views += _spread(design, [_joint_view(design, grid)], grid.share)
+        asked += _spread(design, [_joint_view(design, grid)], grid.share)
     if rows:
-        views.append(rows_view("rows_bit", rows))
-    return [with_oracle(design, own, view) for view in views]
+        asked.append(Asked(View("rows_bit", (), ()), rows))
+    return [with_oracle(design, own, each) for each in asked]
 
 
-def rows_view(kind: str, share: Fraction) -> View:
-    """A view that asks how many rows a person has: `rows` the number, `rows_bit` one rounded bit."""
-    return {"kind": kind, "axes": [], "edges": [], "boxes": [], "measure": None, "share": share}
-
-
-def with_oracle(design: Design, own: int, view: View) -> View:
+def with_oracle(design: Design, own: int, asked: Asked) -> View:
     """Complete a view: oracle of least variance, domain, integer share."""
-    cells = math.prod(len(e) - 1 for e in view["edges"])
-    empty = design.tau > design.rows_floor and not view["kind"].startswith("rows")
-    share = max(1, round(view["share"] * SHARES))
-    if view["kind"] == "wave":
-        reach = wave_reach(cells, float(design.epsilon))
-        return {**view, "empty": empty, "oracle": "WAVE", "domain": cells, "extra": reach, "share": share}
-    if view["kind"] == "rows_bit":
-        domain = 2
-    elif view["kind"] == "rows":
-        domain = design.rows_cap + 1
+    view, kind = asked.view, asked.view.asks
+    view = replace(view, empty=design.tau > design.rows_floor and kind.placed)
+    view = replace(view, domain=kind.items(view, design.rows_cap), share=max(1, round(asked.share * SHARES)))
+    oracle: Oracle
+    if kind.silent:
+        oracle = SquareWave(view.domain, own, wave_reach(view.domain, float(design.epsilon)))
     else:
-        domain = cells * (1 if view["measure"] is None else 2) + int(empty)
-    oracle = choose_oracle(domain, own)
-    chosen = {"oracle": oracle.name, "domain": domain, "extra": oracle.extra}
-    return {**view, "empty": empty, **chosen, "share": share}
+        oracle = choose_oracle(view.domain, own)
+    return replace(view, oracle=oracle.name, extra=oracle.extra)
 
 
-def _spread(design: Design, members: Sequence[View], share: Fraction) -> list[View]:
+def _spread(design: Design, members: Sequence[View], share: Fraction) -> list[Asked]:
     """A group's people over its views: Square Wave's part, the rest evenly over levels and measures."""
-    wave = [v for v in members if v["kind"] == "wave"]
-    plain = [v for v in members if v["kind"] != "wave"]
+    wave = [view for view in members if view.asks.silent]
+    plain = [view for view in members if not view.asks.silent]
     left = share * (1 - design.wave_share) if wave else share
     measures: list[int | None] = [*range(len(design.measures))] or [None]
     part = left / len(plain) / len(measures)
-    return [{**v, "share": share * design.wave_share} for v in wave] + [
-        {**v, "measure": measure, "share": part} for v in plain for measure in measures
+    return [Asked(view, share * design.wave_share) for view in wave] + [
+        Asked(replace(view, measure=measure), part) for view in plain for measure in measures
     ]
 
 
@@ -121,7 +123,7 @@ def _groups(design: Design) -> list[list[View]]:
     for position, axis in enumerate(design.axes):
         levels = [_grid((position,), [e]) for e in level_edges(axis.leaves, design.branching)]
         if axis.smooth >= WAVES and not design.measures and design.wave_share > 0:
-            levels.append({**_grid((position,), [np.arange(axis.leaves + 1)]), "kind": "wave"})
+            levels.append(View("wave", (position,), (tuple(range(axis.leaves + 1)),)))
         groups.append(levels)
     cells = granularity(design.people, float(design.epsilon), max(len(design.axes), 2)).two
     pairs = sorted({p for s in design.together for p in itertools.combinations(sorted(s), 2)})
@@ -132,7 +134,7 @@ def _group_shares(design: Design, groups: Sequence[Sequence[View]], left: Fracti
     """Who answers which group: evenly, or each view's part spread evenly over its axes and pairs."""
     if not design.asked:
         return [left / len(groups)] * len(groups)
-    held = [set(members[0]["axes"]) for members in groups]
+    held = [set(members[0].axes) for members in groups]
     weights = [Fraction(0)] * len(groups)
     for axes, share in design.asked:
         own = [i for i, group in enumerate(held) if group <= set(axes)]
@@ -182,5 +184,4 @@ def _cut(axis: PlannedAxis, edges: IntArray) -> IntArray:
 
 
 def _grid(axes: Sequence[int], edges: Sequence[IntArray]) -> View:
-    listed = [e.tolist() for e in edges]
-    return {"kind": "grid", "axes": list(axes), "edges": listed, "boxes": [], "measure": None}
+    return View("grid", tuple(axes), tuple(tuple(e.tolist()) for e in edges))

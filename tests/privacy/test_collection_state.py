@@ -15,8 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import dpsql
-from dpsql.client import Memory, read_plan, respond
-from dpsql.client.device import Row
+from dpsql.client import Memory, Row, read_plan, respond
 from dpsql.client.entropy import system_entropy
 from dpsql.collecting.collector import add_spool
 from dpsql.collecting.state import Kept, open_state, token_key

@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 
-from dpsql.client import Row, device, perturb
+from dpsql.client import Row, device, kinds, perturb
 from dpsql.client.plan import Plan, largest_weight, read_plan
 from dpsql.collecting.run import write_plan
 from dpsql.mechanisms.local.lprr import level_combinations, level_edges, path_shares
@@ -67,6 +67,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], Hashable]],
 
     monkeypatch.setattr(perturb, "below", below)
     monkeypatch.setattr(device, "below", below)
+    monkeypatch.setattr(kinds, "below", below)
     monkeypatch.setattr(perturb, "OTHER", 1)
     monkeypatch.setattr(perturb, "SEED_POOL", 5)
     return distribution

@@ -10,7 +10,7 @@ import pytest
 from benchmarks import local_adult, local_joins, local_peers, local_planes, local_render
 from benchmarks.baselines import local_boxes, local_grids, local_haar
 from dpsql.client.plan import largest_weight
-from dpsql.collecting.simulate import People
+from dpsql.collecting.kinds import People
 from dpsql.mechanisms.oracles.oracle import spread
 from dpsql.mechanisms.oracles.registry import choose_oracle
 

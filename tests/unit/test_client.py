@@ -15,10 +15,11 @@ from local_plans import W1, all_kinds, plan_of, plan_text, view
 from dpsql.client import Memory, Report, Row, decode, encode, from_json, read_plan, respond, to_json
 from dpsql.client.device import draw_round
 from dpsql.client.entropy import InsecureTestEntropy, below, system_entropy
+from dpsql.client.oracles import ORACLES
 from dpsql.client.perturb import grr, oue
-from dpsql.client.plan import largest_weight
-from dpsql.client.report import ORACLES, read_varint, varint
+from dpsql.client.plan import largest_weight, read_axis
 from dpsql.client.rows import join, leaf_of, to_rows
+from dpsql.client.varint import read_varint, varint
 from dpsql.errors import DataError, PrivacyError
 
 VECTORS = json.loads((Path(__file__).parent.parent / "vectors" / "local.json").read_text())["client_stream"]
@@ -65,7 +66,7 @@ def test_below_refuses_bounds_it_cannot_draw(bound: int) -> None:
         below(bound, system_entropy)
 
 
-@given(st.integers(0, (1 << 28) - 1), st.integers(0, 65535), st.sampled_from(sorted(ORACLES)))
+@given(st.integers(0, (1 << 28) - 1), st.integers(0, 65535), st.sampled_from(sorted(oracle.name for oracle in ORACLES)))
 def test_reports_survive_bytes_and_json(value: int, number: int, oracle: str) -> None:
     report = Report(bytes(range(8)), number, oracle, varint(value))
     assert decode(encode(report)) == report == from_json(to_json(report))
@@ -160,11 +161,11 @@ def test_rows_are_joined_and_looked_up() -> None:
 
 
 def test_leaves_of_values() -> None:
-    ages = {"name": "age", "leaves": 6, "lower": 20, "width": 10, "null_leaf": 4, "other_leaf": 5}
+    ages = read_axis({"name": "age", "leaves": 6, "lower": 20, "width": 10, "null_leaf": 4, "other_leaf": 5})
     assert [leaf_of(ages, v) for v in (20, 59, 60, 19.5, None)] == [0, 3, 5, 5, 4]
-    assert leaf_of({"name": "a", "leaves": 3}, 7) == 2
+    assert leaf_of(read_axis({"name": "a", "leaves": 3}), 7) == 2
     assert leaf_of(ages, "x") == 5
-    assert leaf_of({"name": "r", "values": ["a"], "leaves": 1}, "b") is None
+    assert leaf_of(read_axis({"name": "r", "values": ["a"], "leaves": 1}), "b") is None
 
 
 def memory(folder: Path, largest: int = 1, cap: int = 2) -> Memory:

@@ -16,10 +16,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from local_plans import W1, all_kinds, plan_of, view
 
-from dpsql.client import Memory, Row, decode, read_plan, respond
-from dpsql.client.device import draw_item
+from dpsql.client import Memory, Plan, Row, decode, read_plan, respond
 from dpsql.client.entropy import below, system_entropy
-from dpsql.client.plan import largest_weight
+from dpsql.client.plan import largest_weight, read_axis
 from dpsql.client.rows import leaf_of, to_rows, units
 from dpsql.errors import DataError
 
@@ -71,6 +70,10 @@ def test_a_deep_plan_is_refused() -> None:
         read_plan(b"[" * 100_000)
 
 
+def draw_item(plan: Plan, rows: list[Row]) -> int | None:
+    return plan.views[0].asks.draw(plan, plan.views[0], rows, system_entropy)
+
+
 @pytest.mark.parametrize("kind", [*all_kinds(), view(empty=False, domain=2)])
 def test_everybody_can_answer_every_view(kind: dict[str, Any]) -> None:
     plan = plan_of(kind, tau=1)
@@ -83,15 +86,15 @@ def test_everybody_can_answer_every_view(kind: dict[str, Any]) -> None:
 def test_a_hole_between_boxes_is_no_row() -> None:
     holed = {"axes": [0], "edges": [], "boxes": [[0, 1], [2, 4]]}
     with_item = plan_of(view("boxes", **holed, domain=3), tau=1)
-    assert draw_item(with_item, with_item.views[0], [Row((1, 0))], system_entropy) == 2
+    assert draw_item(with_item, [Row((1, 0))]) == 2
     without = plan_of(view("boxes", **holed, domain=2, empty=False), tau=1)
-    drawn = [draw_item(without, without.views[0], [Row((1, 0))], system_entropy) for _ in range(200)]
+    drawn = [draw_item(without, [Row((1, 0))]) for _ in range(200)]
     assert 50 < drawn.count(1) < 150
 
 
 def test_where_no_row_is_no_item_any_item_is_drawn_evenly() -> None:
     plan = plan_of(view(empty=False, domain=2), tau=1, rows_floor=1)
-    drawn = [draw_item(plan, plan.views[0], [], system_entropy) for _ in range(200)]
+    drawn = [draw_item(plan, []) for _ in range(200)]
     assert 50 < drawn.count(0) < 150
 
 
@@ -116,7 +119,7 @@ ODD = st.one_of(
 @settings(deadline=None)
 @given(ODD, st.sampled_from(AXES))
 def test_every_value_has_a_leaf_or_is_left_out(value: object, axis: dict[str, Any]) -> None:
-    leaf = leaf_of(axis, value)
+    leaf = leaf_of(read_axis(axis), value)
     assert leaf is None or 0 <= leaf < axis["leaves"]
 
 
@@ -145,17 +148,18 @@ def test_integers_of_any_length_are_cut() -> None:
 
 
 def test_values_are_compared_as_text_and_absent_ones_have_a_leaf() -> None:
-    answers = {"name": "a", "leaves": 4, "values": ["false", "true", "7"], "other_leaf": 3}
+    answers = read_axis({"name": "a", "leaves": 4, "values": ["false", "true", "7"], "other_leaf": 3})
     assert [leaf_of(answers, v) for v in (False, True, 7, "7", 8, None)] == [0, 1, 2, 2, 3, 3]
-    public = {"name": "p", "leaves": 2, "keys": {"7": 0}, "missing_leaf": 1}
+    public = read_axis({"name": "p", "leaves": 2, "keys": {"7": 0}, "missing_leaf": 1})
     assert [leaf_of(public, v) for v in (7, 8, None)] == [0, 1, 1]
-    days = {"name": "d", "leaves": 2, "starts": [0, 31], "upper": 58}
+    days = read_axis({"name": "d", "leaves": 2, "starts": [0, 31], "upper": 58})
     assert [leaf_of(days, datetime.date(1970, m, 1)) for m in (1, 2, 3)] == [0, 1, None]
 
 
 def test_times_count_their_grain() -> None:
     day = datetime.datetime(1970, 1, 1, 23, 59, 59)
-    hours = {"name": "t", "leaves": 2, "starts": [0, 12], "upper": 23, "type": "timestamp", "grain": "hour"}
+    body = {"name": "t", "leaves": 2, "starts": [0, 12], "upper": 23, "type": "timestamp", "grain": "hour"}
+    hours = read_axis(body)
     east = datetime.timezone(datetime.timedelta(hours=13))
     assert [leaf_of(hours, v) for v in (day, "1970-01-01T11:59", day.replace(tzinfo=east))] == [1, 0, 0]
     assert [leaf_of(hours, v) for v in (datetime.date(1970, 1, 1), "noon", 12, "1970-01-02")] == [
@@ -166,7 +170,7 @@ def test_times_count_their_grain() -> None:
     ]
     edge = datetime.datetime.min.replace(tzinfo=east)
     assert leaf_of(hours, edge) is None
-    assert leaf_of({**hours, "grain": "second", "starts": [0, 43200], "upper": 86399}, day) == 1
+    assert leaf_of(read_axis({**body, "grain": "second", "starts": [0, 43200], "upper": 86399}), day) == 1
 
 
 def test_a_source_that_runs_dry_is_no_source() -> None:

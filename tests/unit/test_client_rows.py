@@ -68,7 +68,7 @@ def asked() -> tuple[dict[str, Axis], Any]:
 @pytest.mark.parametrize("name", list(VALUES))
 def test_the_same_leaf_as_sql(asked: tuple[dict[str, Axis], Any], name: str) -> None:
     axes, plan = asked
-    looked = {axis["name"]: axis for axis in plan.axes}
+    looked = {axis.name: axis for axis in plan.axes}
     kind, values = VALUES[name]
     expression = leaf_sql(axes[name], f"CAST($1 AS {kind})")
     for value in values:
@@ -77,13 +77,13 @@ def test_the_same_leaf_as_sql(asked: tuple[dict[str, Axis], Any], name: str) -> 
 
 
 def test_text_and_zones_of_times(asked: tuple[dict[str, Axis], Any]) -> None:
-    looked = {axis["name"]: axis for axis in asked[1].axes}
+    looked = {axis.name: axis for axis in asked[1].axes}
     west = datetime.timezone(datetime.timedelta(hours=-5))
     assert leaf_of(looked["visit.day"], "2025-03-01") == 1
     assert leaf_of(looked["visit.day"], datetime.datetime(2025, 3, 1, 23, 59)) == 1
     assert leaf_of(looked["visit.day"], "soon") is None
     assert leaf_of(looked["visit.hour"], datetime.datetime(2025, 1, 1, 1, tzinfo=west)) == 1
-    assert leaf_of(looked["visit.hour"], 7) == looked["visit.hour"]["other_leaf"]
+    assert leaf_of(looked["visit.hour"], 7) == looked["visit.hour"].lookup["other_leaf"]
 
 
 def test_records_become_rows(asked: tuple[dict[str, Axis], Any]) -> None:
@@ -99,8 +99,8 @@ def test_records_become_rows(asked: tuple[dict[str, Axis], Any]) -> None:
     )
     alone = {k: v for k, v in record.items() if not k.startswith("person.")}
     (lost,) = to_rows(plan, [alone])
-    held = {axis["name"]: leaf for axis, leaf in zip(plan.axes, lost.leaves, strict=True)}
-    missing = {axis["name"]: axis.get("missing_leaf") for axis in plan.axes}
+    held = {axis.name: leaf for axis, leaf in zip(plan.axes, lost.leaves, strict=True)}
+    missing = {axis.name: axis.lookup.get("missing_leaf") for axis in plan.axes}
     assert (held["person.age"], held["person.town"]) == (missing["person.age"], missing["person.town"])
     assert to_rows(plan, [{}]) == [], "a person without any value is no mistake of the program's"
 

@@ -17,9 +17,10 @@ from dpsql.client.entropy import InsecureTestEntropy
 from dpsql.client.plan import Plan
 from dpsql.collecting.collector import add_spool, close_collection
 from dpsql.collecting.decode import decode_reports
+from dpsql.collecting.kinds import People
 from dpsql.collecting.plan import Design, PlannedAxis, PlannedGrid, PlannedMeasure, build_plan
 from dpsql.collecting.predict import predict
-from dpsql.collecting.simulate import People, one_row_each, simulate_reports, simulate_tallies
+from dpsql.collecting.simulate import one_row_each, simulate_reports, simulate_tallies
 from dpsql.collecting.spools import file_hash
 from dpsql.collecting.state import Kept, open_state
 from dpsql.errors import CatalogError, DataError, OperationalError

@@ -10,11 +10,10 @@ import pytest
 from test_collector import KEY, plan_of, reports_of
 
 from dpsql.client import decode, to_json
-from dpsql.client.device import draw_item
 from dpsql.client.entropy import system_entropy
 from dpsql.client.plan import Plan
 from dpsql.collecting.collector import Manifest, add_spool, close_collection
-from dpsql.collecting.simulate import People, draw_items
+from dpsql.collecting.kinds import People, kind_of
 from dpsql.collecting.state import Kept, open_state
 
 NO_AMOUNT = np.zeros((0, 1), np.int64)
@@ -95,9 +94,9 @@ def test_simulated_people_without_a_row_draw_as_devices_do() -> None:
     )
     view = next(v for v in plan.views if v.kind == "grid")
     assert not view.empty
-    simulated = np.bincount(draw_items(plan, view, nobody, np.arange(4000), rng), minlength=view.domain)
+    simulated = np.bincount(kind_of(view).draw(plan, view, nobody, np.arange(4000), rng), minlength=view.domain)
     real = np.bincount(
-        [draw_item(plan, view, [], system_entropy) or 0 for _ in range(4000)], minlength=view.domain
+        [view.asks.draw(plan, view, [], system_entropy) or 0 for _ in range(4000)], minlength=view.domain
     )
     for drawn in (simulated, real):
         expected = 4000 / view.domain

@@ -10,8 +10,9 @@ import pytest
 from dpsql.client.plan import Plan, read_plan
 from dpsql.collecting.centre import centre_of, centred_on
 from dpsql.collecting.estimate import AxisTable, Part, axis_table, table
+from dpsql.collecting.kinds import People
 from dpsql.collecting.plan import Design, PlannedAxis, PlannedMeasure, build_plan
-from dpsql.collecting.simulate import People, simulate_tallies
+from dpsql.collecting.simulate import simulate_tallies
 from dpsql.collecting.totals import total_of
 
 PEOPLE, LEAVES, LONG = 20_000, 6, 30
@@ -47,7 +48,7 @@ def test_the_covariance_of_counts_and_sums_is_what_collections_show(
     epsilon: int, tau: int, axis: int
 ) -> None:
     plan, mine = design(epsilon, 0, 120, tau), people(115, 0, 120, tau)
-    rng, box = np.random.default_rng(9), np.arange(plan.axes[axis]["leaves"]) < 2
+    rng, box = np.random.default_rng(9), np.arange(plan.axes[axis].leaves) < 2
     seen, told = [], []
     for _ in range(200):
         tallies = simulate_tallies(plan, mine, rng)

@@ -10,8 +10,7 @@ from click.testing import CliRunner
 
 import dpsql.cli.collect  # noqa: F401 - commands register themselves
 from dpsql.cli import cli
-from dpsql.client import read_plan, respond, to_json
-from dpsql.client.device import Row
+from dpsql.client import Row, read_plan, respond, to_json
 from dpsql.client.entropy import system_entropy
 from dpsql.client.report import decode
 

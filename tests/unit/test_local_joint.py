@@ -57,7 +57,7 @@ def released(folder: Path, collection: str) -> Path:
     (folder / "c.yaml").write_text(SURVEY.replace("COLLECTION", collection))
     write_plan(folder / "c.yaml", folder / "plan.json", PEOPLE)
     plan = read_plan((folder / "plan.json").read_bytes())
-    assert [a["name"].split(".")[1] for a in plan.axes] == ["tea", "late", "quiet"]
+    assert [a.name.split(".")[1] for a in plan.axes] == ["tea", "late", "quiet"]
     said, cups = parity_people(np.random.default_rng(1))
     reports = simulate_reports(plan, one_row_each(said, cups[:, None]), np.random.default_rng(2))
     (folder / "r.jsonl").write_text("\n".join(to_json(decode(report)) for report in reports))

@@ -12,10 +12,11 @@ import pytest
 
 from dpsql.client import read_plan
 from dpsql.collecting.estimate import axis_table, interaction, model_of, rest, table
+from dpsql.collecting.kinds import People
 from dpsql.collecting.parts import grid_part, interactions
 from dpsql.collecting.plan import Design, PlannedAxis, build_plan
 from dpsql.collecting.predict import expected_tallies
-from dpsql.collecting.simulate import People, one_row_each, simulate_tallies
+from dpsql.collecting.simulate import one_row_each, simulate_tallies
 from dpsql.variance.kronecker import AxisSplit, KroneckerVariance
 from dpsql.variance.prefix import PrefixVariance
 

@@ -93,7 +93,7 @@ def release(tmp_path_factory: pytest.TempPathFactory) -> Path:
     write_plan(folder / "c.yaml", folder / "plan.json", people)
     plan = read_plan((folder / "plan.json").read_bytes())
     said = np.stack([bell(40, people, 1), np.arange(people) % 4], axis=1)
-    order = [0 if a["name"] == "answer.age" else 1 for a in plan.axes]
+    order = [0 if a.name == "answer.age" else 1 for a in plan.axes]
     reports = simulate_reports(plan, one_row_each(said[:, order]), np.random.default_rng(2))
     write_spool(folder / "r.parquet", reports)
     collect(

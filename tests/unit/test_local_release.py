@@ -40,9 +40,9 @@ def write_reports(plan_file: Path, spool: Path, said: dict[str, np.ndarray]) -> 
     plan = read_plan(plan_file.read_bytes())
     leaves = []
     for axis in plan.axes:
-        values = said[axis["name"].split(".")[1]]
+        values = said[axis.name.split(".")[1]]
         leaves.append(
-            np.searchsorted(axis["starts"], values, side="right") - 1 if "starts" in axis else values
+            np.searchsorted(axis.lookup["starts"], values, side="right") - 1 if "starts" in axis.lookup else values
         )
     people = one_row_each(np.stack(leaves, axis=1), said["minutes"][:, None])
     reports = simulate_reports(plan, people, np.random.default_rng(5))

@@ -17,15 +17,15 @@ from dpsql.cli import cli
 from dpsql.client import Memory, Plan, Row, read_plan
 from dpsql.client.entropy import system_entropy
 from dpsql.collecting.estimate import axis_table
-from dpsql.collecting.plan import Design, PlannedAxis, build_plan, plan_body
+from dpsql.collecting.kinds import People
+from dpsql.collecting.plan import Design, PlannedAxis, build_plan, facts_of, plan_body
 from dpsql.collecting.predict import predict
 from dpsql.collecting.scale import Scale, row_scale
-from dpsql.collecting.simulate import People, chosen, simulate_tallies
+from dpsql.collecting.simulate import chosen, simulate_tallies
 from dpsql.collecting.tallies import empty_tallies
 from dpsql.collecting.tau import (
     asks_rows_alone,
     best_tau,
-    carried_rows,
     first_plan,
     row_reports,
     second_plan,
@@ -48,7 +48,7 @@ ROWS = np.array([0.1, 0.4, 0.2, 0.1, 0.1, 0.1])
 def design(**changes: object) -> Design:
     axes = (PlannedAxis("age", 16, 16), PlannedAxis("place", 5, 0))
     base = Design(
-        "c", Fraction(2), 60_000, axes, rows_cap=5, tau_from="estimate", extra={"catalog": {"name": "c"}}
+        "c", Fraction(2), 60_000, axes, rows_cap=5, tau_from="estimate", catalog={"name": "c"}
     )
     return replace(base, **changes)  # type: ignore[arg-type]
 
@@ -81,14 +81,14 @@ def test_the_second_round_is_the_same_collection_and_carries_what_the_first_said
     plan, scale = two_rounds(
         design(), some_people(60_000, np.random.default_rng(1)), np.random.default_rng(2)
     )
-    held = carried_rows(plan)
+    held = facts_of(plan).row_reports
     assert (plan.collection, plan.round, plan.rounds, plan.round_shares) == ("c", 1, 2, (1, 9))
     assert not asks_rows_alone(plan)
     assert all(not v.kind.startswith("rows") for v in plan.views)
     assert held is not None
     assert np.abs(held.shares - ROWS).max() < 0.05
     assert scale.slots == 60_000 * plan.tau  # people of both rounds are counted
-    assert carried_rows(read_plan(build_plan(design()))) is None
+    assert facts_of(read_plan(build_plan(design()))).row_reports is None
 
 
 def test_the_estimated_tau_is_near_the_best_for_the_true_distribution() -> None:
@@ -145,7 +145,7 @@ def test_figures_of_tau_on_the_curator_s_page() -> None:
         guess = tuple(np.bincount(np.diff(people.first), minlength=11) / people.count)
         base = Design(
             "star", Fraction(1), people.count, tuple(PlannedAxis(f"a{i}", 25, 25) for i in range(5)), rows_cap=10,
-            together=((0, 1, 2, 3, 4),), wave_share=Fraction(0), extra={"catalog": {}},
+            together=((0, 1, 2, 3, 4),), wave_share=Fraction(0), catalog={},
         )  # fmt: skip
         kinds = {f"tau {tau}": replace(base, tau=tau) for tau in (1, 2, 4, 8)} | {
             "theory": replace(base, tau_from="theory", row_guess=guess),
@@ -183,7 +183,7 @@ def test_a_second_plan_needs_its_own_first_round() -> None:
         first, simulate_tallies(first, some_people(500, np.random.default_rng(1)), np.random.default_rng(1))
     )
     with pytest.raises(DataError, match="catalog"):
-        second_plan(replace(made, extra={"catalog": {"name": "d"}}), first, told)
+        second_plan(replace(made, catalog={"name": "d"}), first, told)
     with pytest.raises(DataError, match="catalog"):
         second_plan(replace(made, tau_from="declared"), first, told)
 

@@ -10,8 +10,9 @@ import pytest
 from dpsql.client.plan import Plan, read_plan
 from dpsql.collecting.centre import centre_of, centred_on
 from dpsql.collecting.estimate import AxisTable, axis_table, table
+from dpsql.collecting.kinds import People
 from dpsql.collecting.plan import Design, PlannedAxis, PlannedMeasure, build_plan
-from dpsql.collecting.simulate import People, simulate_tallies
+from dpsql.collecting.simulate import simulate_tallies
 from dpsql.collecting.tallies import Tallies
 from dpsql.collecting.totals import total_of
 

@@ -19,8 +19,9 @@ from dpsql.catalog import load_catalog
 from dpsql.client.plan import Plan, read_plan
 from dpsql.collecting import content
 from dpsql.collecting.collector import Manifest
+from dpsql.collecting.kinds import People
 from dpsql.collecting.plan import build_plan
-from dpsql.collecting.simulate import People, simulate_tallies
+from dpsql.collecting.simulate import simulate_tallies
 from dpsql.collecting.survey import Survey, design_of, public_axis_maker, survey_of
 from dpsql.combine import Source, blend, mean_error, total_error
 from dpsql.release import open_release

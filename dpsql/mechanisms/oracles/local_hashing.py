@@ -13,7 +13,7 @@ from typing import ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from dpsql.client.report import varint
+from dpsql.client.varint import varint
 from dpsql.mechanisms.oracles.numbers import check_numbers, numbers_of, varints
 from dpsql.mechanisms.oracles.oracle import (
     OTHER,

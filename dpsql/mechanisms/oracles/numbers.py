@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from dpsql.client.report import read_varint
+from dpsql.client.varint import read_varint
 from dpsql.mechanisms.oracles.oracle import Bytes, Checked, FloatArray, IntArray
 
 LONGEST = 4
