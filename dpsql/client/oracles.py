@@ -134,6 +134,11 @@ def device_oracle(name: str) -> type[DeviceOracle] | None:
     return next((oracle for oracle in ORACLES if oracle.name == name), None)
 
 
+def coded_oracle(code: int) -> type[DeviceOracle] | None:
+    """The oracle that a report names; None if there is none of that number."""
+    return next((oracle for oracle in ORACLES if oracle.code == code), None)
+
+
 def oracle_code(name: str) -> int:
     """What reports call an oracle that a checked plan or report names.
 

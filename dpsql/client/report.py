@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 from typing import NamedTuple
 
-from dpsql.client.oracles import ORACLES, oracle_code
+from dpsql.client.oracles import coded_oracle, device_oracle, oracle_code
 from dpsql.errors import DataError
 
 MAGIC = b"L1"
@@ -42,17 +42,17 @@ def decode(raw: bytes) -> Report:
     """
     if len(raw) <= HEADER or raw[:2] != MAGIC:
         raise DataError("not a report of version 1")
-    names = {oracle.code: oracle.name for oracle in ORACLES}
-    if raw[12] not in names:
+    oracle = coded_oracle(raw[12])
+    if oracle is None:
         raise DataError("a report names an unknown oracle")
-    return Report(raw[2:10], int.from_bytes(raw[10:12], "big"), names[raw[12]], raw[HEADER:])
+    return Report(raw[2:10], int.from_bytes(raw[10:12], "big"), oracle.name, raw[HEADER:])
 
 
 def to_json(report: Report) -> str:
-    """Write a report as one JSON line.
+    r"""Write a report as one JSON line.
 
     Example:
-        >>> to_json(Report(bytes(8), 3, "GRR", varint(2)))
+        >>> to_json(Report(bytes(8), 3, "GRR", b"\x02"))
         '{"report":1,"plan":"0000000000000000","view":3,"oracle":"GRR","payload":"02"}'
     """
     fields = {
@@ -76,7 +76,7 @@ def from_json(line: str) -> Report:
         if not isinstance(fields, dict) or set(fields) != _JSON_KEYS or fields["report"] != 1:
             raise DataError("not a JSON report of version 1")
         view, oracle = fields["view"], fields["oracle"]
-        if type(view) is not int or not 0 <= view < 1 << 16 or oracle not in [known.name for known in ORACLES]:
+        if type(view) is not int or not 0 <= view < 1 << 16 or device_oracle(oracle) is None:
             raise DataError("a JSON report's view or oracle is not valid")
         plan, payload = bytes.fromhex(fields["plan"]), bytes.fromhex(fields["payload"])
         return decode(encode(Report(plan, view, oracle, payload)))

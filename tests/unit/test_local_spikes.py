@@ -88,7 +88,7 @@ def test_a_lone_spike_is_found_and_its_neighbours_stay_smooth() -> None:
     noise = np.random.default_rng(5).normal(scale=known, size=LEAVES)
     equations, weight = blue.System(precision, precision @ (shares + noise)), 1e6 * (LEAVES / 256) ** 5
     logs = spiky_smooth(equations, Spiky(3, weight, 3.0), LEAVES, np.zeros(LEAVES))
-    bent = smooth.log_smooth(equations, smooth.Penalty(3, 2, weight), LEAVES, np.zeros(LEAVES))
+    bent = smooth.log_smooth(equations, smooth.Squared(3, weight), LEAVES, np.zeros(LEAVES))
     off, without = softmax(logs) - shares, softmax(bent) - shares
     assert abs(off[20]) < 2 * known
     assert np.sqrt(np.mean(off**2)) < 0.65 * known < 0.1 * np.sqrt(np.mean(without**2))
