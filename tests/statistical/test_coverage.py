@@ -98,6 +98,7 @@ def test_nothing_is_asserted_without_signal(clinic, aggregate):
         assert low.iloc[0, 0] < high.iloc[0, 0]
 
 
+@pytest.mark.timeout(900)  # hundreds of releases
 def test_intervals_cover(clinic):
     sql = [f"SELECT COUNT(*), SUM(cost), AVG(cost) {where}" for where in WHERE]
     exact_release = clinic(ZeroNoise(), "exact.dpsql")
