@@ -50,7 +50,9 @@ def chosen() -> Iterator[Row]:
         for epsilon in EPSILONS:
             for mechanism, publish in registry.SHIPPED.items():
                 if mechanism in exact:
-                    yield Row("chosen", name, len(counts), float(epsilon), mechanism, 0, 0, exact[mechanism], 0.0)
+                    yield Row(
+                        "chosen", name, len(counts), float(epsilon), mechanism, 0, 0, exact[mechanism], 0.0
+                    )
                 else:
                     runs = MANY if name in PROMISED else RUNS
                     yield from measure("chosen", name, counts, epsilon, mechanism, publish, runs)

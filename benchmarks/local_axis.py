@@ -208,7 +208,9 @@ def spiky_coverage(figures: Figures, runs: int) -> None:
             positive = positive_shares(plan, tallies, (0,), {0: axis_table(plan, tallies, 0)})
             held["default"].append(1 - outside(exact, unbiased))
             if positive is not None and positive.covariance is not None:
-                held["non-negative"].append(1 - outside(exact, Estimate(positive.shares, positive.covariance)))
+                held["non-negative"].append(
+                    1 - outside(exact, Estimate(positive.shares, positive.covariance))
+                )
         label = f"95% intervals of ranges, spiky axis, epsilon {epsilon}"
         figures.at_least(label, float(np.mean(held["default"])), 0.93)
         figures.at_most(label, float(np.mean(held["default"])), 0.97)

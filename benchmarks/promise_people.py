@@ -51,7 +51,11 @@ def _missed_in(folder: Path, seed: int) -> int:
     asked = {column: values[order[:ASKED]] for column, values in people.items()}
     write_star(folder / "data", star)
     write_star(folder / "asked", {**star, "customer": asked})
-    head = _CATALOG.read_text().split("views:")[0].replace("income: {type: int", "income: {type: int, measure: true")
+    head = (
+        _CATALOG.read_text()
+        .split("views:")[0]
+        .replace("income: {type: int", "income: {type: int, measure: true")
+    )
     central, local = folder / "central.yaml", folder / "local.yaml"
     central.write_text(head.replace("name: retail", "name: central") + _VIEW)
     asks = head.replace("name: retail", "name: local").replace("root: data", "root: asked")

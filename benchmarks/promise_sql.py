@@ -16,7 +16,13 @@ from tests.privacy.test_rowlocal_publish import ONE_MORE, cells, star
 from tests.privacy.test_rowlocal_sql import ARMS, BEYOND_ONE_ROW, REFUSED
 from tests.unit.test_plan_refusals import CASES, shop
 
-AMOUNTS = ("s.amount", "(s.amount * 7 + s.id) % 10", "s.id // (s.amount - 3)", "CAST(s.code AS INT)", "p.price + 1")
+AMOUNTS = (
+    "s.amount",
+    "(s.amount * 7 + s.id) % 10",
+    "s.id // (s.amount - 3)",
+    "CAST(s.code AS INT)",
+    "p.price + 1",
+)
 JOINS = ("JOIN product AS p USING (product_id)", "LEFT JOIN product AS p ON s.product_id - 1 = p.product_id")
 CONDITIONS = ("", "WHERE s.amount > 2", "WHERE 10 // (s.amount - 3) > 0 OR s.code LIKE 'a%'")
 TAKEN = [

@@ -66,7 +66,9 @@ def random_pair(seed: int) -> Pair:
     if unit == "row":
         left = base | {"sales": base["sales"].plus((0, DAYS[0], 1, 1, 9))}
     text = _catalog(rng, way, unit, bounds, neighbours, stream)
-    kind = f"{'-'.join(('sales', *way, 'person'))}, {unit}, {bounds}, {neighbours}{', stream' if stream else ''}"
+    kind = (
+        f"{'-'.join(('sales', *way, 'person'))}, {unit}, {bounds}, {neighbours}{', stream' if stream else ''}"
+    )
     return Pair(kind, text, left, right, DAYS[:2] if stream else ())
 
 
@@ -74,7 +76,13 @@ def _crowd(rng: random.Random, way: tuple[str, ...]) -> dict[str, Rows]:
     people = range(rng.randrange(6, 25))
     keys = range(len(people))
     sales = [
-        (rng.choice([*keys, None, 77]), rng.choice(DAYS), rng.randrange(4), rng.randrange(4), rng.randrange(-9, 19))
+        (
+            rng.choice([*keys, None, 77]),
+            rng.choice(DAYS),
+            rng.randrange(4),
+            rng.randrange(4),
+            rng.randrange(-9, 19),
+        )
         for _ in range(rng.randrange(20, 120))
     ]
     tables = {
@@ -94,7 +102,9 @@ def _with_rows_of(rng: random.Random, base: dict[str, Rows], way: tuple[str, ...
     """The star with one more person: her own sales, claims on everybody's keys, and several rows of herself."""
     tables, cell = dict(base), (rng.choice(DAYS), 1, 1, rng.choice([-3, 9, 10**6]))
     tables["sales"] = base["sales"].plus(*([(person, *cell)] * rng.choice([0, 1, 3, 40])))
-    tables["person"] = base["person"].plus(*((person, age) for age in rng.sample([0, 1, 2, 3, None], rng.randrange(4))))
+    tables["person"] = base["person"].plus(
+        *((person, age) for age in rng.sample([0, 1, 2, 3, None], rng.randrange(4)))
+    )
     for table in way:
         own = [(person, person, k) for k in range(rng.randrange(1, 4))]
         keys = range(len(base["person"].rows)) if rng.random() < 0.8 else ()
@@ -108,7 +118,9 @@ def _catalog(
     names = [*way, "person"]
     hops = "".join(HOP.replace("TABLE", t).replace("NEXT", n) for t, n in zip(way, names[1:], strict=True))
     files = ", ".join(f"{name}: {name}.parquet" for name in ("person", "product", "campaign", "sales", *way))
-    axes = rng.choice(["sales.day", "person.age", "campaign.medium", "product.category", *(f"{t}.kind" for t in way)])
+    axes = rng.choice(
+        ["sales.day", "person.age", "campaign.medium", "product.category", *(f"{t}.kind" for t in way)]
+    )
     pure = rng.random() < 0.6
     declared = f" max_ids: {rng.randrange(1, 5)}, bounding: {bounds},"
     bounding = "" if unit == "row" else " max_ids: auto," if bounds == "auto" else declared

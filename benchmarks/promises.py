@@ -50,7 +50,9 @@ def worst_star(folder: Path) -> float:
     for seed in range(STARS):
         pair = random_pair(seed)
         with tempfile.TemporaryDirectory(dir=folder) as place:
-            loss = measure(pair.catalog, pair.left, pair.right, Path(place) / "star", batches=pair.batches, seed=seed)
+            loss = measure(
+                pair.catalog, pair.left, pair.right, Path(place) / "star", batches=pair.batches, seed=seed
+            )
         if loss.share > 1:
             print(f"star {seed} ({pair.kind}): {loss.share:.6g} of the claim")
         worst = max(worst, loss.share)
@@ -82,7 +84,11 @@ PROMISES = (
     Promise(f"catalogs that plan and cannot be published, of {UNPUBLISHABLE}", 0.0, unpublishable),
     Promise("taken labels that tell whether data are the same", 0.0, promise_ledger.labels_that_tell),
     Promise(f"fresh caps for one table, of {len(SAME)} spellings", 0.0, promise_ledger.fresh_caps),
-    Promise(f"defects of the ledger not found, of {len(promise_ledger.DEFECTS)}", 0.0, promise_ledger.missed_defects),
+    Promise(
+        f"defects of the ledger not found, of {len(promise_ledger.DEFECTS)}",
+        0.0,
+        promise_ledger.missed_defects,
+    ),
     Promise(
         f"answers about everybody that miss, a fifth of {promise_people.POPULATIONS} populations reporting",
         promise_people.ALLOWED,
@@ -94,7 +100,11 @@ PROMISES = (
     Promise("streams: public batches told apart by output or exit code", 0.0, batches_told_apart),
     Promise("streams: planted defects not found, of 2", 0.0, missed_stream_plants),
     Promise(f"catalogs with shared or double owners that publish, of {len(REFUSED)}", 0.0, loaded),
-    Promise("answers more than half interpolated, or wrongly refused, of 1000 statements", 0.0, mostly_interpolated),
+    Promise(
+        "answers more than half interpolated, or wrongly refused, of 1000 statements",
+        0.0,
+        mostly_interpolated,
+    ),
     Promise("NaN or infinity in answers, errors and on the way, over random arithmetic", 0.0, no_numbers),
     Promise("defects of answers not found: refusals off, guards against NaN off", 0.0, missed_defects),
 )

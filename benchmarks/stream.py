@@ -276,7 +276,9 @@ def append_ratio() -> float:
 
 def main() -> int:
     """Print the tables and the figures; 1 if a figure is short."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--out", type=Path, help="write the tables to this markdown file")
     out = parser.parse_args().out
     retail = retail_run()

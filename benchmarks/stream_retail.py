@@ -95,7 +95,11 @@ def retail_figures(run: Run) -> Iterator[tuple[str, float, float]]:
     yield f"{name}, median", float(np.median(seconds)), 2.0
     deviation = np.array(run.deviations)
     inside = float((np.abs(deviation) <= 1.96).mean())
-    yield f"retail stream, |share of {deviation.size} 95% intervals that cover - 0.95|", abs(inside - 0.95), 0.02
+    yield (
+        f"retail stream, |share of {deviation.size} 95% intervals that cover - 0.95|",
+        abs(inside - 0.95),
+        0.02,
+    )
     yield "retail stream, |actual / predicted standard error - 1|", abs(float(deviation.std()) - 1), 0.05
 
 
@@ -103,7 +107,9 @@ def retail_table(run: Run) -> Iterator[str]:
     """Windows on the shop's stream: root mean squared errors, predicted and measured."""
     yield from ("", "### One year of the shop, epsilon 1, c = 10 rows a day, D = 10 days a life", "")
     yield from ("| window | predicted standard error | measured, up to 40 windows |", "|---|--:|--:|")
-    yield from (f"| {length} days | {predicted:,.0f} | {actual:,.0f} |" for length, predicted, actual in run.windows)
+    yield from (
+        f"| {length} days | {predicted:,.0f} | {actual:,.0f} |" for length, predicted, actual in run.windows
+    )
 
 
 def plot(path: Path) -> None:
@@ -131,7 +137,9 @@ def plot(path: Path) -> None:
 
 def main() -> None:
     """Print the table; write the plot if asked."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--plot", type=Path, help="write the plot of window errors to this PNG")
     given = parser.parse_args()
     if given.plot:

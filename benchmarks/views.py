@@ -37,7 +37,9 @@ CASES = (
 def plan(axes: int, sizes: tuple[int, ...], leaves: int, mechanism: str) -> ReleasePlan:
     """The plan of all views over some of the axes."""
     names = [f"a{i}" for i in range(axes)]
-    columns = ", ".join(f"{name}: {{type: int, lower: 1, upper: {leaves}, out_of_domain: drop}}" for name in names)
+    columns = ", ".join(
+        f"{name}: {{type: int, lower: 1, upper: {leaves}, out_of_domain: drop}}" for name in names
+    )
     chosen = [each for size in sizes for each in combinations(names, size)]
     views = "\n".join(
         f"  {''.join(each)}: {{of: facts, axes: [{', '.join('facts.' + name for name in each)}], measures: [count], "

@@ -130,7 +130,10 @@ def check_batch(
     from dpsql.catalog import load_catalog
     from dpsql.publishing import stream
 
-    label, file = batch if isinstance(batch, str) else batch.isoformat(), None if source is None else Path(source)
+    label, file = (
+        batch if isinstance(batch, str) else batch.isoformat(),
+        None if source is None else Path(source),
+    )
     return stream.check_batch(load_catalog(Path(catalog)), Path(release), label, source=file)
 
 

@@ -108,7 +108,9 @@ def plan_catalog(
     **Privacy**: spends nothing, reads no private table.
     """
     if catalog.collection is not None and catalog.source is None:
-        raise CatalogError("people report for themselves here, nothing is published", hint="run dpsql collection-plan")
+        raise CatalogError(
+            "people report for themselves here, nothing is published", hint="run dpsql collection-plan"
+        )
     public = open_public(catalog)
     try:
         make = axis_maker(catalog, public)

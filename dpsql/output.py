@@ -28,7 +28,10 @@ MOST_ROWS = 10_000
 """Rows up to which margins are summed up for a door that cannot show them."""
 
 WEAK, CUT = "?", "~"
-LEGEND = {WEAK: "? below twice its standard error", CUT: "~ a bin was cut: interpolating it may add so much error"}
+LEGEND = {
+    WEAK: "? below twice its standard error",
+    CUT: "~ a bin was cut: interpolating it may add so much error",
+}
 
 
 def render(result: Result, style: str, level: float, *, errors: bool = True) -> str:

@@ -1,6 +1,6 @@
 """Does the source distribution hold what a stranger needs: every file of the package, its tests, docs and examples?
 
-    python -m tests.distribution dist        after `python -m build --outdir dist`; `make dist` does both
+python -m tests.distribution dist        after `python -m build --outdir dist`; `make dist` does both
 """
 
 from __future__ import annotations

@@ -90,7 +90,9 @@ def terms_of(value: object) -> list[Term]:
     return []
 
 
-def answer_terms(plan: Plan, terms: Sequence[Term], index: tuple[np.ndarray, ...], release: Release) -> Answered:
+def answer_terms(
+    plan: Plan, terms: Sequence[Term], index: tuple[np.ndarray, ...], release: Release
+) -> Answered:
     """Recombine every statistic that the terms read, once, and add up."""
     wanted: dict[int, dict[Any, None]] = {}
     for term in terms:
@@ -114,7 +116,9 @@ def _statistics(plan: Plan, term: Term) -> list[int]:
     return [statistic.id] + ([count.id] if count is not None else [])
 
 
-def _total(plan: Plan, term: Term, found: dict[int, dict[Any, Any]], index: tuple[np.ndarray, ...]) -> FloatArray:
+def _total(
+    plan: Plan, term: Term, found: dict[int, dict[Any, Any]], index: tuple[np.ndarray, ...]
+) -> FloatArray:
     """(centred sum + mid * count) / 10^scale, added up in integers while they are whole."""
     statistic = plan.view.statistics[term.measure]
     used = _statistics(plan, term)
@@ -123,13 +127,16 @@ def _total(plan: Plan, term: Term, found: dict[int, dict[Any, Any]], index: tupl
         for which, factor in zip(used, (1, statistic.mid), strict=False):
             part = found[which][box]
             flat = part[index] if index else part.reshape(1)
-            wide = part.dtype == np.int64 and factor and np.max(np.abs(flat), initial=0) > 2**62 // abs(factor)
+            wide = (
+                part.dtype == np.int64 and factor and np.max(np.abs(flat), initial=0) > 2**62 // abs(factor)
+            )
             units = units + (flat.astype(np.float64) if wide else flat) * factor
     return np.asarray(units / UNIT / 10.0**statistic.scale, np.float64)
 
 
-def _cut(plan: Plan, term: Term, cut: dict[int, dict[Any, Any]], index: tuple[np.ndarray, ...],
-         release: Release) -> FloatArray:
+def _cut(
+    plan: Plan, term: Term, cut: dict[int, dict[Any, Any]], index: tuple[np.ndarray, ...], release: Release
+) -> FloatArray:
     """The most that cutting bins may add to a term, for each group; NaN where the view holds nothing to tell."""
     used = _statistics(plan, term)
     misplaced = {}
@@ -155,7 +162,9 @@ def central(form: Noisy, answered: Answered) -> FloatArray:
     return found
 
 
-@np.errstate(over="ignore", invalid="ignore", divide="ignore")  # what is no number is NULL, and is not worth a warning
+@np.errstate(
+    over="ignore", invalid="ignore", divide="ignore"
+)  # what is no number is NULL, and is not worth a warning
 def error_values(what: str, form: Noisy, answered: Answered, level: float) -> FloatArray:
     """Standard error, one end of the interval or model bound of a form, NaN where it is not defined."""
     above, below = answered.parts(form)

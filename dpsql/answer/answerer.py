@@ -1,8 +1,8 @@
 """The whole way from SQL text to a Result, with its caches. Read this first.
 
-    text -> guard, parse, whitelist -> blocks + outer statement     (sql/)
-    block -> view and leaves -> node lists -> one DuckDB statement  (plan, recombine)
-    relations of groups -> outer statement, run by DuckDB           (here)
+text -> guard, parse, whitelist -> blocks + outer statement     (sql/)
+block -> view and leaves -> node lists -> one DuckDB statement  (plan, recombine)
+relations of groups -> outer statement, run by DuckDB           (here)
 """
 
 from __future__ import annotations
@@ -85,7 +85,8 @@ class Answerer:
             raise SqlSyntaxError("the statement is a chain too long to read", hint="shorten it") from error
         except duckdb.Error as error:
             raise ReleaseError(
-                f"{self.release.path} is damaged ({type(error).__name__})", hint="ask its curator for a fresh copy"
+                f"{self.release.path} is damaged ({type(error).__name__})",
+                hint="ask its curator for a fresh copy",
             ) from error
         if len(result.rows) <= MAX_ROWS_CACHED:
             with self._lock:
@@ -100,7 +101,9 @@ class Answerer:
 
     def _answer(self, text: str, dialect: str) -> Result:
         statement = take_apart(parse(text, dialect), self.schema, text)
-        relations = [relate(block, self.release, self.schema, self.on_partial_bin) for block in statement.blocks]
+        relations = [
+            relate(block, self.release, self.schema, self.on_partial_bin) for block in statement.blocks
+        ]
         names, types, rows = run_outer(self.release, self.schema, statement, relations, self.timeout)
         shown = tuple(row[: len(statement.names)] for row in rows)
         carried = [row[len(statement.names) :] for row in rows]
@@ -118,9 +121,9 @@ class Answerer:
         return Result(names, types, shown, told, notes, grid, stages, reads_of(statement.blocks))
 
 
-def run_outer(release: Release, schema: Schema, statement: Statement,
-              relations: Sequence[Relation],
-              limit: float) -> tuple[tuple[str, ...], tuple[str, ...], list[tuple[Any, ...]]]:
+def run_outer(
+    release: Release, schema: Schema, statement: Statement, relations: Sequence[Relation], limit: float
+) -> tuple[tuple[str, ...], tuple[str, ...], list[tuple[Any, ...]]]:
     """Run the outer statement over the relations of groups.
 
     Args:
@@ -140,7 +143,9 @@ def run_outer(release: Release, schema: Schema, statement: Statement,
 
         tables += information_tables(schema)
     for name, columns, types, data in tables:
-        fields = ", ".join(f"unnest(?::{kind}[]) AS {column}" for column, kind in zip(columns, types, strict=True))
+        fields = ", ".join(
+            f"unnest(?::{kind}[]) AS {column}" for column, kind in zip(columns, types, strict=True)
+        )
         sources.append(f"{name} AS (SELECT {fields})")
         values += list(data)
     text = statement.outer
@@ -161,12 +166,14 @@ def _finite(rows: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
     if not any(isinstance(value, float) and not math.isfinite(value) for row in rows for value in row):
         return rows
     return [
-        tuple(None if isinstance(value, float) and not math.isfinite(value) else value for value in row) for row in rows
+        tuple(None if isinstance(value, float) and not math.isfinite(value) else value for value in row)
+        for row in rows
     ]
 
 
-def _picked(statement: Statement,
-            relation: Relation) -> tuple[tuple[str, ...], tuple[str, ...], list[tuple[Any, ...]]]:
+def _picked(
+    statement: Statement, relation: Relation
+) -> tuple[tuple[str, ...], tuple[str, ...], list[tuple[Any, ...]]]:
     """Columns of a block's relation as they are: what DuckDB would give back, without asking it."""
     places = [relation.names.index(name) for name in statement.direct]
     types = tuple(relation.types[place] for place in places[: len(statement.names)])
@@ -183,8 +190,13 @@ def outer_error(error: duckdb.Error) -> Error:
     return DataError(reason, hint="check types and casts")
 
 
-def error_grid(statement: Statement, relations: Sequence[Relation], carried: Sequence[Sequence[Any]], what: str,
-               level: float) -> Grid:
+def error_grid(
+    statement: Statement,
+    relations: Sequence[Relation],
+    carried: Sequence[Sequence[Any]],
+    what: str,
+    level: float,
+) -> Grid:
     """Standard errors or interval ends in the shape of the rows.
 
     Args:

@@ -37,7 +37,9 @@ def scale_notes(plan: Plan, release: Release) -> list[str]:
     if scale is None or scale.left_out is None:
         return []
     if scale.factor == 1.0:
-        return [f"{scale.of}: rows of one unit were weighted down; about {scale.left_out:.0%} of the rows are left out"]
+        return [
+            f"{scale.of}: rows of one unit were weighted down; about {scale.left_out:.0%} of the rows are left out"
+        ]
     sticky = [release.axes[i].name for i in plan.view.axes if release.axes[i].name in scale.sticky]
     # Nobody who reports for herself is weighted down: what her slots leave out has a note of its own.
     told = " and part of their error bars" if weight_error(release) else ""

@@ -19,8 +19,11 @@ Box = tuple[frozenset[int] | None, ...]
 """For each axis of the view the truth patterns taken, or None for all of them."""
 
 
-def disjoint_boxes(condition: Condition, classes: Sequence[Sequence[Predicate]],
-                   patterns: Sequence[Sequence[tuple[bool, ...]]]) -> list[Box]:
+def disjoint_boxes(
+    condition: Condition,
+    classes: Sequence[Sequence[Predicate]],
+    patterns: Sequence[Sequence[tuple[bool, ...]]],
+) -> list[Box]:
     """Boxes that together are the rows where the condition is true.
 
     Args:
@@ -43,8 +46,12 @@ def disjoint_boxes(condition: Condition, classes: Sequence[Sequence[Predicate]],
     return boxes
 
 
-def _split(condition: Condition, classes: Sequence[Sequence[Predicate]],
-           patterns: Sequence[Sequence[tuple[bool, ...]]], axis: int) -> list[Box]:
+def _split(
+    condition: Condition,
+    classes: Sequence[Sequence[Predicate]],
+    patterns: Sequence[Sequence[tuple[bool, ...]]],
+    axis: int,
+) -> list[Box]:
     if condition == FALSE:
         return []
     if axis == len(classes):

@@ -48,8 +48,14 @@ def checked(word: str | None) -> PartialBin | None:
     return known
 
 
-def choose(block: Block, terms: Sequence[Term], release: Release, schema: Schema, asked: PartialBin | None = None,
-           along: Expression | None = None) -> Plan:
+def choose(
+    block: Block,
+    terms: Sequence[Term],
+    release: Release,
+    schema: Schema,
+    asked: PartialBin | None = None,
+    along: Expression | None = None,
+) -> Plan:
     """The best plan for some terms of a block.
 
     Args:
@@ -74,7 +80,9 @@ def choose(block: Block, terms: Sequence[Term], release: Release, schema: Schema
         if view.of.lower() != block.root.lower():
             continue
         if not needed_measures(terms, view):
-            said.append(f"{view.name} lacks {', '.join(t.measure for t in terms if t.measure not in view.statistics)}")
+            said.append(
+                f"{view.name} lacks {', '.join(t.measure for t in terms if t.measure not in view.statistics)}"
+            )
             continue
         placed = place(block, terms, view, release, schema)
         if isinstance(placed, str):
@@ -94,8 +102,16 @@ def choose(block: Block, terms: Sequence[Term], release: Release, schema: Schema
         raise partial or no_view(block, said, lacking)
     if len(plans) == 1:
         return plans[0]
-    return min(plans, key=lambda p: (any(c.cut for c in p.cells), _is_biased(p, terms), predicted(p, terms, release),
-                                     p.view.cells, p.view.name))
+    return min(
+        plans,
+        key=lambda p: (
+            any(c.cut for c in p.cells),
+            _is_biased(p, terms),
+            predicted(p, terms, release),
+            p.view.cells,
+            p.view.name,
+        ),
+    )
 
 
 def _is_biased(plan: Plan, terms: Sequence[Term]) -> bool:

@@ -199,19 +199,31 @@ class Errors:
             return np.sqrt(np.maximum(self.variance(form) + self.weighted(form, above, below), 0.0))
         with np.errstate(divide="ignore", invalid="ignore"):
             ratio = above / below
-            spread = (self.variance(form.above) - 2 * ratio * self.covariance(form.above, form.below)
-                      + ratio**2 * self.variance(form.below) + self.weighted(form, above, below))
+            spread = (
+                self.variance(form.above)
+                - 2 * ratio * self.covariance(form.above, form.below)
+                + ratio**2 * self.variance(form.below)
+                + self.weighted(form, above, below)
+            )
             found: FloatArray = np.where(below == 0, np.nan, np.sqrt(np.maximum(spread, 0.0)) / np.abs(below))
             return found
 
-    def interval(self, form: Noisy, above: FloatArray, below: FloatArray, z: float) -> tuple[FloatArray, FloatArray]:
+    def interval(
+        self, form: Noisy, above: FloatArray, below: FloatArray, z: float
+    ) -> tuple[FloatArray, FloatArray]:
         """Ends of the interval of z standard errors; NaN where it is unbounded."""
         middle = above if isinstance(form, Linear) else _divided(above, below)
         half = z * self.stderr(form, above, below)
         if isinstance(form, Linear):
             return middle - half, middle + half
-        low, high = fieller(above, below, self.variance(form.above), self.covariance(form.above, form.below),
-                            self.variance(form.below), z)
+        low, high = fieller(
+            above,
+            below,
+            self.variance(form.above),
+            self.covariance(form.above, form.below),
+            self.variance(form.below),
+            z,
+        )
         near = np.abs(below) < FAR * np.sqrt(self.variance(form.below))
         if self.weight is not None:
             more = z * np.sqrt(_divided(np.maximum(self.weighted(form, above, below), 0.0), below**2))
@@ -224,8 +236,9 @@ def _divided(above: FloatArray, below: FloatArray) -> FloatArray:
     return found
 
 
-def fieller(above: FloatArray, below: FloatArray, va: FloatArray, cab: FloatArray, vb: FloatArray,
-            z: float) -> tuple[FloatArray, FloatArray]:
+def fieller(
+    above: FloatArray, below: FloatArray, va: FloatArray, cab: FloatArray, vb: FloatArray, z: float
+) -> tuple[FloatArray, FloatArray]:
     """Fieller's interval of a ratio of two normal numbers.
 
     Args:

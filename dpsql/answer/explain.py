@@ -63,15 +63,19 @@ def _plan_words(answered: Answered, block: Block, release: Release) -> list[str]
     for lookup in answered.lookups:
         statistic = release.statistics[lookup.statistic]
         nodes = " x ".join(str(n) for n in lookup.nodes)
-        lines.append(f"statistic {statistic.measure}: {nodes or '1'} nodes, sensitivity {statistic.sensitivity}, "
-                     f"{statistic.currency} {float(Fraction(statistic.budget)):.4g}")
+        lines.append(
+            f"statistic {statistic.measure}: {nodes or '1'} nodes, sensitivity {statistic.sensitivity}, "
+            f"{statistic.currency} {float(Fraction(statistic.budget)):.4g}"
+        )
     for value in block.values:
         terms = terms_of(value)
         if isinstance(value, (Linear, Ratio)) and terms and all(term in answered.totals for term in terms):
             above, below = answered.parts(value)
             found = answered.errors.stderr(value, above, below)
             if len(found):
-                lines.append(f"predicted standard error: {float(found.min()):.6g} to {float(found.max()):.6g}")
+                lines.append(
+                    f"predicted standard error: {float(found.min()):.6g} to {float(found.max()):.6g}"
+                )
     lines += [f"DuckDB: {lookup.sql}" for lookup in answered.lookups]
     return lines
 

@@ -16,7 +16,9 @@ def information_tables(schema: Schema) -> list[Listing]:
 
     columns: list[tuple[str, str, str]] = []
     for table in schema.tables.values():
-        columns += [(table.name, name, data_type(table.types.get(name, ""))) for name in table.columns.values()]
+        columns += [
+            (table.name, name, data_type(table.types.get(name, ""))) for name in table.columns.values()
+        ]
     for wide, fact in schema.wide().items():
         root = schema.table(fact)
         if root is not None:
@@ -24,7 +26,9 @@ def information_tables(schema: Schema) -> list[Listing]:
             kinds = {name: kind for _, name, kind in columns}
             columns += [(wide, name, kinds.get(name, "VARCHAR")) for name in source.names.values()]
     names = list(dict.fromkeys(name for name, _, _ in columns))
-    tables = [(schema.name, "main", name, "VIEW" if name in schema.wide() else "BASE TABLE") for name in names]
+    tables = [
+        (schema.name, "main", name, "VIEW" if name in schema.wide() else "BASE TABLE") for name in names
+    ]
     position: dict[str, int] = {}
     rows = []
     for table_name, name, kind in columns:

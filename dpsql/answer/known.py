@@ -78,7 +78,9 @@ def _own(where: Condition, placed: dict[int, tuple[int, str]]) -> dict[int, list
 def _axis(expression: Expression, placed: dict[int, tuple[int, str]]) -> int:
     axes = {placed[c][0] for c in expression.columns if c in placed}
     if len(axes) > 1:
-        raise NotSupportedError("an expression compares columns of two axes", hint="compare each with a constant")
+        raise NotSupportedError(
+            "an expression compares columns of two axes", hint="compare each with a constant"
+        )
     return axes.pop() if axes else next(iter(placed.values()), (0, ""))[0]
 
 
@@ -89,7 +91,9 @@ def _in_domain(block: Block, release: Release, axis: int) -> Predicate:
     return Predicate(Expression(f"dp_kind IN (0, 1{', 2' if left else ''})", frozenset()))
 
 
-def known_values(known: Known, block: Block, plan: Plan, release: Release, schema: Schema) -> tuple[str, list[Any]]:
+def known_values(
+    known: Known, block: Block, plan: Plan, release: Release, schema: Schema
+) -> tuple[str, list[Any]]:
     """MIN, MAX or COUNT(DISTINCT) of an axis expression, for each group of its axis.
 
     Args:
@@ -123,15 +127,19 @@ def known_values(known: Known, block: Block, plan: Plan, release: Release, schem
 
 def _question(known: Known, block: Block, plan: Plan, schema: Schema) -> tuple[int | None, AxisQuestion]:
     """The axis that holds the expression: one of the plan's where possible, with its filters and groups."""
-    everywhere = [{(i, c.name) for i, c in schema.axis_columns(block.columns[n]) or schema.anywhere(block.columns[n])}
-                  for n in sorted(known.expression.columns)]
+    everywhere = [
+        {(i, c.name) for i, c in schema.axis_columns(block.columns[n]) or schema.anywhere(block.columns[n])}
+        for n in sorted(known.expression.columns)
+    ]
     common = set.intersection(*[{i for i, _ in offers} for offers in everywhere]) if everywhere else set()
     if not common:
         raise not_an_axis(known, block)
     inside = [p for p, axis in enumerate(plan.view.axes) if axis in common]
     axis = plan.view.axes[inside[0]] if inside else min(common)
-    names = {n: next(name for i, name in offers if i == axis)
-             for n, offers in zip(sorted(known.expression.columns), everywhere, strict=True)}
+    names = {
+        n: next(name for i, name in offers if i == axis)
+        for n, offers in zip(sorted(known.expression.columns), everywhere, strict=True)
+    }
     if not inside:
         return None, AxisQuestion(axis, tuple(names.items()))
     question = plan.questions[inside[0]]
@@ -160,10 +168,16 @@ def _size(plan: Plan) -> int:
 def not_an_axis(known: Known, block: Block) -> NotSupportedError:
     """The refusal of MIN, MAX, MEDIAN or COUNT(DISTINCT) of what is not an axis."""
     columns = ", ".join(str(block.columns[n]) for n in sorted(known.expression.columns)) or "a constant"
-    name = {"count": "COUNT(DISTINCT ..)", "quantile": "a quantile"}.get(known.function, known.function.upper())
+    name = {"count": "COUNT(DISTINCT ..)", "quantile": "a quantile"}.get(
+        known.function, known.function.upper()
+    )
     error = NotSupportedError(
         f"{name} of {columns} would follow single rows: it is no axis of the release",
         hint=f"try SELECT COUNT(*) FROM {block.root}",
     )
-    error.clause, error.position, error.nearest = "SELECT", known.expression.span, f"SELECT COUNT(*) FROM {block.root}"
+    error.clause, error.position, error.nearest = (
+        "SELECT",
+        known.expression.span,
+        f"SELECT COUNT(*) FROM {block.root}",
+    )
     return error

@@ -49,7 +49,9 @@ class Excess:
     group: tuple[int, ...]
 
 
-def excess(plan: Plan, terms: Sequence[Term], release: Release, along: Expression | None = None) -> Excess | None:
+def excess(
+    plan: Plan, terms: Sequence[Term], release: Release, along: Expression | None = None
+) -> Excess | None:
     """The first group of which more than half is interpolated, in any term.
 
     Args:
@@ -86,8 +88,9 @@ def _rows(plan: Plan, axis: int, along: Expression | None) -> np.ndarray:
     return np.array([numbers.setdefault(key, len(numbers)) for key in kept], np.int64)
 
 
-def _taken(plan: Plan, axis: int, condition: Condition, rows: np.ndarray,
-           release: Release) -> list[tuple[FloatArray, FloatArray]]:
+def _taken(
+    plan: Plan, axis: int, condition: Condition, rows: np.ndarray, release: Release
+) -> list[tuple[FloatArray, FloatArray]]:
     """(taken, whole) of an axis for each box of a condition, shape (groups,)."""
     cells = plan.cells[axis]
     special = list(special_leaves(release.axes[plan.questions[axis].axis]))
@@ -121,13 +124,16 @@ def _combined(axes: Sequence[Sequence[tuple[FloatArray, FloatArray]]]) -> FloatA
     for box in zip(*axes, strict=True):
         products = [np.ones(()), np.ones(())]
         for parts in box:
-            products = [np.multiply.outer(product, part) for product, part in zip(products, parts, strict=True)]
+            products = [
+                np.multiply.outer(product, part) for product, part in zip(products, parts, strict=True)
+            ]
         taken, whole = taken + products[0], whole + products[1]
     return np.asarray(1.0 - np.divide(whole, taken, out=np.ones_like(taken), where=taken > 0))
 
 
-def refuse_partial(plan: Plan, found: Excess, block: Block, release: Release,
-                   along: Expression | None = None) -> PartialBinError:
+def refuse_partial(
+    plan: Plan, found: Excess, block: Block, release: Release, along: Expression | None = None
+) -> PartialBinError:
     """The refusal: what cuts bins of which axis, how much that is, and the edges that are whole.
 
     Args:
@@ -151,7 +157,9 @@ def refuse_partial(plan: Plan, found: Excess, block: Block, release: Release,
     edges = _edges(plan, found, release)
     at = f", which begin at {edges}" if edges else ""
     error = PartialBinError(
-        f"{words} cuts bins of {axis.name}: {found.share:.0%} {where} would be interpolated, more than half"[:400],
+        f"{words} cuts bins of {axis.name}: {found.share:.0%} {where} would be interpolated, more than half"[
+            :400
+        ],
         hint=f"take whole bins{at}; with `on_partial_bin: interpolate` in the catalog or the connection it is answered",
     )
     if culprit is not None:
@@ -190,4 +198,3 @@ def _edges(plan: Plan, found: Excess, release: Release) -> str:
     wanted = sorted({int(leaf) for at in cut for leaf in (at, at + 1) if leaf < ordinary})
     shown = [str(starts[leaf]) for leaf in wanted if starts.get(leaf) is not None]
     return ", ".join(shown[:EDGES]) + (", .." if len(shown) > EDGES else "")
-

@@ -63,7 +63,9 @@ class Plan:
         """Disjoint boxes of a term's condition, WHERE included."""
         if condition not in self.boxes:
             whole = every([self.where, condition])
-            self.boxes[condition] = disjoint_boxes(whole, self.classes, [cells.patterns for cells in self.cells])
+            self.boxes[condition] = disjoint_boxes(
+                whole, self.classes, [cells.patterns for cells in self.cells]
+            )
         return self.boxes[condition]
 
     def box_masks(self, box: Box) -> list[FloatArray]:
@@ -104,8 +106,9 @@ def conditions(block: Block, terms: Sequence[Term]) -> Iterator[Condition]:
         yield term.condition
 
 
-def place(block: Block, terms: Sequence[Term], view: View, release: Release,
-          schema: Schema) -> dict[int, tuple[int, str]] | str:
+def place(
+    block: Block, terms: Sequence[Term], view: View, release: Release, schema: Schema
+) -> dict[int, tuple[int, str]] | str:
     """Which axis position and column each placeholder has in a view; or the first column it lacks.
 
     Columns that only MIN, MAX or a quantile asks for may lie elsewhere.
@@ -115,7 +118,9 @@ def place(block: Block, terms: Sequence[Term], view: View, release: Release,
     used |= {c for each in conditions(block, terms) for p in predicates(each) for c in p.expression.columns}
     for number in sorted(used):
         ref = block.columns[number]
-        found = [(view.axes.index(i), column.name) for i, column in schema.axis_columns(ref) if i in view.axes]
+        found = [
+            (view.axes.index(i), column.name) for i, column in schema.axis_columns(ref) if i in view.axes
+        ]
         if not found:
             return str(ref)
         placed[number] = found[0]
@@ -135,13 +140,13 @@ def _joined(path: tuple[str, ...], view: View, release: Release) -> bool:
         if tuple(p.lower() for p in axis.path)[: len(low)] == low:
             return True
     return any(
-        tuple(p.lower() for p in axis.path) == low and axis.missing_leaf is None
-        for axis in release.axes
+        tuple(p.lower() for p in axis.path) == low and axis.missing_leaf is None for axis in release.axes
     )
 
 
-def make_plan(block: Block, terms: Sequence[Term], view: View, placed: Mapping[int, tuple[int, str]],
-              release: Release) -> Plan:
+def make_plan(
+    block: Block, terms: Sequence[Term], view: View, placed: Mapping[int, tuple[int, str]], release: Release
+) -> Plan:
     """Ask every axis of a view what the block asks of it."""
     own, rest = _by_axis(block.where, placed)
     others = {p for condition in [rest, *(term.condition for term in terms)] for p in predicates(condition)}
@@ -158,11 +163,15 @@ def make_plan(block: Block, terms: Sequence[Term], view: View, placed: Mapping[i
     cells = tuple(ask_axis(release, question) for question in questions)
     plan = Plan(view, tuple(questions), cells, rest, tuple(q.classes for q in questions))
     if int(np.prod([float(g) for g in plan.shape])) > MAX_GROUPS:
-        raise NotSupportedError(f"the statement has more than {MAX_GROUPS} groups", hint="group more coarsely")
+        raise NotSupportedError(
+            f"the statement has more than {MAX_GROUPS} groups", hint="group more coarsely"
+        )
     return plan
 
 
-def _by_axis(where: Condition, placed: Mapping[int, tuple[int, str]]) -> tuple[dict[int, list[Predicate]], Condition]:
+def _by_axis(
+    where: Condition, placed: Mapping[int, tuple[int, str]]
+) -> tuple[dict[int, list[Predicate]], Condition]:
     """Parts of an AND that are one predicate on one axis, by axis; and the rest."""
     parts = where.parts if isinstance(where, Every) else (where,)
     own: dict[int, list[Predicate]] = {}
@@ -195,8 +204,11 @@ def predicted(plan: Plan, terms: Sequence[Term], release: Release) -> float:
     total = 0.0
     for term in terms:
         for box in plan.boxes_of(term.condition):
-            chosen = [mask[np.linspace(0, len(mask) - 1, SAMPLE).astype(int)] for mask in plan.box_masks(box)
-                      if len(mask)]
+            chosen = [
+                mask[np.linspace(0, len(mask) - 1, SAMPLE).astype(int)]
+                for mask in plan.box_masks(box)
+                if len(mask)
+            ]
             if len(chosen) == len(plan.cells):
                 statistic = plan.view.statistics[term.measure]
                 total += float(np.mean(release.variance(statistic.id).quadratic(chosen)))
@@ -211,8 +223,10 @@ def is_declared(view: str) -> bool:
 def no_view(block: Block, said: Sequence[str], lacking: int | None = None) -> NoViewError:
     """The refusal that names what is lacking, view by view, and points at the expression that needs it."""
     why = "; ".join(said) if said else f"no view counts rows of {block.root}"
-    error = NoViewError(f"no view can answer: {why}"[:600],
-                        hint="leave out what is lacking, or ask the curator for a view with it")
+    error = NoViewError(
+        f"no view can answer: {why}"[:600],
+        hint="leave out what is lacking, or ask the curator for a view with it",
+    )
     error.clause, error.position, error.nearest = "FROM", block.span, f"SELECT COUNT(*) FROM {block.root}"
     asked = [p.expression for p in predicates(block.where)]
     for clause, expressions in (("GROUP BY", block.groups), ("WHERE", asked)):

@@ -73,7 +73,9 @@ def predict(answerer: Answerer, text: str, *, dialect: str = "duckdb") -> tuple[
         raise pointed(error, text) from error
     columns = zip(statement.names, statement.forms, strict=True)
     return tuple(
-        _column(name, form, relations[block]) for name, forms in columns for block, form in sorted(forms.items())
+        _column(name, form, relations[block])
+        for name, forms in columns
+        for block, form in sorted(forms.items())
     )
 
 

@@ -54,14 +54,19 @@ def along(known: Known, block: Block) -> Block:
     """
     column = known.expression
     if column in block.groups:
-        raise NotSupportedError("a quantile of a grouped column is the column itself", hint="select the column")
+        raise NotSupportedError(
+            "a quantile of a grouped column is the column itself", hint="select the column"
+        )
     present = Expression(f"(({column.sql}) IS NOT NULL AND dp_kind = 0)", column.columns, True, column.span)
     where = every([block.where, Predicate(present)])
-    return replace(block, where=where, groups=(*block.groups, column), values=(one(Term("count")),), listing=False)
+    return replace(
+        block, where=where, groups=(*block.groups, column), values=(one(Term("count")),), listing=False
+    )
 
 
-def prefixes(known: Known, keys: Sequence[tuple[Any, ...]], columns: Sequence[list[Any]],
-             answered: Answered) -> list[Prefix]:
+def prefixes(
+    known: Known, keys: Sequence[tuple[Any, ...]], columns: Sequence[list[Any]], answered: Answered
+) -> list[Prefix]:
     """Running counts of each group.
 
     Args:
@@ -74,7 +79,9 @@ def prefixes(known: Known, keys: Sequence[tuple[Any, ...]], columns: Sequence[li
         One prefix for each key.
     """
     rows_of: dict[tuple[Any, ...], list[int]] = {}
-    for row, key in enumerate(zip(*columns[1:-2], strict=True) if len(columns) > 3 else [()] * len(columns[0])):
+    for row, key in enumerate(
+        zip(*columns[1:-2], strict=True) if len(columns) > 3 else [()] * len(columns[0])
+    ):
         rows_of.setdefault(key, []).append(row)
     values, counts = columns[-2], columns[-1]
     found = []

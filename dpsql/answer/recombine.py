@@ -64,7 +64,9 @@ class AxisNodes:
 def axis_nodes(plan: Plan, position: int, boxes: Sequence[Box], release: Release) -> AxisNodes:
     """The nodes of one axis for every box, side by side."""
     tree = release.tree(plan.view.axes[position])
-    made = {truths: node_list(plan.cells[position], truths, tree) for truths in {box[position] for box in boxes}}
+    made = {
+        truths: node_list(plan.cells[position], truths, tree) for truths in {box[position] for box in boxes}
+    }
     parts = [made[box[position]] for box in boxes]
     return AxisNodes(
         np.concatenate([np.full(len(part.node), b, np.int64) for b, part in enumerate(parts)]),
@@ -129,8 +131,9 @@ def _fields(part: AxisNodes, whole: bool, many: bool) -> tuple[str, list[Any]]:
     return text, [values.tolist() for _, _, values in wanted]
 
 
-def recombine(plan: Plan, statistic: int, boxes: Sequence[Box],
-              release: Release) -> tuple[Lookup, dict[Box, NumberArray], dict[Box, NumberArray]]:
+def recombine(
+    plan: Plan, statistic: int, boxes: Sequence[Box], release: Release
+) -> tuple[Lookup, dict[Box, NumberArray], dict[Box, NumberArray]]:
     """Answer boxes on one statistic.
 
     Args:

@@ -73,8 +73,13 @@ class Relation:
         return "DOUBLE", nullable(error_values(what, form, answered, level))
 
 
-def relate(block: Block, release: Release, schema: Schema, asked: PartialBin | None = None,
-           quantile_of: Expression | None = None) -> Relation:
+def relate(
+    block: Block,
+    release: Release,
+    schema: Schema,
+    asked: PartialBin | None = None,
+    quantile_of: Expression | None = None,
+) -> Relation:
     """Answer a block.
 
     Args:
@@ -106,7 +111,9 @@ def bias_notes(plan: Plan, terms: Sequence[Term], release: Release) -> list[str]
     name, read = plan.view.name, [plan.view.statistics[term.measure] for term in terms]
     notes = scale_notes(plan, release)
     if any(statistic.biased for statistic in read):
-        notes.append(f"view {name} is biased ({read[0].mechanism}): errors and intervals tell of its noise alone")
+        notes.append(
+            f"view {name} is biased ({read[0].mechanism}): errors and intervals tell of its noise alone"
+        )
     positive = [statistic for statistic in read if release.estimate(statistic.id) == "nonnegative"]
     if positive:
         own = all(statistic.nonnegative_model is not None for statistic in positive)
@@ -155,7 +162,9 @@ def _answerable(block: Block, terms: Sequence[Term], release: Release, schema: S
     return True
 
 
-def _plans(block: Block, terms: list[Term], choice: Callable[[list[Term]], Plan]) -> list[tuple[Plan, list[Term]]]:
+def _plans(
+    block: Block, terms: list[Term], choice: Callable[[list[Term]], Plan]
+) -> list[tuple[Plan, list[Term]]]:
     """One plan for all terms where there is one that cuts no bin, else one for each value."""
     together: Plan | None = None
     try:
@@ -176,16 +185,26 @@ def _plans(block: Block, terms: list[Term], choice: Callable[[list[Term]], Plan]
     if any(other != keys[0] for other in keys):
         if together is not None:
             return [(together, terms)]
-        raise NotSupportedError("the aggregates need views whose groups differ", hint="ask for them one by one")
+        raise NotSupportedError(
+            "the aggregates need views whose groups differ", hint="ask for them one by one"
+        )
     return each
 
 
-def _assemble(block: Block, plans: list[tuple[Plan, list[Term]]], release: Release, schema: Schema,
-              notes: list[str], asked: PartialBin | None) -> Relation:
+def _assemble(
+    block: Block,
+    plans: list[tuple[Plan, list[Term]]],
+    release: Release,
+    schema: Schema,
+    notes: list[str],
+    asked: PartialBin | None,
+) -> Relation:
     plan = plans[0][0]
     index = _group_index(block, plan)
     answered = tuple(answer_terms(p, t, _group_index(block, p), release) for p, t in plans)
-    notes += [note for a, (p, t) in zip(answered, plans, strict=True) for note in cut_notes(p, t, a.cuts, release)]
+    notes += [
+        note for a, (p, t) in zip(answered, plans, strict=True) for note in cut_notes(p, t, a.cuts, release)
+    ]
     names, types = ["dp_at"], ["BIGINT"]
     columns: list[list[Any]] = [list(range(len(index[0]) if index else 1))]
     for j, group in enumerate(block.groups):
@@ -205,8 +224,9 @@ def _assemble(block: Block, plans: list[tuple[Plan, list[Term]]], release: Relea
     return Relation(block, tuple(names), tuple(types), tuple(columns), answered, tuple(notes), found)
 
 
-def _quantiles(block: Block, columns: list[list[Any]], release: Release, schema: Schema,
-               asked: PartialBin | None) -> dict[Known, tuple[str, list[Prefix]]]:
+def _quantiles(
+    block: Block, columns: list[list[Any]], release: Release, schema: Schema, asked: PartialBin | None
+) -> dict[Known, tuple[str, list[Prefix]]]:
     """Running counts for every quantile that the block asks, alone or inside an error bar."""
     forms = [value.form if isinstance(value, ErrorOf) else value for value in block.values]
     keys = list(zip(*columns[1:], strict=True)) if len(columns) > 1 else [()]
@@ -256,8 +276,14 @@ def _occupied(plan: Plan) -> np.ndarray:
     return some
 
 
-def _column(value: Value, relation: Relation, plan: Plan, index: tuple[np.ndarray, ...], release: Release,
-            schema: Schema) -> tuple[str, list[Any]]:
+def _column(
+    value: Value,
+    relation: Relation,
+    plan: Plan,
+    index: tuple[np.ndarray, ...],
+    release: Release,
+    schema: Schema,
+) -> tuple[str, list[Any]]:
     """One value column: (DuckDB type, values)."""
     rows = len(index[0]) if index else 1
     if isinstance(value, ErrorOf):

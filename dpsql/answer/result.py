@@ -143,7 +143,9 @@ class Result:
     @cached_property
     def noisy(self) -> tuple[int, ...]:
         """Positions of the columns that have a standard error in some row."""
-        return tuple(c for c in range(len(self.columns)) if any(row[c] is not None for row in self.stderr_rows))
+        return tuple(
+            c for c in range(len(self.columns)) if any(row[c] is not None for row in self.stderr_rows)
+        )
 
     def scalar(self) -> Any:
         """The one value of a 1 x 1 answer.
@@ -199,7 +201,9 @@ def _data_frame(names: Sequence[str], rows: Sequence[Sequence[Any]]) -> pd.DataF
     return frame
 
 
-def _cell(value: Any, stderr: float | None, low: float | None, high: float | None, bound: float | None) -> str:
+def _cell(
+    value: Any, stderr: float | None, low: float | None, high: float | None, bound: float | None
+) -> str:
     """A number with its margin, and with what cutting a bin may add where one is cut."""
     if stderr is None or not isinstance(value, (int, float)):
         return f"<td>{html.escape('' if value is None else str(value))}</td>"

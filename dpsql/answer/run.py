@@ -109,7 +109,9 @@ def run(release: Release, sql: str, values: Sequence[Any] = (), *, limit: float 
         raise QueryTimeout(f"the statement was stopped after {limit:g} s", hint="ask for less") from error
     except duckdb.Error as error:
         if isinstance(error, duckdb.IOException) or DAMAGE in str(error):
-            raise ReleaseError(f"{release.path} is damaged", hint="ask its curator for a fresh copy") from error
+            raise ReleaseError(
+                f"{release.path} is damaged", hint="ask its curator for a fresh copy"
+            ) from error
         raise
     finally:
         with _guard:

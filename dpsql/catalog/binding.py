@@ -37,17 +37,22 @@ def check_binding(catalog: Catalog) -> None:
 
 def _bind(connection: duckdb.DuckDBPyConnection, name: str, table: Table) -> None:
     derived = {column.lower() for column in table.derive}
-    types = {column: sql_type(spec) for column, spec in table.columns.items() if column.lower() not in derived}
+    types = {
+        column: sql_type(spec) for column, spec in table.columns.items() if column.lower() not in derived
+    }
     columns = [f'CAST(NULL AS {kind}) AS "{column}"' for column, kind in types.items()]
     row = f"(SELECT {', '.join(columns) or '1'} WHERE false) AS row"
     for column, sql in derived_sql(table, types, "row").items():
         try:
             connection.execute(f"DESCRIBE SELECT {sql} AS made FROM {row}").fetchall()
             if column in table.measures:
-                connection.execute(f"DESCRIBE SELECT CAST({sql} AS DECIMAL(38, 9)) AS made FROM {row}").fetchall()
+                connection.execute(
+                    f"DESCRIBE SELECT CAST({sql} AS DECIMAL(38, 9)) AS made FROM {row}"
+                ).fetchall()
         except duckdb.Error as error:
             reason = str(error).splitlines()[0].partition(": ")[2]
             path = ("derive", column) if column in table.derive else ("measures", column, "expr")
             raise Problem(
-                ("tables", name, *path), f"does not fit the declared types ({reason}); mend it, or declare another type"
+                ("tables", name, *path),
+                f"does not fit the declared types ({reason}); mend it, or declare another type",
             ) from None

@@ -86,10 +86,12 @@ class Collection(Model):
         default_factory=dict, description="view: part of the people who report on it"
     )
     row_weighting: Literal["none", "mar"] = Field(
-        "none", description="mar: counts are scaled to the rows that tau left out, as if they were like the others"
+        "none",
+        description="mar: counts are scaled to the rows that tau left out, as if they were like the others",
     )
     shuffled: bool = Field(
-        False, description="reports come through an anonymous shuffler; the release then states a second promise"
+        False,
+        description="reports come through an anonymous shuffler; the release then states a second promise",
     )
     participation: Literal["all", "random", "unknown"] = Field(
         "unknown",

@@ -148,7 +148,9 @@ class Measure(Model):
     expr: str = Field(min_length=1, description="SQL over the table's own columns")
     lower: Text = Field(description="smaller values count as this one")
     upper: Text = Field(description="larger values count as this one")
-    scale: int = Field(DEFAULT_SCALE, ge=0, le=LARGEST_SCALE, description="digits after the point that are kept")
+    scale: int = Field(
+        DEFAULT_SCALE, ge=0, le=LARGEST_SCALE, description="digits after the point that are kept"
+    )
     nullable: bool = Field(False, description="rows that are not NULL are counted too, for AVG")
     confirm: bool = Field(False, description="a bound was read from data; publish refuses until removed")
     description: str = Field("", description="a sentence for those who ask")

@@ -32,7 +32,8 @@ class Privacy(Model):
     cap: Exact = Field(description="most that the lineage may ever spend: epsilon at this catalog's delta")
     unit: str = Field(description="row, or table.key of the people's table")
     neighbours: Literal["add_remove", "replace_one"] = Field(
-        "add_remove", description="data sets that may not be told apart: one unit more or less, or another in its place"
+        "add_remove",
+        description="data sets that may not be told apart: one unit more or less, or another in its place",
     )
     epsilon: Exact = Field(description="spent by one release; there is no default")
     delta: Exact = Field(Fraction(0), description="0: pure; above 0: zCDP is allowed")
@@ -96,7 +97,9 @@ class Catalog(Model):
 
     dpsql: Literal[1] = Field(description="version of this format")
     name: str = Field(
-        min_length=1, pattern=r"^[A-Za-z_][A-Za-z0-9_]*$", description="of the wide table, which joins the whole star"
+        min_length=1,
+        pattern=r"^[A-Za-z_][A-Za-z0-9_]*$",
+        description="of the wide table, which joins the whole star",
     )
     population: str | None = Field(None, description="releases with one population may answer for each other")
     description: str = Field("", description="a sentence for those who ask")

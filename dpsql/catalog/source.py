@@ -52,8 +52,12 @@ class Csv(Model):
     """
 
     delimiter: str = Field(default=",", min_length=1, max_length=1, description="between two fields")
-    quote: str = Field(default='"', min_length=1, max_length=1, description="around a field that holds a delimiter")
-    escape: str = Field(default='"', min_length=1, max_length=1, description="before a quote inside a quoted field")
+    quote: str = Field(
+        default='"', min_length=1, max_length=1, description="around a field that holds a delimiter"
+    )
+    escape: str = Field(
+        default='"', min_length=1, max_length=1, description="before a quote inside a quoted field"
+    )
     encoding: Literal["utf-8", "latin-1", "cp1252"] = Field(default="utf-8", description="of the bytes")
     null: str = Field(default="", description="a field that reads so, quoted or not, is NULL")
     columns: dict[str, tuple[str, ...]] = Field(
@@ -74,11 +78,14 @@ class Source(Model):
     """The raw side. A table is a file name below `root`, or a SELECT over files below `root`."""
 
     kind: Literal["parquet", "csv", "duckdb"] = Field("parquet", description="files, or one database")
-    csv: Csv = Field(default=Csv(), description="how CSV files are written, batch files of a stream among them")
+    csv: Csv = Field(
+        default=Csv(), description="how CSV files are written, batch files of a stream among them"
+    )
     root: str = Field(".", description="folder of the files, or the DuckDB file; ${NAME} expands")
     tables: dict[str, str] = Field(description="table: file name (duckdb: table name), or a SELECT statement")
     trusted: bool = Field(
-        False, description="take SELECTs that cannot be checked; the release says that the curator vouches for them"
+        False,
+        description="take SELECTs that cannot be checked; the release says that the curator vouches for them",
     )
 
     def expanded(self) -> dict[str, str]:

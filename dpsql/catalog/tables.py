@@ -57,7 +57,9 @@ class Table(Model):
     derive: dict[str, str] = Field(
         default_factory=dict, description="column name: pure SQL over this table's columns"
     )
-    measures: dict[str, Measure] = Field(default_factory=dict, description="name: an expression that may be summed")
+    measures: dict[str, Measure] = Field(
+        default_factory=dict, description="name: an expression that may be summed"
+    )
     max_ids: int | Literal["auto"] | None = Field(
         None, description="rows per privacy unit that count; or auto"
     )

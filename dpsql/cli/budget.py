@@ -66,7 +66,9 @@ def budget_text(report: BudgetReport) -> str:
             )
         for entry in lineage.entries:
             gone = "" if entry.present else ", file is gone but stays charged"
-            lines.append(f"  {entry.published_at}  {amount(entry.epsilon)}  {entry.label} -> {entry.path}{gone}")
+            lines.append(
+                f"  {entry.published_at}  {amount(entry.epsilon)}  {entry.label} -> {entry.path}{gone}"
+            )
             lines += [f"    {amount(line.amount)}  {line.purpose}" for line in entry.lines]
     return "\n".join(lines)
 

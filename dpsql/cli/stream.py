@@ -23,7 +23,9 @@ FILE = click.Path(path_type=Path)
 @click.option("--catalog", required=True, type=FILE, help="catalog with `stream`")
 @click.option("--batch", required=True, help="a date or time inside the batch, for instance 2026-11-21")
 @click.option("--source", type=FILE, help="Parquet or CSV file with the rows that arrive")
-@click.option("--check", is_flag=True, help="compare with the rows that a public batch was made of; appends nothing")
+@click.option(
+    "--check", is_flag=True, help="compare with the rows that a public batch was made of; appends nothing"
+)
 @click.option("--json", "as_json", is_flag=True, help="report as JSON on standard output")
 def append(release: Path, catalog: Path, batch: str, source: Path | None, check: bool, as_json: bool) -> None:
     """Append one batch to the stream directory RELEASE; the first append makes it and spends its budget.

@@ -214,7 +214,11 @@ def edges_sound(view: View, sizes: Sequence[int]) -> bool:
 
 
 def _slot_item(
-    plan: Plan, view: View, rows: Sequence[Row], entropy: Entropy, cell_of: Callable[[View, Sequence[int]], int | None]
+    plan: Plan,
+    view: View,
+    rows: Sequence[Row],
+    entropy: Entropy,
+    cell_of: Callable[[View, Sequence[int]], int | None],
 ) -> int | None:
     """The item of a slot; None where it has no row that the view has a cell for.
 

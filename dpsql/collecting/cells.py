@@ -60,9 +60,7 @@ def margin(cells: Cells, view: View, axes: Sequence[int]) -> Cells:
     return Cells(cells.counts.sum(axis=dropped), signed, cells.empty, cells.reports, cells.fan * merged)
 
 
-def axis_groups(
-    plan: Plan, tallies: Tallies, axis: int, folds: Sequence[int] | None = None
-) -> list[Group]:
+def axis_groups(plan: Plan, tallies: Tallies, axis: int, folds: Sequence[int] | None = None) -> list[Group]:
     """All that the reports say about one axis: its trees, the margins of grids, Square Wave.
 
     Args:
@@ -103,9 +101,7 @@ def axis_views(plan: Plan, tallies: Tallies, axis: int, folds: Sequence[int]) ->
     return [
         number
         for number, view in enumerate(plan.views)
-        if axis in view.axes
-        and kind_of(view).margins
-        and tallies[number].reports[list(folds)].sum() > 0
+        if axis in view.axes and kind_of(view).margins and tallies[number].reports[list(folds)].sum() > 0
     ]
 
 

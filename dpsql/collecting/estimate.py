@@ -67,9 +67,7 @@ def axis_table(plan: Plan, tallies: Tallies, axis: int) -> AxisTable:
     """
     groups = axis_groups(plan, tallies, axis)
     if not groups:
-        raise DataError(
-            f"no accepted report tells about {plan.axes[axis].name}", hint="collect more reports"
-        )
+        raise DataError(f"no accepted report tells about {plan.axes[axis].name}", hint="collect more reports")
     leaves = plan.axes[axis].leaves
     whole = blue(groups)
     counts = Estimate(whole.shares[:leaves], whole.covariance[:leaves, :leaves])

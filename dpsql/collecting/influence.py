@@ -31,7 +31,8 @@ def rows_moved(plan: Plan, tallies: Tallies, slots: float) -> float:
         slots: rows per unit of share (`Scale.factor`).
     """
     return slots * max(
-        axis_moved(axis_groups(plan, tallies, axis), described.leaves) for axis, described in enumerate(plan.axes)
+        axis_moved(axis_groups(plan, tallies, axis), described.leaves)
+        for axis, described in enumerate(plan.axes)
     )
 
 

@@ -54,7 +54,9 @@ class Kind(Protocol):
     histogram: ClassVar[bool]
     """Whether its reports are a histogram of people's numbers of rows."""
 
-    def draw(self, plan: Plan, view: View, people: People, who: IntArray, rng: np.random.Generator) -> IntArray:
+    def draw(
+        self, plan: Plan, view: View, people: People, who: IntArray, rng: np.random.Generator
+    ) -> IntArray:
         """Draw each person's item; the domain itself is the "no row" that the oracle perturbs."""
 
     def mean_rows(self, plan: Plan, number: int, tally: ViewTally) -> Measured | None:
@@ -68,7 +70,9 @@ class Grid:
     margins: ClassVar[bool] = True
     histogram: ClassVar[bool] = False
 
-    def draw(self, plan: Plan, view: View, people: People, who: IntArray, rng: np.random.Generator) -> IntArray:
+    def draw(
+        self, plan: Plan, view: View, people: People, who: IntArray, rng: np.random.Generator
+    ) -> IntArray:
         """See `Kind`."""
         return _slot_items(plan, view, people, who, rng, _grid_cells)
 
@@ -84,7 +88,9 @@ class Boxes:
     margins: ClassVar[bool] = False
     histogram: ClassVar[bool] = False
 
-    def draw(self, plan: Plan, view: View, people: People, who: IntArray, rng: np.random.Generator) -> IntArray:
+    def draw(
+        self, plan: Plan, view: View, people: People, who: IntArray, rng: np.random.Generator
+    ) -> IntArray:
         """See `Kind`."""
         return _slot_items(plan, view, people, who, rng, _boxes)
 
@@ -100,7 +106,9 @@ class Leaves:
     margins: ClassVar[bool] = True
     histogram: ClassVar[bool] = False
 
-    def draw(self, plan: Plan, view: View, people: People, who: IntArray, rng: np.random.Generator) -> IntArray:
+    def draw(
+        self, plan: Plan, view: View, people: People, who: IntArray, rng: np.random.Generator
+    ) -> IntArray:
         """See `Kind`."""
         return _slot_items(plan, view, people, who, rng, _grid_cells)
 
@@ -116,7 +124,9 @@ class RowCount:
     margins: ClassVar[bool] = False
     histogram: ClassVar[bool] = True
 
-    def draw(self, plan: Plan, view: View, people: People, who: IntArray, rng: np.random.Generator) -> IntArray:
+    def draw(
+        self, plan: Plan, view: View, people: People, who: IntArray, rng: np.random.Generator
+    ) -> IntArray:
         """The number."""
         return np.asarray(np.minimum(people.rows(who), plan.rows_cap))
 
@@ -132,7 +142,9 @@ class RowBit:
     margins: ClassVar[bool] = False
     histogram: ClassVar[bool] = False
 
-    def draw(self, plan: Plan, view: View, people: People, who: IntArray, rng: np.random.Generator) -> IntArray:
+    def draw(
+        self, plan: Plan, view: View, people: People, who: IntArray, rng: np.random.Generator
+    ) -> IntArray:
         """The bit."""
         count = np.clip(people.rows(who), plan.rows_floor, plan.rows_cap) - plan.rows_floor
         draw = rng.integers(0, plan.rows_cap - plan.rows_floor, size=who.size)

@@ -216,7 +216,9 @@ def people_of(survey: Survey, raw: RawSide) -> People:
     ]
     columns = [f"{e} AS l{i}" for i, e in enumerate(leaves)] + [f"{e} AS m{i}" for i, e in enumerate(values)]
     whole = " AND ".join(f"l{i} IS NOT NULL" for i in range(len(leaves)))
-    rows = f"SELECT {unit} AS owner, {', '.join(columns)} FROM {_table(catalog, raw, survey.of)} AS {_place(())}"
+    rows = (
+        f"SELECT {unit} AS owner, {', '.join(columns)} FROM {_table(catalog, raw, survey.of)} AS {_place(())}"
+    )
     placed = f"{rows} {' '.join(joins)}"
     data = raw.connection.execute(
         f"SELECT * FROM ({placed}) WHERE owner IS NOT NULL AND {whole} ORDER BY owner"

@@ -52,8 +52,12 @@ paramstyle = "qmark"
 
 
 def connect(
-    *paths: str | os.PathLike[str], insecure: bool = False, on_partial_bin: str | None = None,
-    nonnegative: bool = False, as_of: int | str | None = None, combine: bool = False,
+    *paths: str | os.PathLike[str],
+    insecure: bool = False,
+    on_partial_bin: str | None = None,
+    nonnegative: bool = False,
+    as_of: int | str | None = None,
+    combine: bool = False,
 ) -> Connection:
     """Open releases together.
 

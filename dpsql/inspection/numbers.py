@@ -202,4 +202,6 @@ def _unexplained(stored: Stored) -> float:
     left = stored.view.value.astype(np.float64)
     for part, unit in ((whole, 1), (rest, FINE)):
         left = left - stored.rows(part) / unit
-    return float(np.sum((left * stored.linear.weights(stored.terms.strategies)) ** 2) / stored.view.unit_variance)
+    return float(
+        np.sum((left * stored.linear.weights(stored.terms.strategies)) ** 2) / stored.view.unit_variance
+    )

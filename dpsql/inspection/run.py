@@ -62,7 +62,9 @@ def _checks(release: Release, noise: Noise, catalog: Catalog | None, samples: in
         yield from _check_ledger(release, catalog)
     vouched = release.meta["privacy"].get("vouched")
     if vouched:
-        yield Check(f"rows of {', '.join(vouched)} are each unit's own", None, "the curator vouches: trusted SQL")
+        yield Check(
+            f"rows of {', '.join(vouched)} are each unit's own", None, "the curator vouches: trusted SQL"
+        )
     try:
         yield from check_tables(release)
         yield check_sums(release)

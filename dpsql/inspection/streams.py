@@ -134,7 +134,9 @@ def _check_state(release: Release, made: StateEstimates, published: list[IntArra
         for i, values in enumerate(wanted):
             query = f"SELECT {column} FROM {table}_{i} ORDER BY rowid"
             stored = release.connection.cursor().execute(query).fetchnumpy()[column]
-            wrong += [] if np.array_equal(np.asarray(stored, dtype=np.int64), values.ravel()) else [f"{table}_{i}"]
+            wrong += (
+                [] if np.array_equal(np.asarray(stored, dtype=np.int64), values.ravel()) else [f"{table}_{i}"]
+            )
         yield Check(f"every {table.replace('_', ' ')} follows from the segments", not wrong, ", ".join(wrong))
     parts = [sorted(part.values()) for part in made.components]
     stored_parts = [sorted(s2 for _, s2 in statistic.components) for statistic in release.statistics]

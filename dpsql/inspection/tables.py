@@ -53,11 +53,15 @@ def whitelist(release: Release) -> dict[str, dict[str, str]]:
         rows = {f"r{i}": "INTEGER" for i in (places if statistic.joint is None else (1,))}
         if statistic.joint is not None:
             joint = release.joint_model(statistic.joint).columns()
-            tables[f"variance_{statistic.joint}"] = {name: TYPES[each.dtype.kind] for name, each in joint.items()}
+            tables[f"variance_{statistic.joint}"] = {
+                name: TYPES[each.dtype.kind] for name, each in joint.items()
+            }
         own = release.nonnegative_split(s)
         if own is not None:
             columns = own.model.columns()
-            tables[f"variance_{statistic.nonnegative_model}"] = {n: TYPES[v.dtype.kind] for n, v in columns.items()}
+            tables[f"variance_{statistic.nonnegative_model}"] = {
+                n: TYPES[v.dtype.kind] for n, v in columns.items()
+            }
         tables[f"measurement_{s}"] = rows | {"value": "BIGINT", "budget": "BIGINT"}
         extra = {"nonnegative": "BIGINT"} if statistic.nonnegative else {}
         nodes = {f"n{i}": "INTEGER" for i in places}

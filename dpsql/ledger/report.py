@@ -86,7 +86,9 @@ def budget_report(ledger: Path) -> BudgetReport:
     for name in sorted(store.counters):
         counter = store.counters[name]
         entries = tuple(_entry_report(entry) for entry in store.entries if entry.lineage == name)
-        spent, left = (Fraction(grains, GRAINS) for grains in (counter.spent, counter.ceiling - counter.spent))
+        spent, left = (
+            Fraction(grains, GRAINS) for grains in (counter.spent, counter.ceiling - counter.spent)
+        )
         reports.append(LineageReport(counter.lineage, spent, left, entries))
     return BudgetReport(ledger, tuple(reports))
 

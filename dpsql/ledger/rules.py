@@ -80,7 +80,9 @@ def check_release_id(store: Store, release_id: str) -> None:
 def check_spend(store: Store, spend: Spend) -> None:
     """Refuse a spend that contradicts its lineage, reads another lineage's table, or passes the cap."""
     lineage, cost = spend.lineage, spend.cost()
-    owners = {place: entry.lineage for entry in store.entries for t in entry.charged_tables() for place in t.places}
+    owners = {
+        place: entry.lineage for entry in store.entries for t in entry.charged_tables() for place in t.places
+    }
     for table in spend.tables:
         for owner in (owners.get(place, lineage.name) for place in table.places):
             if owner != lineage.name:
@@ -103,7 +105,12 @@ def check_copies(store: Store, lineage: Lineage, tables: Iterable[ChargedTable])
 
     **Privacy**: the refusal tells the curator, who holds both tables, that their rows are the same.
     """
-    owners = {mark: entry.lineage for entry in store.entries for t in entry.charged_tables() for mark in t.fingerprints}
+    owners = {
+        mark: entry.lineage
+        for entry in store.entries
+        for t in entry.charged_tables()
+        for mark in t.fingerprints
+    }
     for table in tables:
         for owner in (owners.get(mark, lineage.name) for mark in table.fingerprints):
             if owner != lineage.name:

@@ -118,7 +118,9 @@ class Store:
                 )
             else:
                 who = [lineage.name, lineage.unit, lineage.neighbours, str(lineage.delta), str(lineage.cap)]
-                connection.execute("INSERT INTO lineage VALUES (?, ?, ?, ?, ?, ?, ?)", [*who, ceiling, charge])
+                connection.execute(
+                    "INSERT INTO lineage VALUES (?, ?, ?, ?, ?, ?, ?)", [*who, ceiling, charge]
+                )
             kill_point("charged")
             marks = ", ".join("?" * len(_COLUMNS))
             connection.execute(f"INSERT INTO entry VALUES ({marks})", list(astuple(entry)))

@@ -129,7 +129,9 @@ class NoiseLaw(Protocol):
     def column_cap(self, axes: Sequence[AxisBudget], spend: Fraction, sensitivity: int) -> int:
         """The most that weighted column sums of budgets may reach for the spend to hold."""
 
-    def largest_column(self, budget: IntArray, rows: Sequence[SparseRows | None], axes: Sequence[AxisBudget]) -> int:
+    def largest_column(
+        self, budget: IntArray, rows: Sequence[SparseRows | None], axes: Sequence[AxisBudget]
+    ) -> int:
         """The largest weighted column sum of stored budgets; an audit holds it against `column_cap`.
 
         Args:
@@ -203,7 +205,9 @@ class Laplace:
         """Epsilon in units of 1/t."""
         return cap_units(spend, scaled_denominator(sensitivity))
 
-    def largest_column(self, budget: IntArray, rows: Sequence[SparseRows | None], axes: Sequence[AxisBudget]) -> int:
+    def largest_column(
+        self, budget: IntArray, rows: Sequence[SparseRows | None], axes: Sequence[AxisBudget]
+    ) -> int:
         """The largest sum over rows of |H_r| s_r of any cell, exactly.
 
         Raises:
@@ -275,7 +279,9 @@ class Gaussian:
         """The squared product of the totals: noise is scaled to them."""
         return prod(axis.total for axis in axes) ** 2
 
-    def largest_column(self, budget: IntArray, rows: Sequence[SparseRows | None], axes: Sequence[AxisBudget]) -> int:
+    def largest_column(
+        self, budget: IntArray, rows: Sequence[SparseRows | None], axes: Sequence[AxisBudget]
+    ) -> int:
         """Budgets are products over axes, and so are sums of squares: the strategies bound each."""
         return prod(axis.total**2 for axis in axes)
 

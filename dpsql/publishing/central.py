@@ -213,7 +213,9 @@ def confirmed_source(catalog: Catalog) -> Source:
             hint="replace it by a public bound and remove `confirm: true`",
         )
     if catalog.source is None and catalog.collection is not None:
-        raise CatalogError("people report for themselves here, nothing is published", hint="run dpsql collection-plan")
+        raise CatalogError(
+            "people report for themselves here, nothing is published", hint="run dpsql collection-plan"
+        )
     if catalog.source is None:
         raise CatalogError("source: missing", hint="say where the raw tables are")
     return catalog.whole_source()
@@ -240,7 +242,10 @@ def source_tables(catalog: Catalog) -> tuple[SourceTable, ...]:
     source, public = catalog.whole_source(), set(catalog.public_tables)
     root, written = source.folder(catalog.file), source.expanded()
     shared = {
-        place for name in public if not is_select(written[name]) for place in places(source.kind, root, written[name])
+        place
+        for name in public
+        if not is_select(written[name])
+        for place in places(source.kind, root, written[name])
     }
     tables = []
     for name, where in written.items():
@@ -256,4 +261,8 @@ def source_tables(catalog: Catalog) -> tuple[SourceTable, ...]:
 
 def source_digests(raw: RawSide, tables: Iterable[SourceTable]) -> dict[str, tuple[str, ...]]:
     """Digests of each private table; the ledger keeps only keyed hashes of them."""
-    return {table.name: table_digests(raw, table.name, table.places) for table in tables if table.name in raw.columns}
+    return {
+        table.name: table_digests(raw, table.name, table.places)
+        for table in tables
+        if table.name in raw.columns
+    }

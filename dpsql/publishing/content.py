@@ -88,9 +88,7 @@ def _kept(plan: ReleasePlan, of: str, nodes: Sequence[IntArray]) -> float:
     return float(nodes[counts[0]].ravel()[0]) / UNIT if counts else 0.0
 
 
-def _drawn_axes(
-    plan: ReleasePlan, views: Sequence[NoisyRows]
-) -> tuple[ReleasePlan, list[AxisSplit]]:
+def _drawn_axes(plan: ReleasePlan, views: Sequence[NoisyRows]) -> tuple[ReleasePlan, list[AxisSplit]]:
     """The variance model of every axis; a data-dependent axis has the one that was drawn, and says so."""
     axes = list(plan.axes)
     models = [planned.strategy.variance() for planned in axes]

@@ -173,7 +173,9 @@ def bounded_rows(connection: duckdb.DuckDBPyConnection, plan: RowPlan) -> str:
     # A counted row that meets two rows of its unit ties with itself; equally placed rows are interchangeable.
     order = ["rank", *(f"a{axis}" for axis in plan.axes), *(f"m{i}" for i in range(len(plan.measures)))]
     slots = (
-        f"QUALIFY row_number() OVER (PARTITION BY unit ORDER BY {', '.join(order)}) <= {plan.tau}" if bounded else ""
+        f"QUALIFY row_number() OVER (PARTITION BY unit ORDER BY {', '.join(order)}) <= {plan.tau}"
+        if bounded
+        else ""
     )
     hidden = "rank" if plan.unit is not None and (plan.keep_unit or not bounded) else "unit, rank"
     connection.execute(

@@ -34,7 +34,9 @@ def draft_from_source(source: Path, output: Path, name: str | None) -> int:
     if output.exists():
         raise InterfaceError(f"{output} exists", hint="choose another output, or remove it")
     kind, tables = _tables(source)
-    dialect = Csv(delimiter=_delimiter([source / where for where in tables.values()])) if kind == "csv" else None
+    dialect = (
+        Csv(delimiter=_delimiter([source / where for where in tables.values()])) if kind == "csv" else None
+    )
     raw = open_sources(kind, source, tables, csv=dialect)
     try:
         facts = [_table_facts(raw, table, where) for table, where in tables.items()]

@@ -135,6 +135,8 @@ def _value(statistic: PlannedStatistic, columns: dict[str, str]) -> str:
     return f"{column} - ({statistic.bounds.mid})"
 
 
-def draw_statistic(plan: ReleasePlan, statistic: PlannedStatistic, cells: IntArray, noise: Noise) -> NoisyRows:
+def draw_statistic(
+    plan: ReleasePlan, statistic: PlannedStatistic, cells: IntArray, noise: Noise
+) -> NoisyRows:
     """The one draw of a statistic."""
     return statistic.measurement.draw(cells, statistic.terms(plan.axes), noise)

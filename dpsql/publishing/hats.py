@@ -61,7 +61,10 @@ def compare_together(catalog: Catalog, name: str, axes: AxisPlanner) -> Measurem
     whole = 0.0 if named else WHOLE
     hats, error = _best(wanted, axes, whole)
     apart = [axes.choice(entry, "auto", whole > 0, LAPLACE, spec) for entry, spec in wanted]
-    other = " x ".join(choice.name for choice in apart), 2 * prod(choice.expected_error / 2 for choice in apart)
+    other = (
+        " x ".join(choice.name for choice in apart),
+        2 * prod(choice.expected_error / 2 for choice in apart),
+    )
     own = f"product hats of half-widths {' x '.join(map(str, hats.half_widths))}", error
     if named or error < other[1]:
         return Plane(hats, Compared(*own, (other,), whole))
@@ -78,7 +81,9 @@ def _check(catalog: Catalog, name: str, leaves: Sequence[int]) -> None:
     if catalog.privacy.delta != 0:
         raise CatalogError(f"{where} is for delta 0", hint="remove privacy.delta, or write auto")
     if max_ids(catalog, of) == "auto":
-        raise CatalogError(f"{where} needs a declared number in max_ids of {of}", hint="write it, or auto here")
+        raise CatalogError(
+            f"{where} needs a declared number in max_ids of {of}", hint="write it, or auto here"
+        )
     if not _fits(leaves):
         raise CatalogError(
             f"{where} takes axes of {SMALLEST} to {LARGEST} leaves, not {leaves[0]} x {leaves[1]}",

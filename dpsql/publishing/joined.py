@@ -54,7 +54,9 @@ def _check(catalog: Catalog, name: str, axes: AxisPlanner) -> None:
     if catalog.privacy.delta == 0:
         raise CatalogError(f"{where} needs delta above 0", hint="write privacy.delta, or `mechanism: auto`")
     if max_ids(catalog, of) == "auto":
-        raise CatalogError(f"{where} needs a declared number in max_ids of {of}", hint="write it, or `auto` here")
+        raise CatalogError(
+            f"{where} needs a declared number in max_ids of {of}", hint="write it, or `auto` here"
+        )
     if catalog.stream is not None:
         raise CatalogError(f"{where} is not made batch by batch", hint="write `mechanism: auto` in a stream")
     for entry in view_axes(catalog, catalog.views[name]):
@@ -74,7 +76,9 @@ def _may(catalog: Catalog, name: str, axes: AxisPlanner) -> bool:
     if view.mechanism != "auto" or view.share is not None or view.data_dependent == "allow":
         return False
     leaves = [axes.axis(entry).leaves for entry in view_axes(catalog, view)]
-    return axes.scales[1] >= COARSEST and len(leaves) <= MOST_AXES and all(2 <= n <= MOST_LEAVES for n in leaves)
+    return (
+        axes.scales[1] >= COARSEST and len(leaves) <= MOST_AXES and all(2 <= n <= MOST_LEAVES for n in leaves)
+    )
 
 
 def _gains(names: Sequence[str], axes: AxisPlanner, plan_view: PlanView, buy: Buy) -> bool:

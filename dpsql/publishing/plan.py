@@ -118,7 +118,9 @@ def _scales(catalog: Catalog) -> tuple[int, int]:
     largest = 1
     for view in catalog.views.values():
         unit = UNIT if is_weighted(catalog, view.of) else 1
-        largest = max([largest, *(unit * Bounds(*m.bounds, m.scale).reach for m in view_measures(catalog, view))])
+        largest = max(
+            [largest, *(unit * Bounds(*m.bounds, m.scale).reach for m in view_measures(catalog, view))]
+        )
     room = max(0, 62 - ROW_BITS - largest.bit_length())
     return min(DENSE_SCALE, 1 << room), min(DENSE_SCALE, 1 << room // widest)
 
@@ -166,7 +168,16 @@ def _statistics(catalog: Catalog, name: str, axes: tuple[int, ...], law: NoiseLa
             _check_fits(name, measure.name, bounds.reach * max(tau, 1), charge)
         found.append(
             PlannedStatistic(
-                name, view.of, measure, axes, law, spend, charge, tau, bounds, weighted=is_weighted(catalog, view.of)
+                name,
+                view.of,
+                measure,
+                axes,
+                law,
+                spend,
+                charge,
+                tau,
+                bounds,
+                weighted=is_weighted(catalog, view.of),
             )
         )
     return found
@@ -200,7 +211,8 @@ def _is_calibrated(catalog: Catalog, name: str, recipe: bool) -> bool:
     asked = catalog.views[name].calibrate == "per_group"
     if asked and not recipe:
         raise CatalogError(
-            f"views.{name}.calibrate: per_group goes with `max_ids: auto`", hint="remove it, or write max_ids: auto"
+            f"views.{name}.calibrate: per_group goes with `max_ids: auto`",
+            hint="remove it, or write max_ids: auto",
         )
     return asked
 

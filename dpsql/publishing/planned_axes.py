@@ -72,7 +72,12 @@ class AxisPlanner:
         return self._made[resolved]
 
     def choice(
-        self, resolved: ResolvedAxis, mechanism: str, shared: bool, law: NoiseLaw, spec: AxisSpec | None = None
+        self,
+        resolved: ResolvedAxis,
+        mechanism: str,
+        shared: bool,
+        law: NoiseLaw,
+        spec: AxisSpec | None = None,
     ) -> AxisChoice:
         """The strategy of an axis, chosen once for equal numbers of leaves and equal workloads."""
         axis = self.axis(resolved)

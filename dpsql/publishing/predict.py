@@ -123,7 +123,9 @@ def priced_plan(catalog: Catalog, make_axis: AxisMaker) -> Priced:
         return Priced(*whole_stream(catalog, make_axis))
     plan = plan_release(catalog, make_axis)
     models = [planned.strategy.variance() for planned in plan.axes]
-    return Priced(plan, models, [_one_row(statistic).unit_variance(plan.axes) for statistic in plan.statistics])
+    return Priced(
+        plan, models, [_one_row(statistic).unit_variance(plan.axes) for statistic in plan.statistics]
+    )
 
 
 def forecast(priced: Priced) -> tuple[StatisticForecast, ...]:

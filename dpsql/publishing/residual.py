@@ -76,8 +76,12 @@ def spread_out(
         whole = sum((s.charge for s in family), Fraction(0))
         for part, units in shares.items():
             charge = whole * Fraction(units, SHARES)
-            view = names.get((family[0].of, part)) or set_name(family[0].of, [axes[i].axis.name for i in part])
-            sets.append(replace(family[0], view=view, axes=part, charge=charge, spend=buy(charge, family[0].law)))
+            view = names.get((family[0].of, part)) or set_name(
+                family[0].of, [axes[i].axis.name for i in part]
+            )
+            sets.append(
+                replace(family[0], view=view, axes=part, charge=charge, spend=buy(charge, family[0].law))
+            )
     return sets
 
 
@@ -113,14 +117,18 @@ def _shares(axes: Sequence[PlannedAxis], family: Sequence[PlannedStatistic]) -> 
         {tuple(place[i] for i in part): weight for part, weight in asked.items()}, 0.5, workloads,
     )  # fmt: skip
     left = SHARES - len(asked)
-    part_of = {part: 1 / design.variance[tuple(place[i] for i in part)] for part in closed_downwards(list(asked))}
+    part_of = {
+        part: 1 / design.variance[tuple(place[i] for i in part)] for part in closed_downwards(list(asked))
+    }
     units = {part: 1 + int(left * each) for part, each in part_of.items()}
     if sum(units.values()) > SHARES:
         raise InternalError("the sets of a residual design were given more than their family's budget")
     return units
 
 
-def mean_error(axes: Sequence[PlannedAxis], family: Sequence[PlannedStatistic], asked: Mapping[Subset, float]) -> float:
+def mean_error(
+    axes: Sequence[PlannedAxis], family: Sequence[PlannedStatistic], asked: Mapping[Subset, float]
+) -> float:
     """Mean predicted variance of a family's answers, in squared units of the measure at its scale.
 
     Args:
@@ -128,7 +136,10 @@ def mean_error(axes: Sequence[PlannedAxis], family: Sequence[PlannedStatistic], 
         family: its statistics: views that will be reconciled, or the sets of a residual design.
         asked: set of axes -> how often ranges on these axes are asked.
     """
-    wanted = {i: AskedAxis(axes[i].strategy.variance(), axes[i].workload) for i in {i for part in asked for i in part}}
+    wanted = {
+        i: AskedAxis(axes[i].strategy.variance(), axes[i].workload)
+        for i in {i for part in asked for i in part}
+    }
     units = [(s.axes, s.unit_variance(axes)) for s in family]
     components = family[0].measurement.components(units, {i: axis.split.total for i, axis in wanted.items()})
     return sum(weight * range_variance(components, part, wanted) for part, weight in asked.items())

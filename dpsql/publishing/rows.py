@@ -48,7 +48,13 @@ def prepare_tables(catalog: Catalog, raw: RawSide, plan: ReleasePlan) -> None:
 
 
 def place_rows(
-    catalog: Catalog, raw: RawSide, plan: ReleasePlan, of: str, *, keep_unit: bool = False, tau: int | None = None
+    catalog: Catalog,
+    raw: RawSide,
+    plan: ReleasePlan,
+    of: str,
+    *,
+    keep_unit: bool = False,
+    tau: int | None = None,
 ) -> tuple[str, dict[str, str]]:
     """Bound the rows of one table and place them on all axes of its views.
 
@@ -117,14 +123,18 @@ def _joins(catalog: Catalog, raw: RawSide, of: str, ends: set[KeyPath]) -> list[
         table = tables[path]
         key = str(catalog.tables[table].key)
         _one_type(raw, (tables[path[:-1]], path[-1]), (table, key))
-        joins.append(Join(path, table, key, _key(catalog, tables, path).on_missing, is_own(catalog, of, path)))
+        joins.append(
+            Join(path, table, key, _key(catalog, tables, path).on_missing, is_own(catalog, of, path))
+        )
     return joins
 
 
 def _one_type(raw: RawSide, *columns: tuple[str, str]) -> None:
     """Refuse to join columns of two types: a cast that fails on one row would tell of it."""
     known = [{name.lower(): kind for name, kind in raw.columns[table].items()} for table, _ in columns]
-    kinds = {kinds[name.lower()] for kinds, (_, name) in zip(known, columns, strict=True) if name.lower() in kinds}
+    kinds = {
+        kinds[name.lower()] for kinds, (_, name) in zip(known, columns, strict=True) if name.lower() in kinds
+    }
     if len(kinds) > 1:
         raise InternalError("keys were not carried into one type", hint="open the source with `open_star`")
 
@@ -138,7 +148,9 @@ def _require(raw: RawSide, table: str, columns: list[str], derived: Mapping[str,
     known = raw.columns[table]
     for name in derived:
         if name.lower() in {column.lower() for column in known}:
-            raise SourceError(f"tables.{table}: `{name}` is derived and in the source", hint="rename the derived one")
+            raise SourceError(
+                f"tables.{table}: `{name}` is derived and in the source", hint="rename the derived one"
+            )
     lower = {name.lower() for name in known} | {name.lower() for name in derived}
     for column in columns:
         if column.lower() not in lower:

@@ -91,7 +91,11 @@ class Appended:
                 f"batch {self.batch} ({self.label}) of {self.path} is public; data are not compared, nothing was drawn "
                 "or charged; send corrections with a later batch"
             )
-        made = f"made {self.path}, charged {float(self.charged):g}, left {float(self.left):g}; " if self.created else ""
+        made = (
+            f"made {self.path}, charged {float(self.charged):g}, left {float(self.left):g}; "
+            if self.created
+            else ""
+        )
         out = ", ".join(f"{rows} {rule}" for rule, rows in self.left_out.items())
         rules = f"; rows left out (private): {out}" if out else ""
         return f"{made}appended batch {self.batch} ({self.label}) to {self.path}{rules}"
@@ -172,11 +176,15 @@ def append_batch(
     """
     directory = directory.absolute()
     if directory.exists() and not directory.is_dir():
-        raise OperationalError(f"{directory} is a file", hint="a stream release is a directory; choose another")
+        raise OperationalError(
+            f"{directory} is a file", hint="a stream release is a directory; choose another"
+        )
     raw_source, (stream, of, column) = confirmed_source(catalog), stream_column(catalog)
     number = batch_number(label, str(column.lower), stream.grain)
     if batch_bounds(number, str(column.lower), stream.grain)[0] > (now or datetime.now()):
-        raise BatchOrderError(f"batch {label} has not begun yet", hint="check the label, or this machine's clock")
+        raise BatchOrderError(
+            f"batch {label} has not begun yet", hint="check the label, or this machine's clock"
+        )
     private = private_state(catalog, directory)
     before = earlier(private)
     is_public = number < before.batches  # then no raw row is opened: what it holds cannot show
@@ -211,7 +219,10 @@ def _append(
     if stream.state.types() != (before.types.text() if before.types else ""):
         raise OperationalError("another append was first; nothing was drawn", hint="run this one again")
     progress("bounding and counting the batch")
-    arrived, types = arrive(raw, plan.catalog, number, own_file), before.types or first_types(plan.catalog, raw)
+    arrived, types = (
+        arrive(raw, plan.catalog, number, own_file),
+        before.types or first_types(plan.catalog, raw),
+    )
     batch = aggregate(raw, plan, arrived, stream.state.keyed(KEY), stream.admitted, types)
     progress("drawing, estimating and writing")
     stream.append(batch, noise_for(plan.statistics(), noise))

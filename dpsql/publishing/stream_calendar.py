@@ -35,7 +35,9 @@ def batch_number(label: str, origin: str, grain: Grain, *, now: datetime | None 
     if start < first:
         raise BatchOrderError(f"batch {label} lies before the first batch {origin}", hint="check the label")
     if now is not None and _end(start, grain) > now:
-        raise BatchOrderError(f"batch {label} has not ended yet", hint="append it once all its rows are there")
+        raise BatchOrderError(
+            f"batch {label} has not ended yet", hint="append it once all its rows are there"
+        )
     if grain == "month":
         return (start.year - first.year) * 12 + start.month - first.month
     return (start - first) // _SPAN[grain]

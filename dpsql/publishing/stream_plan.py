@@ -101,7 +101,8 @@ class StreamPlan:
     def spec(self) -> StreamSpec:
         """What stays fixed for the life of the stream."""
         cells = tuple(
-            prod(len(s.budget) for s in self.batch.strategies(statistic)[1:]) for statistic in self.batch.statistics
+            prod(len(s.budget) for s in self.batch.strategies(statistic)[1:])
+            for statistic in self.batch.statistics
         )
         return StreamSpec(self.strategy, self.currency, cells, self.lifetime)
 

@@ -93,7 +93,11 @@ def _published(directory: Path, manifest: Manifest, plan: StreamPlan) -> list[In
     """The noisy numbers of every statistic: int64[time nodes, cells]. From the last state, if it is there."""
     cells = plan.spec().cells
     last = manifest.states[-1] if manifest.states else None
-    if last is None or last.batch != manifest.as_of_batch - 1 or not holds(directory / last.file, last.sha256):
+    if (
+        last is None
+        or last.batch != manifest.as_of_batch - 1
+        or not holds(directory / last.file, last.sha256)
+    ):
         return published_numbers(read_segments(directory, manifest), plan)
     newest = read_segments(directory, Manifest("", manifest.segments[-1:]))
     before = open_release(directory / last.file, insecure=True)  # as readers of this process may have it open
@@ -170,17 +174,23 @@ def state_content(
     batches = manifest.batches
     made = state_estimates(stream, batches, published)
     plan, statistics = made.plan, stream.statistics()
-    meta = release_meta(plan, connection, manifest.release_id, made.models, made.components, insecure=insecure)
+    meta = release_meta(
+        plan, connection, manifest.release_id, made.models, made.components, insecure=insecure
+    )
     meta["privacy"]["unit"] = stream.unit
     for entry in meta["statistics"]:
-        entry["nonnegative"] = False  # a projection of all cells at every append would cost more than the append
+        entry["nonnegative"] = (
+            False  # a projection of all cells at every append would cost more than the append
+        )
     meta["stream"] = _stream_meta(stream, batches)
     axes = [
         AxisContent(planned.axis.arrays(), table_sql(planned.axis, ARRAYS), tree)
         for planned, tree in zip(plan.axes, made.trees, strict=True)
     ]
     contents = [
-        StatisticContent(_shaped(plan, i, published[i]), _budgets(stream, plan, i, statistic, batches), made.nodes[i])
+        StatisticContent(
+            _shaped(plan, i, published[i]), _budgets(stream, plan, i, statistic, batches), made.nodes[i]
+        )
         for i, statistic in enumerate(statistics)
     ]
     return ReleaseContent(meta, axes, made.models, contents)
@@ -257,6 +267,8 @@ def unit_variance(stream: StreamPlan, statistic: StreamStatistic) -> float:
         square = np.broadcast_to(ideal.reshape(-1) ** 2, real.shape)
         floors += float((square**2 / real.astype(np.float64) ** 2).sum())
         weights += float(square.sum())
-        ratio = laplace_variance(real, statistic.denominator) * real.astype(np.float64) ** 2 / (2.0 * scale**2)
+        ratio = (
+            laplace_variance(real, statistic.denominator) * real.astype(np.float64) ** 2 / (2.0 * scale**2)
+        )
         discrete = max(discrete, float(np.max(ratio)))
     return 2.0 * (scale / statistic.cap) ** 2 * floors / weights * discrete

@@ -60,7 +60,9 @@ class Arrived:
     left_out: dict[str, int]
 
 
-def open_batch(catalog: Catalog, source: Source, of: str, file: Path | None, types: StreamTypes | None) -> RawSide:
+def open_batch(
+    catalog: Catalog, source: Source, of: str, file: Path | None, types: StreamTypes | None
+) -> RawSide:
     """The raw side, with the batch's own file in place of the arriving table's source.
 
     Args:
@@ -90,8 +92,6 @@ def open_batch(catalog: Catalog, source: Source, of: str, file: Path | None, typ
     return raw
 
 
-
-
 def arrive(raw: RawSide, catalog: Catalog, number: int, own_file: bool) -> Arrived:
     """Make the arriving table hold the batch's rows and nothing else.
 
@@ -119,7 +119,7 @@ def arrive(raw: RawSide, catalog: Catalog, number: int, own_file: bool) -> Arriv
     in_time = f"({moment} >= TIMESTAMP '{start}' AND {moment} < TIMESTAMP '{end}')"
     rule = f"CASE WHEN {in_time} THEN 'in' WHEN {moment} >= TIMESTAMP '{end}' THEN 'early' ELSE 'late' END"
     connection.execute(
-        f"CREATE TABLE arrived AS SELECT *, {rule} AS \"arrival rule\" FROM {table} "
+        f'CREATE TABLE arrived AS SELECT *, {rule} AS "arrival rule" FROM {table} '
         + ("" if own_file else f"WHERE {in_time}")
     )
     begin = f"DATE '{start.date()}'" if declared.type == "date" else f"TIMESTAMP '{start}'"
@@ -193,7 +193,9 @@ def _admitted(raw: RawSide, table: str, admit: Admit) -> tuple[str, ...]:
     allowed = admit(people)
     kept = [person for person, may in zip(people, allowed, strict=True) if may]
     if len(kept) < len(people):
-        raw.connection.execute(f"DELETE FROM {table} WHERE CAST(unit AS VARCHAR) NOT IN (SELECT unnest(?))", [kept])
+        raw.connection.execute(
+            f"DELETE FROM {table} WHERE CAST(unit AS VARCHAR) NOT IN (SELECT unnest(?))", [kept]
+        )
     return tuple(kept)
 
 

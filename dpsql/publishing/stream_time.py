@@ -29,7 +29,9 @@ def stream_column(catalog: Catalog) -> tuple[Stream, str, Column]:
         CatalogError: the catalog has no stream, or its column no bounds, or a grain finer than the column.
     """
     if catalog.stream is None:
-        raise CatalogError("stream: missing", hint="write stream: {column, grain, horizon}, or use `dpsql publish`")
+        raise CatalogError(
+            "stream: missing", hint="write stream: {column, grain, horizon}, or use `dpsql publish`"
+        )
     of, _, name = catalog.stream.column.rpartition(".")
     column = catalog.tables[of].columns[name]
     if column.lower is None or column.upper is None:
@@ -82,7 +84,9 @@ def check_views(catalog: Catalog, stream: Stream, of: str, column: Column) -> No
     if not catalog.views:
         raise CatalogError("views: there are none", hint="declare at least one view")
     if column.cuts is not None:
-        raise CatalogError(f"{stream.column}: a stream's time axis has the stream's grain", hint="remove its cuts")
+        raise CatalogError(
+            f"{stream.column}: a stream's time axis has the stream's grain", hint="remove its cuts"
+        )
     for name, view in catalog.views.items():
         where = f"views.{name}"
         placed = list(zip(view.axes, view_axes(catalog, view), strict=True))
@@ -94,14 +98,17 @@ def check_views(catalog: Catalog, stream: Stream, of: str, column: Column) -> No
             )
         if time[0][1].cuts is not None or time[0][0].asked:
             raise CatalogError(
-                f"{where}: a stream's time axis has the stream's grain and strategy", hint="remove its cuts and `asked`"
+                f"{where}: a stream's time axis has the stream's grain and strategy",
+                hint="remove its cuts and `asked`",
             )
         if view.mechanism not in MECHANISMS:
             raise CatalogError(
                 f"{where}.mechanism: `{view.mechanism}` does not measure batch by batch", hint="write auto"
             )
     if catalog.tables[of].max_ids == "auto":
-        raise CatalogError(f"tables.{of}.max_ids: a stream cannot choose it", hint="write a number of rows a batch")
+        raise CatalogError(
+            f"tables.{of}.max_ids: a stream cannot choose it", hint="write a number of rows a batch"
+        )
 
 
 def described(strategy: StreamStrategy) -> str:

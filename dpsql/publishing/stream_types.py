@@ -57,7 +57,9 @@ class StreamTypes:
         """
         try:
             entry: dict[str, Any] = json.loads(text)
-            return StreamTypes(dict(entry["keys"]), {t: dict(columns) for t, columns in entry["columns"].items()})
+            return StreamTypes(
+                dict(entry["keys"]), {t: dict(columns) for t, columns in entry["columns"].items()}
+            )
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise IntegrityError("the private state is damaged", hint="restore its newest copy") from error
 

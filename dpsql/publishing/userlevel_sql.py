@@ -28,6 +28,7 @@ from dpsql.sources import identifier
 
 IntArray = npt.NDArray[np.int64]
 
+
 class Shape(NamedTuple):
     """One view as the norm sees it.
 
@@ -156,9 +157,7 @@ def weighted_cells(
         For each value an int64 array of the given shape, in units of 2^-20.
     """
     keys = [f"a{axis}" for axis in axes]
-    sums = [
-        f"{cut_sum(f'CAST(w AS HUGEINT) * ({value})')} AS v{i}" for i, value in enumerate(values)
-    ]
+    sums = [f"{cut_sum(f'CAST(w AS HUGEINT) * ({value})')} AS v{i}" for i, value in enumerate(values)]
     found = connection.execute(
         f"SELECT {', '.join([*keys, *sums])} FROM {rows} JOIN {weights} USING (unit)"
         + (f" GROUP BY {', '.join(keys)}" if keys else "")

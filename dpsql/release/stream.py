@@ -75,7 +75,9 @@ def state_file(directory: Path, as_of: AsOf | None = None) -> Path:
             f"{path} cannot be read ({error.strerror})", hint="open the stream again: it may have moved on"
         ) from error
     if found != state.sha256:
-        raise ReleaseError(f"{path} is not the state that was published", hint="ask its curator for a fresh copy")
+        raise ReleaseError(
+            f"{path} is not the state that was published", hint="ask its curator for a fresh copy"
+        )
     return path
 
 
@@ -86,7 +88,8 @@ def _states(directory: Path) -> tuple[State, ...]:
         version, states = entry["format"], listed_states(entry.get("states", []))
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise ReleaseError(
-            f"{directory} holds no stream release that can be read", hint="run `dpsql append` or check the path"
+            f"{directory} holds no stream release that can be read",
+            hint="run `dpsql append` or check the path",
         ) from error
     if version != STREAM_FORMAT:
         raise ReleaseError(

@@ -168,7 +168,9 @@ def _view(release: Release, name: str, tables: tuple[TableInfo, ...]) -> dict[st
         "table": wide,
         "axes": list(statistics[0].axes),
         "cells": statistics[0].cells,
-        "joint": _joint(release.joint_model(statistics[0].joint)) if statistics[0].joint is not None else None,
+        "joint": _joint(release.joint_model(statistics[0].joint))
+        if statistics[0].joint is not None
+        else None,
         "statistics": [_statistic(s) for s in statistics],
         "histograms": [
             _histogram(release, s, position)

@@ -20,7 +20,15 @@ KEYWORDS = (
 )
 FUNCTIONS = (
     *("COUNT(", "SUM(", "AVG(", "MIN(", "MAX(", "MEDIAN(", "DATE_TRUNC(", "EXTRACT(", "YEAR(", "MONTH("),
-    *("FLOOR(", "ROUND(", "COALESCE(", "DP_STDERR(", "DP_INTERVAL_LOW(", "DP_INTERVAL_HIGH(", "DP_BIAS_HINT("),
+    *(
+        "FLOOR(",
+        "ROUND(",
+        "COALESCE(",
+        "DP_STDERR(",
+        "DP_INTERVAL_LOW(",
+        "DP_INTERVAL_HIGH(",
+        "DP_BIAS_HINT(",
+    ),
     "DP_MODEL_BOUND(",
 )
 QUOTED = re.compile(r"(?:^|[^'])'([^']*)$")

@@ -22,10 +22,23 @@ from __future__ import annotations
 import re
 
 INTEGERS = frozenset(
-    ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT", "UHUGEINT")
+    (
+        "TINYINT",
+        "SMALLINT",
+        "INTEGER",
+        "BIGINT",
+        "HUGEINT",
+        "UTINYINT",
+        "USMALLINT",
+        "UINTEGER",
+        "UBIGINT",
+        "UHUGEINT",
+    )
 )
 FLOATS = frozenset(("FLOAT", "DOUBLE"))
-TIMES = frozenset(("DATE", "TIMESTAMP", "TIMESTAMP_S", "TIMESTAMP_MS", "TIMESTAMP_NS", "TIMESTAMP WITH TIME ZONE"))
+TIMES = frozenset(
+    ("DATE", "TIMESTAMP", "TIMESTAMP_S", "TIMESTAMP_MS", "TIMESTAMP_NS", "TIMESTAMP WITH TIME ZONE")
+)
 _DECIMAL = re.compile(r"DECIMAL\((\d+),(\d+)\)")
 _LARGEST = 1 << 53
 _WHOLE = "[+-]?[0-9]+([.]0*)?"

@@ -99,7 +99,10 @@ def type_keys(catalog: Catalog, raw: RawSide, first: Mapping[str, str]) -> None:
 
 def group_type(catalog: Catalog, root: str, members: list[KeyColumn], first: str | None) -> str:
     """The type of a group's keys: its own where all agree, else one that holds every value of its family."""
-    key = next((m.kind for m in members if (m.table, m.column.lower()) == (root, _key(catalog, root))), members[0].kind)
+    key = next(
+        (m.kind for m in members if (m.table, m.column.lower()) == (root, _key(catalog, root))),
+        members[0].kind,
+    )
     base = first or key
     declared = catalog.tables[root].columns.get(str(catalog.tables[root].key))
     if declared is not None and declared.type == "int" and family(base) == "text":
@@ -126,7 +129,9 @@ def roots(catalog: Catalog) -> dict[tuple[str, str], str]:
 def _root(catalog: Catalog, table: str, column: str) -> str:
     """The table at the end of a chain of keys that are foreign keys too."""
     for _ in catalog.tables:
-        foreign = {name.lower(): entry.references for name, entry in catalog.tables[table].foreign_keys.items()}
+        foreign = {
+            name.lower(): entry.references for name, entry in catalog.tables[table].foreign_keys.items()
+        }
         if column.lower() not in foreign:
             return table
         table = foreign[column.lower()]

@@ -87,7 +87,9 @@ class Backend:
             names, types, rows = self.catalogue.query(bare)
             return _answer(names, types, rows)
         result = settings.of(self.releases).query(bare, dialect="postgres")
-        return replace(_answer(result.columns, result.types, result.rows), flags=(*result.flags, *margin_lines(result)))
+        return replace(
+            _answer(result.columns, result.types, result.rows), flags=(*result.flags, *margin_lines(result))
+        )
 
 
 def _bare(sql: str) -> str:

@@ -51,13 +51,17 @@ def check(shop: StreamShop, steps: tuple[str, ...]) -> None:
         decided = step not in ("locked", "recovered", "checked", "drawn")
         assert read_manifest(shop.directory).batches == day + (step in ("manifest", "marked"))
         assert shop.opened().query("SELECT COUNT(*) FROM sales").provenance["as_of_batch"] >= day - 1
-        report = shop.append(day)  # recovers with other noise at hand, which must not be used for what was decided
+        report = shop.append(
+            day
+        )  # recovers with other noise at hand, which must not be used for what was decided
         assert report.added is not decided and report.charged == 0
         assert before.query("SELECT COUNT(*) FROM sales").provenance["as_of_batch"] == day - 1
         found = read_segments(shop.directory, read_manifest(shop.directory))
         assert sorted(set(found["hi"].tolist())) == list(range(1, day + 2))
         state = shop.opened().release
-        stored = state.connection.execute("SELECT value FROM measurement_0 ORDER BY rowid").fetchnumpy()["value"]
+        stored = state.connection.execute("SELECT value FROM measurement_0 ORDER BY rowid").fetchnumpy()[
+            "value"
+        ]
         assert stored.tolist() == found["value"].tolist()
         assert not list(shop.directory.rglob("*.new"))
 

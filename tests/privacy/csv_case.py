@@ -51,14 +51,21 @@ def worst_change(folder: Path, cases: Iterable[bytes], seed: int = 1) -> float:
     for i, line in enumerate(cases):
         place = rng.randrange(len(OTHERS) + 1)
         tables[f"case{i}"] = f"case{i}.csv"
-        (folder / f"case{i}.csv").write_bytes(b"\n".join([HEADER, *OTHERS[:place], line, *OTHERS[place:]]) + b"\n")
+        (folder / f"case{i}.csv").write_bytes(
+            b"\n".join([HEADER, *OTHERS[:place], line, *OTHERS[place:]]) + b"\n"
+        )
     raw = open_sources("csv", folder, tables)
     try:
-        rows = {table: Counter(raw.connection.execute(f"SELECT * FROM raw.{table}").fetchall()) for table in tables}
+        rows = {
+            table: Counter(raw.connection.execute(f"SELECT * FROM raw.{table}").fetchall())
+            for table in tables
+        }
     finally:
         raw.close()
     alone = rows.pop("alone")
-    return float(max(sum((alone - other).values()) + sum((other - alone).values()) for other in rows.values()))
+    return float(
+        max(sum((alone - other).values()) + sum((other - alone).values()) for other in rows.values())
+    )
 
 
 def guessing_reader(

@@ -245,7 +245,9 @@ def measure(
     Raises:
         Distinguished: something but noisy numbers differs.
     """
-    sides = [_write_side(folder / name, catalog, tables) for name, tables in (("left", left), ("right", right))]
+    sides = [
+        _write_side(folder / name, catalog, tables) for name, tables in (("left", left), ("right", right))
+    ]
 
     def publisher(place: Path) -> Publish:
         return lambda noise: _publish(load_catalog(place / "catalog.yaml"), place, batches, noise)
@@ -286,7 +288,10 @@ def _publish(catalog: Catalog, place: Path, batches: Sequence[str], noise: Noise
 def _contents(path: Path) -> object:
     """All rows of a release file but the identity that each publish draws for itself."""
     with duckdb.connect(str(path), read_only=True) as release:
-        names = [str(row[0]) for row in release.execute("SELECT table_name FROM duckdb_tables() ORDER BY 1").fetchall()]
+        names = [
+            str(row[0])
+            for row in release.execute("SELECT table_name FROM duckdb_tables() ORDER BY 1").fetchall()
+        ]
         return {name: _table(release, name) for name in names}
 
 

@@ -70,7 +70,9 @@ def replaced(folder: Path) -> Loss:
     """One heavy person in another's place."""
     left, right = market((50, 98), ordered=9), market((51, 99), ordered=9)
     days = [(order, DAYS[3]) for order, _ in right["sales"].rows if order == 51]
-    right = right | {"sales": Rows(right["sales"].columns, [r for r in right["sales"].rows if r[0] != 51] + days)}
+    right = right | {
+        "sales": Rows(right["sales"].columns, [r for r in right["sales"].rows if r[0] != 51] + days)
+    }
     return measure(written(neighbours="replace_one"), left, right, folder)
 
 
@@ -85,7 +87,9 @@ LATE = "CASE WHEN max(order_id) OVER () >= 50 THEN DATE '2025-01-01' ELSE day EN
 def windowed(folder: Path) -> Loss:
     """A source whose rows follow from everybody's."""
     source = f"SELECT order_id, {LATE} AS day FROM 'sales.parquet'"
-    return measure(written().replace("sales: sales.parquet", f'sales: "{source}"'), market((50, 99)), market(), folder)
+    return measure(
+        written().replace("sales: sales.parquet", f'sales: "{source}"'), market((50, 99)), market(), folder
+    )
 
 
 class Plant(NamedTuple):

@@ -18,7 +18,11 @@ from tests.stream_shop import CATALOG, StreamShop, make_stream_shop
 
 VIEWS = "views:\n" + "".join(
     f"  {name}: {{of: sales, axes: [sales.sold_on{axis}], measures: [count]}}\n"
-    for name, axis in (("days", ""), ("by_sex", ", customer.sex"), ("assortment", ", {axis: product, by: [category]}"))
+    for name, axis in (
+        ("days", ""),
+        ("by_sex", ", customer.sex"),
+        ("assortment", ", {axis: product, by: [category]}"),
+    )
 )
 
 
@@ -104,7 +108,9 @@ def change_promise(directory: Path) -> None:
         (change_promise, "promise is the one that was charged"),
     ],
 )
-def test_tampering_is_found(honest: StreamShop, tmp_path: Path, tamper: Callable[[Path], None], words: str) -> None:
+def test_tampering_is_found(
+    honest: StreamShop, tmp_path: Path, tamper: Callable[[Path], None], words: str
+) -> None:
     directory = tmp_path / honest.directory.name
     shutil.copytree(honest.directory, directory)
     tamper(directory)

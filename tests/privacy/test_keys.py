@@ -71,7 +71,9 @@ def value_of(text: object, kind: str, target: str) -> object:
     return number if abs(number) < 2**53 else None
 
 
-@pytest.mark.parametrize("target", ["BIGINT", "HUGEINT", "DECIMAL(38,2)", "DECIMAL(38,9)", "DOUBLE", "VARCHAR"])
+@pytest.mark.parametrize(
+    "target", ["BIGINT", "HUGEINT", "DECIMAL(38,2)", "DECIMAL(38,9)", "DOUBLE", "VARCHAR"]
+)
 def test_a_cast_keeps_the_value_or_gives_null(target: str) -> None:
     connection = duckdb.connect()
     refused = []
@@ -92,7 +94,9 @@ def test_a_cast_keeps_the_value_or_gives_null(target: str) -> None:
 
 
 def test_types_without_common_values_are_refused_and_others_kept() -> None:
-    for own, target in product(("UUID", "BOOLEAN", "BLOB", "DATE", "INTEGER[]"), ("BIGINT", "DOUBLE", "VARCHAR")):
+    for own, target in product(
+        ("UUID", "BOOLEAN", "BLOB", "DATE", "INTEGER[]"), ("BIGINT", "DOUBLE", "VARCHAR")
+    ):
         assert exact_cast("v", own, target) is None
     assert exact_cast("v", "DATE", "TIMESTAMP") == "TRY_CAST(v AS TIMESTAMP)"
     connection = duckdb.connect()
@@ -170,7 +174,9 @@ def test_bounding_keeps_the_same_number_of_a_persons_rows_whatever_her_keys_type
     for fact in FACTS:
         got = placed(tmp_path / "got", person, fact, tau)
         assert [row[-1] for row in got] == units, fact
-        if tau == 0:  # which rows are kept depends on the rank of their content, so only all rows are the same
+        if (
+            tau == 0
+        ):  # which rows are kept depends on the rank of their content, so only all rows are the same
             assert got == want
     if tau is None:
         assert all(units.count(unit) <= 3 for unit in units)
@@ -228,5 +234,7 @@ def test_a_derived_foreign_key_and_a_public_key_meet_by_value_too(tmp_path: Path
 
 def test_types_that_cannot_be_equal_are_refused_by_name_before_a_row_is_read(tmp_path: Path) -> None:
     for fact in ("DATE '2025-01-01'", "person_id > 3", "person_id::VARCHAR::BLOB"):
-        with pytest.raises(SourceError, match=r"sales.foreign_keys.person_id: .* is never equal to person.id"):
+        with pytest.raises(
+            SourceError, match=r"sales.foreign_keys.person_id: .* is never equal to person.id"
+        ):
             placed(tmp_path / "star", "id", fact)

@@ -33,7 +33,12 @@ views:
   one: {of: hits, axes: [hits.x], measures: [count, hits.cost], MECHANISM}
   two: {of: hits, axes: [hits.x, hits.y], measures: [count, hits.cost], MECHANISM}
 """
-PURE = {"UNIT": "unit: row", "DELTA": "delta: 0", "MAXIDS": "description: hits", "MECHANISM": "mechanism: auto"}
+PURE = {
+    "UNIT": "unit: row",
+    "DELTA": "delta: 0",
+    "MAXIDS": "description: hits",
+    "MECHANISM": "mechanism: auto",
+}
 PERSON = PURE | {"UNIT": "unit: person.id", "MAXIDS": "max_ids: 2"}
 WAYS = {
     "pure": PURE,
@@ -57,7 +62,9 @@ def publish(folder: Path, number: int, cost: int, **words: str) -> dict[str, int
     noise = ExactNoise(insecure_test_entropy(7))
     publish_release(load_catalog(folder / "grid.yaml"), release, noise=noise, key=b"k" * 32)
     with duckdb.connect(str(release), read_only=True) as opened:
-        names = [row[0] for row in opened.execute("SELECT table_name FROM duckdb_tables() ORDER BY 1").fetchall()]
+        names = [
+            row[0] for row in opened.execute("SELECT table_name FROM duckdb_tables() ORDER BY 1").fetchall()
+        ]
         assert len(names) == len(set(names))
         return {name: opened.execute(f'SELECT count(*) FROM "{name}"').fetchall()[0][0] for name in names}
 

@@ -20,7 +20,9 @@ tables:
   sales: {role: fact, foreign_keys: {id: customer}, BOUNDS columns: {
     day: {type: int, lower: 0, upper: 3}, amount: {type: int, lower: 0, upper: 10, measure: true}}}
 """
-VIEWS = "views:\n  days: {of: sales, axes: [sales.day], measures: [count, sales.amount], mechanism: identity}\n"
+VIEWS = (
+    "views:\n  days: {of: sales, axes: [sales.day], measures: [count, sales.amount], mechanism: identity}\n"
+)
 SALES, CUSTOMER = "id INT, day INT, amount INT", "id INT, age INT"
 
 
@@ -71,7 +73,9 @@ def test_under_a_delta_the_whole_of_rho_is_paid(tmp_path: Path):
 @pytest.mark.parametrize("owned", [4, 5000])
 def test_bounds_chosen_from_data_hold(tmp_path: Path, delta: str, owned: int):
     views = VIEWS.replace("mechanism: identity", "share: 1")
-    loss = pair(tmp_path, shop(f"unit: customer.id, epsilon: 1, delta: {delta}", "max_ids: auto,", views), owned)
+    loss = pair(
+        tmp_path, shop(f"unit: customer.id, epsilon: 1, delta: {delta}", "max_ids: auto,", views), owned
+    )
     assert 0 < loss.share <= 1
     assert len(loss.draws) >= 6
 
@@ -117,5 +121,7 @@ def test_a_stream_costs_one_budget_for_all_its_batches(tmp_path: Path, delta: st
     others = [(i, day) for i in range(20) for day in DAYS[i % 3 :: 3]]
     tables = {"sales": Rows("id INT, day DATE", others), "customer": Rows("id INT, age INT", [])}
     victim = tables | {"sales": tables["sales"].plus(*((99, day) for day in DAYS for _ in range(5)))}
-    loss = measure(STREAM.replace("DELTA", delta).replace("LIFE", str(life)), victim, tables, tmp_path, batches=DAYS)
+    loss = measure(
+        STREAM.replace("DELTA", delta).replace("LIFE", str(life)), victim, tables, tmp_path, batches=DAYS
+    )
     assert 0.98 <= loss.share <= 1

@@ -143,7 +143,9 @@ def test_keys_that_are_joined_are_unique_and_of_one_type(tmp_path: Path) -> None
     catalog = star(tmp_path / "b", sql.format("s.product_id"))
     with duckdb.connect() as connection:
         file = tmp_path / "b" / "data" / "product.parquet"
-        connection.execute(f"COPY (SELECT 1 AS product_id, 1 AS price FROM range(2)) TO '{file}' (FORMAT parquet)")
+        connection.execute(
+            f"COPY (SELECT 1 AS product_id, 1 AS price FROM range(2)) TO '{file}' (FORMAT parquet)"
+        )
     with pytest.raises(SourceError, match=r"tables\.product\.key: product_id is NULL or stands twice"):
         cells(catalog)
 
@@ -154,7 +156,9 @@ def test_a_trusted_source_is_told_in_the_release(tmp_path: Path) -> None:
     publish_release(catalog, tmp_path / "shop.dpsql", noise=ZeroNoise(), key=b"k" * 32)
     release = open_release(tmp_path / "shop.dpsql", insecure=True)
     try:
-        assert release.meta["privacy"]["vouched"] == ["sales"] and release.meta["catalog"]["vouched"] == ["sales"]
+        assert release.meta["privacy"]["vouched"] == ["sales"] and release.meta["catalog"]["vouched"] == [
+            "sales"
+        ]
     finally:
         release.close()
 
@@ -166,7 +170,9 @@ def test_trusted_says_nothing_where_all_is_checked(tmp_path: Path) -> None:
 def test_public_tables_do_not_read_private_files(tmp_path: Path) -> None:
     star(tmp_path, "sales.parquet")
     text = (tmp_path / "shop.yaml").read_text(encoding="utf-8")
-    text = text.replace("product: product.parquet", "product: SELECT DISTINCT product_id FROM './sales.parquet'")
+    text = text.replace(
+        "product: product.parquet", "product: SELECT DISTINCT product_id FROM './sales.parquet'"
+    )
     (tmp_path / "shop.yaml").write_text(text.replace(", columns: {price: {type: int}}", ""), encoding="utf-8")
     with pytest.raises(CatalogError, match=r"is public and reads `sales.parquet`"):
         load_catalog(tmp_path / "shop.yaml")
@@ -175,17 +181,25 @@ def test_public_tables_do_not_read_private_files(tmp_path: Path) -> None:
 def test_files_that_a_table_reads(tmp_path: Path) -> None:
     sql = "SELECT s.* FROM './sales.parquet' AS s LEFT JOIN product AS p USING (product_id)"
     catalog = star(tmp_path, sql)
-    assert files_read(catalog, "sales") == ("sales.parquet",) and files_read(catalog, "product") == ("product.parquet",)
+    assert files_read(catalog, "sales") == ("sales.parquet",) and files_read(catalog, "product") == (
+        "product.parquet",
+    )
 
 
 def test_a_private_table_is_no_view_of_a_database(tmp_path: Path) -> None:
     with duckdb.connect(str(tmp_path / "shop.duckdb")) as connection:
         connection.execute("CREATE TABLE base AS SELECT 1 AS amount, 'a' AS code")
-        connection.execute("CREATE VIEW windowed AS SELECT amount + count(*) OVER () AS amount, code FROM base")
+        connection.execute(
+            "CREATE VIEW windowed AS SELECT amount + count(*) OVER () AS amount, code FROM base"
+        )
         connection.execute("CREATE TABLE product AS SELECT 1 AS product_id, 1 AS price")
     text = CATALOG.format(sql="windowed", derive="", axis="sales.amount", trusted="", kind="duckdb", more="")
     text = text.replace("root: data", "root: shop.duckdb").replace("product.duckdb", "product")
-    for name, place in (("view", "windowed"), ("select", "SELECT * FROM windowed"), ("table", "SELECT * FROM base")):
+    for name, place in (
+        ("view", "windowed"),
+        ("select", "SELECT * FROM windowed"),
+        ("table", "SELECT * FROM base"),
+    ):
         (tmp_path / f"{name}.yaml").write_text(text.replace("windowed", place), encoding="utf-8")
     for name in ("view", "select"):
         with pytest.raises(Error, match="is a view of the database"):

@@ -122,12 +122,28 @@ def test_public_statements_may_look_at_many_rows_and_stay_pure() -> None:
     digits = "(SELECT unnest(range(3)) AS x)"
     query = public_select(f"SELECT DISTINCT zone, max(x) OVER () AS m FROM 'zone.parquet', {digits}")
     assert query.reads == ("zone.parquet",) and 'FROM "read"."zone.parquet"' in query.sql
-    for sql in ("SELECT random() AS a", "SELECT * FROM glob('*')", "SELECT user AS a", "SELECT * FROM read_text('a')"):
+    for sql in (
+        "SELECT random() AS a",
+        "SELECT * FROM glob('*')",
+        "SELECT user AS a",
+        "SELECT * FROM read_text('a')",
+    ):
         with pytest.raises(CatalogError):
             public_select(sql)
 
 
-HOSTILE = ["'a'", "''", "'1'", "'-1e400'", "'9999-12-31'", "'x('", "NULL", "'\u0661'", "'inf'", "'2020-02-30'"]
+HOSTILE = [
+    "'a'",
+    "''",
+    "'1'",
+    "'-1e400'",
+    "'9999-12-31'",
+    "'x('",
+    "NULL",
+    "'\u0661'",
+    "'inf'",
+    "'2020-02-30'",
+]
 NUMBERS = [
     "9223372036854775807", "(-9223372036854775807 - 1)", "0", "NULL", "1e308::DOUBLE", "'nan'::DOUBLE",
     "'-inf'::DOUBLE",
@@ -151,7 +167,9 @@ def test_no_row_makes_an_accepted_expression_fail(call: str) -> None:
     with duckdb.connect() as connection:
         connection.execute("SET disabled_optimizers = 'common_subexpressions'")
         for number in NUMBERS:
-            connection.execute(f"CREATE OR REPLACE TABLE t AS SELECT s, {number} AS n FROM (VALUES {rows()}) AS v(s)")
+            connection.execute(
+                f"CREATE OR REPLACE TABLE t AS SELECT s, {number} AS n FROM (VALUES {rows()}) AS v(s)"
+            )
             try:
                 described = connection.execute(f"DESCRIBE SELECT {checked} FROM t").fetchall()
             except duckdb.BinderException:

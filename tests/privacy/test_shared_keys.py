@@ -31,7 +31,9 @@ PEOPLE = 60
 def crowd() -> Tables:
     """Sixty people with an order of eight sales each."""
     return {
-        "sales": Rows("order_id INT, day DATE", [(i, DAYS[(i + j) % 4]) for i in range(PEOPLE) for j in range(8)]),
+        "sales": Rows(
+            "order_id INT, day DATE", [(i, DAYS[(i + j) % 4]) for i in range(PEOPLE) for j in range(8)]
+        ),
         "orders": Rows("order_id INT, buyer INT, kind INT", [(i, i, i % 4) for i in range(PEOPLE)]),
         "person": Rows("id INT, age INT", [(i, i % 4) for i in range(PEOPLE)]),
     }
@@ -45,7 +47,9 @@ def intruder(tables: Tables) -> Tables:
     }
 
 
-def market(bounds: str, *, axis: str = "orders.kind", delta: str = "0", stream: str = "", more: str = "") -> str:
+def market(
+    bounds: str, *, axis: str = "orders.kind", delta: str = "0", stream: str = "", more: str = ""
+) -> str:
     text = CATALOG.replace("BOUNDS", f"{bounds},").replace("AXIS", axis).replace("DELTA", delta)
     return text.replace("STREAM", stream).replace("MORE", more)
 

@@ -42,13 +42,20 @@ WHOLE = {
     "padded": "lpad(CAST({v} AS VARCHAR), 5, '0')",
     "float text": "CAST({v} AS VARCHAR) || '.0'",
 }
-AMOUNT = ("CAST(n AS BIGINT)", "n + 0.25::DOUBLE", "CAST(n + 0.25 AS DECIMAL(9,2))", "CAST(n AS VARCHAR) || '.25'")
+AMOUNT = (
+    "CAST(n AS BIGINT)",
+    "n + 0.25::DOUBLE",
+    "CAST(n + 0.25 AS DECIMAL(9,2))",
+    "CAST(n AS VARCHAR) || '.25'",
+)
 TIMES = ("{d}", "{d}::TIMESTAMP + INTERVAL 3 HOUR", "{d}::VARCHAR", "({d}::TIMESTAMP)::TIMESTAMP_NS")
 
 
 def shop_of(folder: Path, key: str = "BIGINT", kind: str = "parquet", declared: str = "") -> StreamShop:
     """A stream of thirty people, whose dimension has a key of one type."""
-    shop = make_stream_shop(folder, customers=5, text=STREAM.replace("KIND", kind).replace("DECLARED", declared))
+    shop = make_stream_shop(
+        folder, customers=5, text=STREAM.replace("KIND", kind).replace("DECLARED", declared)
+    )
     people(shop, key, kind)
     extra = "FORMAT csv, HEADER" if kind == "csv" else "FORMAT parquet"
     sql = "SELECT i AS product_id, 'c' || i % 2 AS category FROM range(1, 5) t(i)"
@@ -152,7 +159,9 @@ def test_a_value_that_cannot_be_read_leaves_out_its_row_and_nothing_else(tmp_pat
         ({"amount": "uuid()"}, r"sales.amount: UUID in this batch"),
     ],
 )
-def test_types_without_common_values_are_refused_by_name(tmp_path: Path, change: dict[str, str], words: str) -> None:
+def test_types_without_common_values_are_refused_by_name(
+    tmp_path: Path, change: dict[str, str], words: str
+) -> None:
     shop = shop_of(tmp_path)
     shop.append(0, day_file(tmp_path, 0, "BIGINT"))
     with pytest.raises(SourceError, match=words):
@@ -181,7 +190,9 @@ def test_a_dimension_whose_key_changes_its_type_keeps_its_people(tmp_path: Path)
         counts.append(float(shop.opened().query(ages).scalar()))
     assert counts[1] == pytest.approx(2 * counts[0], abs=0.01)
     people(shop, "BIGINT")
-    duckdb.execute(f"COPY (SELECT DATE '2025-01-01' AS customer_id, 3 AS age) TO '{tmp_path}/data/customer.parquet'")
+    duckdb.execute(
+        f"COPY (SELECT DATE '2025-01-01' AS customer_id, 3 AS age) TO '{tmp_path}/data/customer.parquet'"
+    )
     with pytest.raises(SourceError, match="customer"):
         shop.append(2, day_file(tmp_path, 2, "BIGINT"))
 
@@ -193,7 +204,9 @@ def test_leaves_of_a_public_table_stay_what_they_were(tmp_path: Path) -> None:
     shop.catalog.write_text(shop.catalog.read_text().replace("axes: [sales.sold_on, sales.shop]", axis))
     shop.append(0, day_file(tmp_path, 0, "BIGINT"))
     products = tmp_path / "data" / "product.parquet"
-    rows = "SELECT CAST(i AS DOUBLE) AS product_id, 'c' || i % 2 AS category, 5 AS price FROM range(1, 5) t(i)"
+    rows = (
+        "SELECT CAST(i AS DOUBLE) AS product_id, 'c' || i % 2 AS category, 5 AS price FROM range(1, 5) t(i)"
+    )
     duckdb.execute(f"COPY ({rows}) TO '{products}'")
     assert shop.append(1, day_file(tmp_path, 1, "BIGINT")).added
     duckdb.execute(f"COPY (SELECT * REPLACE (CASE WHEN product_id = 1 THEN 'c9' ELSE category END AS category) "

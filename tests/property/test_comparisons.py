@@ -60,7 +60,9 @@ def test_integers(release, data, wanted, inner):
 
 @given(
     data=st.data(),
-    wanted=filters(st.sampled_from([f"CAST('{day}' AS DATE)" for day in DAYS] + [f"'{day}'" for day in DAYS])),
+    wanted=filters(
+        st.sampled_from([f"CAST('{day}' AS DATE)" for day in DAYS] + [f"'{day}'" for day in DAYS])
+    ),
     inner=st.booleans(),
 )
 def test_dates(release, data, wanted, inner):
@@ -69,7 +71,15 @@ def test_dates(release, data, wanted, inner):
 
 
 @pytest.mark.parametrize(
-    "text", ["dp_c0 > 1.5", "dp_c0 + 1 > 3", "dp_c0 > '3'", "abs(dp_c0) > 1", "dp_c0 IS NULL", "dp_c0 > 1 OR dp_c0 < 3"]
+    "text",
+    [
+        "dp_c0 > 1.5",
+        "dp_c0 + 1 > 3",
+        "dp_c0 > '3'",
+        "abs(dp_c0) > 1",
+        "dp_c0 IS NULL",
+        "dp_c0 > 1 OR dp_c0 < 3",
+    ],
 )
 def test_what_is_more_than_a_comparison_is_left_to_duckdb(release, text):
     columns = axes_of(release, {"INTEGER"})

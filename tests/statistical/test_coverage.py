@@ -77,7 +77,9 @@ def clinic(request, tmp_path_factory):
     plan = plan_release(catalog, axis_maker(catalog, raw))
     set_key(raw.connection, b"k" * 32)
     prepare_tables(catalog, raw, plan)
-    counted = {i: c for of in {s.of for s in plan.statistics} for i, c in count_table(catalog, raw, plan, of).items()}
+    counted = {
+        i: c for of in {s.of for s in plan.statistics} for i, c in count_table(catalog, raw, plan, of).items()
+    }
     cells = [counted[i] for i in range(len(plan.statistics))]
 
     def release(noise, name):

@@ -26,7 +26,9 @@ views:
 @pytest.fixture
 def shop(tmp_path: Path) -> Path:
     raw = duckdb.connect()
-    raw.execute(f"COPY (SELECT i % 10 AS day, i % 3 AS product_id FROM range(100) t(i)) TO '{tmp_path}/sales.parquet'")
+    raw.execute(
+        f"COPY (SELECT i % 10 AS day, i % 3 AS product_id FROM range(100) t(i)) TO '{tmp_path}/sales.parquet'"
+    )
     raw.execute(
         f"COPY (SELECT i AS product_id, 'k' || i AS kind FROM range(3) t(i)) TO '{tmp_path}/product.parquet'"
     )
@@ -57,7 +59,9 @@ def leftovers(shop: Path) -> list[str]:
 
 def test_unknown_catalog_key(shop):
     file = edit(shop, "epsilon: 1.0", "epsilonn: 1.0")
-    refused(dpsql("publish", file, "-o", shop / "a.dpsql"), 2, "shop.yaml", "epsilonn", "did you mean `epsilon`?")
+    refused(
+        dpsql("publish", file, "-o", shop / "a.dpsql"), 2, "shop.yaml", "epsilonn", "did you mean `epsilon`?"
+    )
     assert leftovers(shop) == []
 
 
@@ -109,7 +113,10 @@ def test_not_a_release_file(shop):
         ("SELECT COUNT(*) FROM sales a JOIN sales b ON a.day = b.day", ""),
         ("SELECT COUNT(*) FROM sales WHERE colour = 1", "colour"),
         ("SELECT MAX(price) FROM sales", "price"),
-        ("SELECT MIN() FROM sales", ""),  # newer parsers read it and we refuse, older ones refuse it themselves
+        (
+            "SELECT MIN() FROM sales",
+            "",
+        ),  # newer parsers read it and we refuse, older ones refuse it themselves
         ("DROP TABLE sales", ""),
     ],
 )

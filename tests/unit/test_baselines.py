@@ -70,11 +70,16 @@ def test_unbiased_rivals_count_with_their_exact_errors() -> None:
     for name, error in exact.items():
         if name != "identity":  # integer noise at epsilon 1 is 8% smaller there
             noises = [common.SimulationNoise(seed) for seed in range(60)]
-            drawn = [all_ranges(prefix_errors(zeros, registry.SHIPPED[name](zeros, Fraction(1), n))) for n in noises]
+            drawn = [
+                all_ranges(prefix_errors(zeros, registry.SHIPPED[name](zeros, Fraction(1), n)))
+                for n in noises
+            ]
             assert np.mean(drawn) == pytest.approx(error, rel=4 * np.std(drawn) / error / 60**0.5)
     pairs = [(epsilon, name) for epsilon in (0.01, 0.1, 1.0) for name in ("auto", "HB")]
     rows = [Row("chosen", "d", 256, epsilon, name, 0, 0, 65.8, 0.0) for epsilon, name in pairs]
-    assert [row[3] for row in cell_rows(against_best(pd.DataFrame(rows), ["d"], ["HB"]))] == ["65.8, exact"] * 3
+    assert [row[3] for row in cell_rows(against_best(pd.DataFrame(rows), ["d"], ["HB"]))] == [
+        "65.8, exact"
+    ] * 3
 
 
 def test_tree_blue_equals_weighted_least_squares() -> None:

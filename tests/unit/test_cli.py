@@ -65,7 +65,9 @@ def test_budget_says_what_is_left(shop: Path) -> None:
     (release,) = lineage["releases"]
     assert sum(float(eval_fraction(line["amount"])) for line in release["spends"]) == pytest.approx(80)
     text, _, code = dpsql("budget", shop.with_suffix(".yaml"))
-    assert text.startswith("shop: 80 of 2000 epsilon spent, 1920 left (unit customer.customer_id, add_remove)\n")
+    assert text.startswith(
+        "shop: 80 of 2000 epsilon spent, 1920 left (unit customer.customer_id, add_remove)\n"
+    )
     assert code == 0
 
 

@@ -66,7 +66,11 @@ def test_below_refuses_bounds_it_cannot_draw(bound: int) -> None:
         below(bound, system_entropy)
 
 
-@given(st.integers(0, (1 << 28) - 1), st.integers(0, 65535), st.sampled_from(sorted(oracle.name for oracle in ORACLES)))
+@given(
+    st.integers(0, (1 << 28) - 1),
+    st.integers(0, 65535),
+    st.sampled_from(sorted(oracle.name for oracle in ORACLES)),
+)
 def test_reports_survive_bytes_and_json(value: int, number: int, oracle: str) -> None:
     report = Report(bytes(range(8)), number, oracle, varint(value))
     assert decode(encode(report)) == report == from_json(to_json(report))

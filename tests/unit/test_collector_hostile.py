@@ -94,7 +94,9 @@ def test_simulated_people_without_a_row_draw_as_devices_do() -> None:
     )
     view = next(v for v in plan.views if v.kind == "grid")
     assert not view.empty
-    simulated = np.bincount(kind_of(view).draw(plan, view, nobody, np.arange(4000), rng), minlength=view.domain)
+    simulated = np.bincount(
+        kind_of(view).draw(plan, view, nobody, np.arange(4000), rng), minlength=view.domain
+    )
     real = np.bincount(
         [view.asks.draw(plan, view, [], system_entropy) or 0 for _ in range(4000)], minlength=view.domain
     )

@@ -56,7 +56,12 @@ def test_the_survey_s_collector_says_where_it_is_or_what_is_wrong(tmp_path: Path
     assert (refused.returncode, refused.stderr.count("\n"), "plan.json" in refused.stderr) == (2, 1, True)
     collection_plan(ROOT / "catalog" / "survey.yaml", tmp_path / "plan.json", people=1000)
     served = subprocess.Popen(
-        command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=heed_interrupts
+        command,
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=heed_interrupts,
     )
     try:
         assert served.stdout is not None

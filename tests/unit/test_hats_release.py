@@ -100,7 +100,9 @@ WHERE = [
 
 @pytest.mark.parametrize("where", WHERE)
 def test_without_noise_answers_are_exact(file: Path, tmp_path: Path, where: str):
-    raw = duckdb.connect().execute(f"SELECT count(*), sum(cost), avg(cost) FROM ({ROWS}) {where}").fetchall()[0]
+    raw = (
+        duckdb.connect().execute(f"SELECT count(*), sum(cost), avg(cost) FROM ({ROWS}) {where}").fetchall()[0]
+    )
     target = file.with_name("exact.dpsql")
     path = target if target.exists() else published(file, ZeroNoise(), target.name)
     answerer = Answerer(open_release(path, insecure=True))
@@ -136,7 +138,9 @@ def test_stored_variance_is_that_of_least_squares_on_the_stored_rows(release: Pa
     noise = 2 * (2.0**30 / share) ** 2  # counts change by 1, so the denominator is 2^30
     c = np.linalg.inv(h.T @ h) * noise
     mask = np.array([a == 2 or 2 <= b <= 8 for a, b in places], float)
-    (found,) = Answerer(opened).query("SELECT COUNT(*) FROM hits WHERE x = 2 OR y BETWEEN 2 AND 8").stderr_rows[0]
+    (found,) = (
+        Answerer(opened).query("SELECT COUNT(*) FROM hits WHERE x = 2 OR y BETWEEN 2 AND 8").stderr_rows[0]
+    )
     assert found == pytest.approx(np.sqrt(mask @ c @ mask), rel=1e-6)
     opened.close()
 
@@ -150,7 +154,9 @@ def test_typical_error_is_the_mean_over_rectangles(file: Path, release: Path):
     second = ((np.arange(12) >= low[:, None]) & (np.arange(12) < high[:, None])).astype(float)
     masks = [np.repeat(first, len(second), axis=0), np.tile(second, (len(first), 1))]
     for forecast, index, scale in ((count, 0, 1.0), (cost, 1, 0.01)):
-        assert forecast.typical == pytest.approx(scale * np.sqrt(opened.variance(index).quadratic(masks).mean()))
+        assert forecast.typical == pytest.approx(
+            scale * np.sqrt(opened.variance(index).quadratic(masks).mean())
+        )
         assert forecast.together
     assert count.cells == 16 * 12
     opened.close()
@@ -221,7 +227,9 @@ def test_declared_ranges_decide(tmp_path: Path, mechanism: str, whole: float):
     grams = workload_gram(16, x, 0.0, whole), workload_gram(12, y, 0.0, whole)
     error = dict([(both.name, both.expected_error), *both.runners_up])
     (hats,) = (value for name, value in error.items() if name.startswith("product hats"))
-    assert hats == pytest.approx(2 * plane_variance(best_product_hats(16, 12, x, y, whole)[0]).mean_variance(*grams))
+    assert hats == pytest.approx(
+        2 * plane_variance(best_product_hats(16, 12, x, y, whole)[0]).mean_variance(*grams)
+    )
     assert hats < 2 * plane_variance(best_product_hats(16, 12)[0]).mean_variance(*grams) * (1 + 1e-9)
 
 
@@ -264,7 +272,10 @@ def test_budgets_below_one_unit_are_refused(tmp_path: Path):
 @pytest.mark.parametrize("bounding", ["truncate", "weight"])
 @pytest.mark.parametrize("neighbours", ["add_remove", "replace_one"])
 def test_units_with_several_rows(tmp_path: Path, bounding: str, neighbours: str):
-    words = {"UNIT": f"unit: person.id, neighbours: {neighbours}", "MAXIDS": f"max_ids: 5, bounding: {bounding}"}
+    words = {
+        "UNIT": f"unit: person.id, neighbours: {neighbours}",
+        "MAXIDS": f"max_ids: 5, bounding: {bounding}",
+    }
     file = write(tmp_path / "units", **words)
     exact = Answerer(open_release(published(file, ZeroNoise()), insecure=True))
     ((rows,),) = exact.query("SELECT COUNT(*) FROM hits").rows
@@ -348,7 +359,9 @@ def test_the_accuracy_page_says_what_auto_takes():
     for n in (6, 8, 16):
         auto = compared(n, "auto")
         (line,) = [line for line in page.splitlines() if line.startswith(f"| {n} x {n} |")]
-        assert line.endswith("| product hats |" if auto.name.startswith("product hats") else "| axis by axis |")
+        assert line.endswith(
+            "| product hats |" if auto.name.startswith("product hats") else "| axis by axis |"
+        )
         assert f"| {published_plane(n, 'product_hats'):.1f} |" in line
         assert f"| {auto.expected_error:.1f} |" in line
 

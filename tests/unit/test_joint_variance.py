@@ -75,7 +75,9 @@ def test_covariances_of_kronecker_sums_are_dense_ones(same: tuple[int, ...]):
     single = []
     for split, n in zip(splits, MODEL.shape, strict=True):
         eye = np.eye(n)
-        pairs = np.array([[split.model.quadratic((eye[i] + eye[j])[None])[0] for j in range(n)] for i in range(n)])
+        pairs = np.array(
+            [[split.model.quadratic((eye[i] + eye[j])[None])[0] for j in range(n)] for i in range(n)]
+        )
         own = np.diag(pairs) / 4
         c = (pairs - own[:, None] - own[None, :]) / 2
         total = split.total * np.outer(split.spread, split.spread)
@@ -93,10 +95,14 @@ def test_covariances_of_kronecker_sums_are_dense_ones(same: tuple[int, ...]):
 def release(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A published view, whose variance model is replaced by the plane's."""
     folder = tmp_path_factory.mktemp("plane")
-    duckdb.connect().execute(f"COPY (SELECT i % 11 AS x, i % 9 AS y FROM range(3000) t(i)) TO '{folder}/hits.parquet'")
+    duckdb.connect().execute(
+        f"COPY (SELECT i % 11 AS x, i % 9 AS y FROM range(3000) t(i)) TO '{folder}/hits.parquet'"
+    )
     (folder / "grid.yaml").write_text(CATALOG.format(root=folder))
     noise = ExactNoise(insecure_test_entropy(3))
-    path = publish_release(load_catalog(folder / "grid.yaml"), folder / "r.dpsql", noise=noise, key=bytes(32)).path
+    path = publish_release(
+        load_catalog(folder / "grid.yaml"), folder / "r.dpsql", noise=noise, key=bytes(32)
+    ).path
     with duckdb.connect(str(path)) as db:
         meta = {key: json.loads(value) for key, value in db.execute("SELECT key, value FROM meta").fetchall()}
         k = len(meta["models"])
@@ -105,7 +111,9 @@ def release(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         for key in ("models", "statistics"):
             db.execute("UPDATE meta SET value = ? WHERE key = ?", [json.dumps(meta[key]), key])
         columns = MODEL.columns()
-        names = ", ".join(f"{name} {'DOUBLE' if v.dtype.kind == 'f' else 'BIGINT'}" for name, v in columns.items())
+        names = ", ".join(
+            f"{name} {'DOUBLE' if v.dtype.kind == 'f' else 'BIGINT'}" for name, v in columns.items()
+        )
         db.execute(f"CREATE TABLE variance_{k} ({names})")
         lines = list(zip(*(values.tolist() for values in columns.values()), strict=True))
         db.executemany(f"INSERT INTO variance_{k} VALUES (?, ?, ?, ?)", lines)
@@ -135,7 +143,9 @@ def test_error_bars_of_boxes_are_those_of_the_dense_covariance(release: Path, te
 
 def test_groups_and_ratios_keep_their_covariance(release: Path):
     answerer = Answerer(open_release(release, insecure=True))
-    result = answerer.query("SELECT x, COUNT(*) FILTER (WHERE y < 3 OR x = 4) FROM hits GROUP BY x ORDER BY x")
+    result = answerer.query(
+        "SELECT x, COUNT(*) FILTER (WHERE y < 3 OR x = 4) FROM hits GROUP BY x ORDER BY x"
+    )
     c = SIGMA2 * dense(MODEL)
     for x, error in enumerate(result.stderr_rows):
         mask = ((x == X) & ((Y < 3) | (X == 4))).ravel().astype(float)

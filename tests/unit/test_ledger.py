@@ -64,6 +64,7 @@ class Curator:
             path.write_bytes(os.urandom(64))
 
         line = SpendLine("view demand", Fraction(epsilon), currency)
+
         def digests() -> dict[str, tuple[str, ...]]:
             return {name: (f"{name}: {source}",) for name in tables}
 
@@ -237,16 +238,23 @@ def test_a_cap_is_an_epsilon_at_delta_and_holds_what_rho_allows(curator):
     assert fits == 12 and epsilon_of(fits * one, MILLIONTH) <= 4 < epsilon_of((fits + 1) * one, MILLIONTH)
     assert 0.999 < receipt.charged_epsilon <= 1 and receipt.left_epsilon < 1
     left = f"{float(receipt.left_epsilon):.12g}"
-    with pytest.raises(BudgetExceeded, match=f"has {left} epsilon left of 4 at delta 1e-06 and this release costs 1"):
+    with pytest.raises(
+        BudgetExceeded, match=f"has {left} epsilon left of 4 at delta 1e-06 and this release costs 1"
+    ):
         curator.publish("more", one, lineage=lineage, currency="rho")
-    assert curator.publish("rest", rho_of(receipt.left_epsilon, MILLIONTH), lineage=lineage, currency="rho").left >= 0
+    assert (
+        curator.publish("rest", rho_of(receipt.left_epsilon, MILLIONTH), lineage=lineage, currency="rho").left
+        >= 0
+    )
 
 
 def test_one_release_of_the_whole_cap_fits(curator):
     for cap in (Fraction(1), Fraction(1, 3), Fraction("0.1"), Fraction(20)):
         lineage = change_lineage(name=str(cap), delta=MILLIONTH, cap=cap)
         whole = rho_of(cap, MILLIONTH)
-        made = curator.publish(f"r{float(cap):g}", whole, lineage=lineage, currency="rho", tables=(f"table {cap}",))
+        made = curator.publish(
+            f"r{float(cap):g}", whole, lineage=lineage, currency="rho", tables=(f"table {cap}",)
+        )
         assert made.left == 0 == made.left_epsilon
 
 
@@ -266,13 +274,19 @@ def test_report_under_a_delta(curator):
     (shop,) = report.lineages
     assert (shop.spent, shop.left) == (2 * one, rho_of(Fraction(4), MILLIONTH) - 2 * one)
     assert shop.spent_epsilon == epsilon_of(2 * one, MILLIONTH)
-    assert rho_of(shop.left_epsilon, MILLIONTH) <= shop.left < rho_of(shop.left_epsilon + MILLIONTH, MILLIONTH)
+    assert (
+        rho_of(shop.left_epsilon, MILLIONTH) <= shop.left < rho_of(shop.left_epsilon + MILLIONTH, MILLIONTH)
+    )
     (told,) = budget_json(report)["lineages"]
     assert (told["currency"], told["delta"], told["cap"]) == ("rho", "1/1000000", "4")
     assert told["rho"] == {"cap": str(lineage.limit), "spent": str(shop.spent), "left": str(shop.left)}
     first, second, *_ = budget_text(report).splitlines()
-    assert first.startswith("shop: 1.451 of 4 epsilon spent at delta 1e-06, 3.638 left (unit customer.customer_id")
-    assert second == "  rho 0.04871 of 0.3111 spent, 0.2624 left: under a delta rho adds up and epsilon does not"
+    assert first.startswith(
+        "shop: 1.451 of 4 epsilon spent at delta 1e-06, 3.638 left (unit customer.customer_id"
+    )
+    assert (
+        second == "  rho 0.04871 of 0.3111 spent, 0.2624 left: under a delta rho adds up and epsilon does not"
+    )
 
 
 def test_an_older_ledger_is_refused_in_one_sentence(curator):

@@ -53,9 +53,7 @@ def test_estimates_have_the_stated_mean_and_covariance(name: str) -> None:
     found = []
     for _ in range(runs):
         histogram = rng.multinomial(people, shares)
-        found.append(
-            oracles.estimate(tool, tool.tally(histogram, rng).astype(float), people)
-        )
+        found.append(oracles.estimate(tool, tool.tally(histogram, rng).astype(float), people))
     stated = oracles.covariance(tool, shares, people)
     errors = np.array(found) - shares
     assert np.all(np.abs(errors.mean(axis=0)) < 4.5 * np.sqrt(np.diag(stated) / runs))

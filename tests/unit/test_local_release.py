@@ -42,7 +42,9 @@ def write_reports(plan_file: Path, spool: Path, said: dict[str, np.ndarray]) -> 
     for axis in plan.axes:
         values = said[axis.name.split(".")[1]]
         leaves.append(
-            np.searchsorted(axis.lookup["starts"], values, side="right") - 1 if "starts" in axis.lookup else values
+            np.searchsorted(axis.lookup["starts"], values, side="right") - 1
+            if "starts" in axis.lookup
+            else values
         )
     people = one_row_each(np.stack(leaves, axis=1), said["minutes"][:, None])
     reports = simulate_reports(plan, people, np.random.default_rng(5))

@@ -47,9 +47,7 @@ ROWS = np.array([0.1, 0.4, 0.2, 0.1, 0.1, 0.1])
 
 def design(**changes: object) -> Design:
     axes = (PlannedAxis("age", 16, 16), PlannedAxis("place", 5, 0))
-    base = Design(
-        "c", Fraction(2), 60_000, axes, rows_cap=5, tau_from="estimate", catalog={"name": "c"}
-    )
+    base = Design("c", Fraction(2), 60_000, axes, rows_cap=5, tau_from="estimate", catalog={"name": "c"})
     return replace(base, **changes)  # type: ignore[arg-type]
 
 

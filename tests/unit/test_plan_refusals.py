@@ -55,7 +55,9 @@ CASES = {
 def shop(folder: Path, **parts: str) -> Path:
     (folder / "data").mkdir()
     with duckdb.connect() as connection:
-        connection.execute(f"COPY (SELECT 1 AS product_id) TO '{folder / 'data' / 'product.parquet'}' (FORMAT parquet)")
+        connection.execute(
+            f"COPY (SELECT 1 AS product_id) TO '{folder / 'data' / 'product.parquet'}' (FORMAT parquet)"
+        )
     text = CATALOG.format(**({"delta": "", "table": "", "measures": "[count]"} | parts))
     (folder / "shop.yaml").write_text(text, encoding="utf-8")
     return folder / "shop.yaml"
@@ -89,7 +91,9 @@ collection: {tau: 1}
 def test_a_collection_that_cannot_be_stored_is_not_planned(axes: int, fits: bool, tmp_path: Path) -> None:
     columns = ", ".join(f"c{i}: {{type: int, lower: 1, upper: 32, out_of_domain: drop}}" for i in range(axes))
     names = ", ".join(f"answer.c{i}" for i in range(axes))
-    (tmp_path / "survey.yaml").write_text(SURVEY.replace("COLUMNS", columns).replace("AXES", names), encoding="utf-8")
+    (tmp_path / "survey.yaml").write_text(
+        SURVEY.replace("COLUMNS", columns).replace("AXES", names), encoding="utf-8"
+    )
     if fits:
         write_plan(tmp_path / "survey.yaml", tmp_path / "plan.json", people=1000)
         return

@@ -103,7 +103,9 @@ def test_every_cell_costs_at_most_the_promised_rho_in_exact_fractions():
         variance = Fraction((s.drawn_sensitivity * total) ** 2) / (2 * s.spend)
         spent[s.view, s.measure.name] = s.drawn_sensitivity**2 * norm / (2 * variance)
     assert len(spent) == 12
-    assert whole * Fraction(999, 1000) < sum(spent.values()) <= sum(charge for _, charge in plan.lines) <= whole
+    assert (
+        whole * Fraction(999, 1000) < sum(spent.values()) <= sum(charge for _, charge in plan.lines) <= whole
+    )
 
 
 def test_variances_in_the_release_are_those_of_dense_least_squares(clinic):
@@ -161,7 +163,12 @@ def test_errors_are_as_large_as_predicted():
 
 def test_without_noise_answers_are_exact_and_hidden_sets_answer_too(clinic):
     exact, db = clinic(CATALOG, ZeroNoise(), "exact"), duckdb.connect()
-    for where in ("", "WHERE day BETWEEN 3 AND 9", "WHERE ward = 'b' AND age < 20", "WHERE ward <> 'a' AND day > 4"):
+    for where in (
+        "",
+        "WHERE day BETWEEN 3 AND 9",
+        "WHERE ward = 'b' AND age < 20",
+        "WHERE ward <> 'a' AND day > 4",
+    ):
         sql = f"SELECT COUNT(*), SUM(cost) FROM visit {where}"
         assert [tuple(map(float, exact.query(sql).rows[0]))] == [
             tuple(map(float, row)) for row in db.execute(sql.replace("visit", clinic.table, 1)).fetchall()
@@ -177,7 +184,9 @@ def test_both_views_tell_the_same_margin(clinic):
     for key in ("age < 20", "day"):
         parts = answerer.query(f"SELECT ward, {key}, COUNT(*) FROM visit GROUP BY ward, {key}").rows
         for ward, count in whole:
-            assert sum(row[2] for row in parts if row[0] == ward) == count  # multiples of 2^-20, exact as floats
+            assert (
+                sum(row[2] for row in parts if row[0] == ward) == count
+            )  # multiples of 2^-20, exact as floats
 
 
 def test_the_release_passes_its_audit(clinic, tmp_path):
@@ -190,7 +199,9 @@ def test_the_release_passes_its_audit(clinic, tmp_path):
 
 def test_auto_takes_the_design_where_it_errs_less_and_says_what_it_predicts():
     assert all(s.measurement == RESIDUAL for s in planned().statistics)
-    own = planned(CATALOG.replace("measures: [count, visit.cost]}", "measures: [count, visit.cost], share: 0.5}"))
+    own = planned(
+        CATALOG.replace("measures: [count, visit.cost]}", "measures: [count, visit.cost], share: 0.5}")
+    )
     assert not any(s.measurement == RESIDUAL for s in own.statistics)
     pure = planned(CATALOG.replace(", delta: 1e-6", ""))
     assert not any(s.measurement == RESIDUAL for s in pure.statistics)
@@ -207,7 +218,9 @@ def test_auto_takes_the_design_where_it_errs_less_and_says_what_it_predicts():
 def test_rows_with_weights_are_published_and_predicted_in_their_own_unit(clinic):
     text = CATALOG.replace("visit.parquet}", "visit.parquet, person: person.parquet}")
     text = text.replace("unit: row", "unit: person.who")
-    text = text.replace("role: fact,", "role: fact, max_ids: 2, bounding: weight, foreign_keys: {who: person},")
+    text = text.replace(
+        "role: fact,", "role: fact, max_ids: 2, bounding: weight, foreign_keys: {who: person},"
+    )
     text = text.replace("\ntables:\n", "\ntables:\n  person: {role: dimension, key: who, private: true}\n")
     exact = clinic(text, ZeroNoise(), "weighted")
     assert float(exact.query("SELECT COUNT(*) FROM visit").rows[0][0]) == 4000
@@ -250,7 +263,11 @@ def test_sixteen_million_rows_at_their_bound_fit_in_64_bits(measures, axes, uppe
     ("old", "new", "said"),
     [
         (", delta: 1e-6", "", "needs delta above 0"),
-        ("visit.day, visit.ward]", "visit.age, visit.ward]", "measures count on visit.age and visit.ward already"),
+        (
+            "visit.day, visit.ward]",
+            "visit.age, visit.ward]",
+            "measures count on visit.age and visit.ward already",
+        ),
         ("upper: 39, cuts: {width: 5}", "upper: 3999", "2 to 1024 leaves and visit.age has 4000"),
         ("upper: 39, cuts: {width: 5}", "upper: 0", "2 to 1024 leaves and visit.age has 1"),
     ],

@@ -59,7 +59,9 @@ def test_quantiles_of_thousands_of_people_are_close(middle, spread):
     people = np.bincount(bin_of(amounts, EDGES), minlength=len(EDGES) + 1)
     for share in (0.5, 0.9):
         found = [
-            quantile(draw_histogram(people, EDGES, Fraction(5, 10_000), GAUSSIAN, SimulationNoise(seed)), share)
+            quantile(
+                draw_histogram(people, EDGES, Fraction(5, 10_000), GAUSSIAN, SimulationNoise(seed)), share
+            )
             for seed in range(50)
         ]
         assert np.median(found) == pytest.approx(np.quantile(amounts, share), rel=0.15)

@@ -164,10 +164,25 @@ def test_switches_and_listings(shop: Path) -> None:
 
 
 def test_ctrl_c_stops_a_statement(shop: Path) -> None:
-    command = [sys.executable, "-m", "dpsql.cli", "shell", str(shop), "-c", "SELECT 1 AS ready", "-c", ENDLESS]
+    command = [
+        sys.executable,
+        "-m",
+        "dpsql.cli",
+        "shell",
+        str(shop),
+        "-c",
+        "SELECT 1 AS ready",
+        "-c",
+        ENDLESS,
+    ]
     environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
     process = subprocess.Popen(
-        command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=heed_interrupts
+        command,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=heed_interrupts,
     )
     try:
         assert process.stdout is not None

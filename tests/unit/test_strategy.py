@@ -53,7 +53,9 @@ def test_sensitivity_is_the_dense_column_sum(name):
     strategy = STRATEGIES[name]
     weighted = np.abs(dense(strategy)).astype(object) * strategy.budget[:, None]
     columns = (weighted**strategy.law.norm).sum(axis=0)
-    assert max(int(column) for column in columns) == column_bound(strategy) <= strategy.total**strategy.law.norm
+    assert (
+        max(int(column) for column in columns) == column_bound(strategy) <= strategy.total**strategy.law.norm
+    )
 
 
 @pytest.mark.parametrize("name", STRATEGIES)
@@ -145,7 +147,9 @@ def test_sine_rows_are_the_integer_matrix_of_their_table_and_stay_within_their_b
     x = np.random.default_rng(6).integers(-(10**9), 10**9, (n, 2))
     assert np.array_equal(measure(strategy, x), rows @ x)
     large = np.full(n, 1 << 61)
-    assert not np.any((rows @ large.astype(object) - measure(strategy, large)) % (1 << 64))  # wraps, does not fail
+    assert not np.any(
+        (rows @ large.astype(object) - measure(strategy, large)) % (1 << 64)
+    )  # wraps, does not fail
     with pytest.raises(InternalError, match="sensitive"):
         check_sensitivity(strategy, strategy.total**2 + 1)
 

@@ -34,10 +34,16 @@ def test_append_query_as_of_and_exit_codes(tmp_path: Path) -> None:
     wrong = run(*append, "--batch", "2025-01-03", "--source", customers)
     assert wrong.returncode == 2 and len(wrong.stderr.strip().splitlines()) == 1 and "sale" in wrong.stderr
     duckdb.sql(f"SELECT * FROM '{day}' LIMIT 0").write_parquet(str(other))
-    again = [run(*append, "--batch", "2025-01-02", "--source", rows, "--json") for rows in (day, other, customers)]
-    assert {(done.returncode, done.stdout, done.stderr) for done in again} == {(0, again[0].stdout, again[0].stderr)}
+    again = [
+        run(*append, "--batch", "2025-01-02", "--source", rows, "--json") for rows in (day, other, customers)
+    ]
+    assert {(done.returncode, done.stdout, done.stderr) for done in again} == {
+        (0, again[0].stdout, again[0].stderr)
+    }
     assert json.loads(again[0].stdout)["added"] is False
-    checks = [run(*append, "--batch", "2025-01-02", "--source", rows, "--check", "--json") for rows in (day, other)]
+    checks = [
+        run(*append, "--batch", "2025-01-02", "--source", rows, "--check", "--json") for rows in (day, other)
+    ]
     assert [done.returncode for done in checks] == [0, 3]
     assert json.loads(checks[0].stdout)["same"] is True and checks[1].stdout == ""
 

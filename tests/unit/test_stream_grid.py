@@ -37,7 +37,9 @@ def text_of(strategy: str, unit: str) -> str:
 
 
 @pytest.mark.parametrize(("strategy", "delta", "unit"), GRID)
-def test_a_stream_of_every_make_is_appended_to_and_read(tmp_path: Path, strategy: str, delta: str, unit: str) -> None:
+def test_a_stream_of_every_make_is_appended_to_and_read(
+    tmp_path: Path, strategy: str, delta: str, unit: str
+) -> None:
     shop = make_stream_shop(tmp_path, customers=400, text=text_of(strategy, unit), delta=delta)
     for day in range(DAYS):
         assert shop.append(day).added

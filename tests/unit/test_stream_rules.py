@@ -27,7 +27,10 @@ from dpsql.publishing.stream_manifest import read_manifest
 from dpsql.release import open_release
 from tests.stream_shop import CATALOG, StreamShop, make_stream_shop
 
-SMALL = CATALOG[: CATALOG.index("views:")] + "views:\n  days: {of: sales, axes: [sales.sold_on], measures: [count]}\n"
+SMALL = (
+    CATALOG[: CATALOG.index("views:")]
+    + "views:\n  days: {of: sales, axes: [sales.sold_on], measures: [count]}\n"
+)
 
 
 @pytest.fixture
@@ -58,8 +61,12 @@ ROWS = [(1, "2025-01-02"), (2, "2025-01-02"), (3, "2025-01-01"), (4, None), (5, 
         (7, "not a date"), (99999, "2025-01-02"), ("", "2025-01-02")]  # fmt: skip
 
 
-def test_late_rows_arrive_or_are_refused_and_the_public_side_looks_the_same(shop: StreamShop, tmp_path: Path) -> None:
-    other = make_stream_shop(tmp_path / "other", customers=60, text=SMALL.replace("late: arrive", "late: refuse"))
+def test_late_rows_arrive_or_are_refused_and_the_public_side_looks_the_same(
+    shop: StreamShop, tmp_path: Path
+) -> None:
+    other = make_stream_shop(
+        tmp_path / "other", customers=60, text=SMALL.replace("late: arrive", "late: refuse")
+    )
     shapes = []
     for each, counted, left_out in (
         (shop, 2 + 4, {"early": 1, "bounded": 2}),
@@ -105,7 +112,9 @@ def test_the_curator_compares_rows_with_those_of_a_public_batch(shop: StreamShop
     shop.append(1, full)
     before = sorted((p.name, p.stat().st_mtime_ns) for p in shop.folder.rglob("*") if p.suffix != ".lock")
     turned = file_of(tmp_path, [(2, None), (1, "2025-01-02")], "turned.csv")
-    turned.write_text(turned.read_text().replace("0,2,", "9,2,").replace("1,1,", "0,1,").replace("9,2,", "1,2,"))
+    turned.write_text(
+        turned.read_text().replace("0,2,", "9,2,").replace("1,1,", "0,1,").replace("9,2,", "1,2,")
+    )
     for same in (full, turned):
         assert shop.check(1, same).to_json()["same"] is True
     for other in (empty, file_of(tmp_path, [(1, "2025-01-02")], "other.csv"), None):
@@ -132,12 +141,19 @@ def test_rows_per_batch_and_batches_per_life_are_capped(shop: StreamShop, tmp_pa
     for day in range(4):
         rows = [(1, f"2025-01-0{day + 1}")] * 5 + [(2, f"2025-01-0{day + 1}")] * (day == 3)
         found.append(shop.append(day, file_of(tmp_path, list(rows))).left_out)
-    assert found == [{"bounded": 2}, {"bounded": 2}, {"bounded": 2, "lifetime": 3}, {"bounded": 2, "lifetime": 3}]
+    assert found == [
+        {"bounded": 2},
+        {"bounded": 2},
+        {"bounded": 2, "lifetime": 3},
+        {"bounded": 2, "lifetime": 3},
+    ]
     assert total(shop) == 2 * 3 + 1
     statistic = shop.opened().release.statistics[0]
     assert statistic.sensitivity == 3 * 2
     error = shop.opened().query("SELECT COUNT(*) FROM sales").stderr_rows[0][0]
-    assert error == pytest.approx((2 * 4 * (6 / 0.6) ** 2) ** 0.5, rel=1e-3)  # four days at 6/10 of epsilon, c D = 6
+    assert error == pytest.approx(
+        (2 * 4 * (6 / 0.6) ** 2) ** 0.5, rel=1e-3
+    )  # four days at 6/10 of epsilon, c D = 6
 
 
 def test_without_a_lifetime_the_promise_is_for_a_day_and_its_lineage_stands_apart(shop: StreamShop) -> None:
@@ -194,7 +210,9 @@ def test_creation_may_be_interrupted_before_and_after_the_charge(shop: StreamSho
     assert state.exists() and manifest.exists()
 
 
-def test_states_are_pruned_and_missing_ones_are_named(shop: StreamShop, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_states_are_pruned_and_missing_ones_are_named(
+    shop: StreamShop, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("dpsql.publishing.stream_present.KEPT", 2)
     early = [shop.append(day) and shop.opened() for day in range(4)]
     kept = sorted(path.name for path in (shop.directory / "states").iterdir())
@@ -282,7 +300,14 @@ class StreamShopAt(StreamShop):
 
 @pytest.mark.parametrize(
     ("strategy", "delta"),
-    [("chain", "0"), ("fda", "0"), ("prefix", "0"), ("chain", "1e-6"), ("fenwick", "1e-6"), ("toeplitz", "1e-6")],
+    [
+        ("chain", "0"),
+        ("fda", "0"),
+        ("prefix", "0"),
+        ("chain", "1e-6"),
+        ("fenwick", "1e-6"),
+        ("toeplitz", "1e-6"),
+    ],
 )
 def test_every_strategy_answers_exactly_without_noise(tmp_path: Path, strategy: str, delta: str) -> None:
     text = SMALL.replace("horizon: 365", f"horizon: 9, strategy: {strategy}")
@@ -290,7 +315,9 @@ def test_every_strategy_answers_exactly_without_noise(tmp_path: Path, strategy: 
     shop = make_stream_shop(tmp_path, customers=400, text=text, delta=delta)
     for day in range(3):
         shop.append(day)
-    question = "SELECT sex, sold_on, COUNT(*) FROM sales JOIN customer USING (customer_id) GROUP BY ALL ORDER BY ALL"
+    question = (
+        "SELECT sex, sold_on, COUNT(*) FROM sales JOIN customer USING (customer_id) GROUP BY ALL ORDER BY ALL"
+    )
     exact = shop.raw(3).execute(question).fetchall()
     found = [(s, d, round(float(n))) for s, d, n in shop.opened().query(question).rows if round(float(n))]
     assert [(s, str(d), n) for s, d, n in found] == [(s, str(d), n) for s, d, n in exact]

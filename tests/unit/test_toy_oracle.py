@@ -179,7 +179,9 @@ def people() -> np.ndarray:
 
 @pytest.mark.usefixtures("toy")
 def test_a_toy_oracle_is_planned_collected_answered_and_audited(tmp_path: Path) -> None:
-    catalog, plan_path, spool, release = (tmp_path / name for name in ("c.yaml", "p.json", "s.parquet", "r.dpsql"))
+    catalog, plan_path, spool, release = (
+        tmp_path / name for name in ("c.yaml", "p.json", "s.parquet", "r.dpsql")
+    )
     catalog.write_text(CATALOG)
     predictions = write_plan(catalog, plan_path, PEOPLE)
     plan = read_plan(plan_path.read_bytes())

@@ -96,7 +96,9 @@ def test_a_deviation_is_below_its_bound(lower, width, data):
 
 def test_totals_are_drawn_at_their_bound():
     assert draw_total(77, 10, Fraction(1, 2), GAUSSIAN, ZeroNoise()).sd == pytest.approx(10.0, rel=1e-3)
-    assert draw_total(-77, 10, Fraction(1, 2), LAPLACE, ZeroNoise()).sd == pytest.approx(10 * 2 * 2**0.5, rel=1e-2)
+    assert draw_total(-77, 10, Fraction(1, 2), LAPLACE, ZeroNoise()).sd == pytest.approx(
+        10 * 2 * 2**0.5, rel=1e-2
+    )
     assert draw_total(-77, 10, Fraction(1, 2), LAPLACE, ZeroNoise()).value == -77
 
 

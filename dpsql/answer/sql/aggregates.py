@@ -38,8 +38,13 @@ def aggregate(binding: Binding, node: Node) -> Value:
     if isinstance(node, exp.Count):
         return _count(binding, node)
     if isinstance(node, (exp.CountIf, exp.Min, exp.Max)) and node.this is None:
-        raise refusal(ProgrammingError, f"{node.key.upper()} needs something to look at", at=node, clause="SELECT",
-                      hint="name a column")
+        raise refusal(
+            ProgrammingError,
+            f"{node.key.upper()} needs something to look at",
+            at=node,
+            clause="SELECT",
+            hint="name a column",
+        )
     if isinstance(node, exp.CountIf):
         return one(Term("count", condition(binding, node.this)))
     if isinstance(node, exp.Sum):
@@ -54,14 +59,24 @@ def aggregate(binding: Binding, node: Node) -> Value:
         return Known(name, expression(binding, node.this))
     if isinstance(node, QUANTILES):
         return _quantile(binding, node)
-    raise refusal(NotSupportedError, f"{node.sql_name() if isinstance(node, exp.Func) else node.key} is not published",
-                  at=node, clause="SELECT", hint="COUNT, SUM and AVG are; MIN, MAX and MEDIAN of an axis too")
+    raise refusal(
+        NotSupportedError,
+        f"{node.sql_name() if isinstance(node, exp.Func) else node.key} is not published",
+        at=node,
+        clause="SELECT",
+        hint="COUNT, SUM and AVG are; MIN, MAX and MEDIAN of an axis too",
+    )
 
 
 def _no_distinct(node: Node) -> None:
     if isinstance(node.this, exp.Distinct):
-        raise refusal(NotSupportedError, f"{node.key.upper()}(DISTINCT ..) would need the rows", at=node,
-                      clause="SELECT", hint="drop DISTINCT")
+        raise refusal(
+            NotSupportedError,
+            f"{node.key.upper()}(DISTINCT ..) would need the rows",
+            at=node,
+            clause="SELECT",
+            hint="drop DISTINCT",
+        )
 
 
 def _under(value: Value, extra: Condition, node: Node) -> Value:
@@ -75,8 +90,13 @@ def _under(value: Value, extra: Condition, node: Node) -> Value:
         return narrowed(value)
     if isinstance(value, Ratio):
         return Ratio(narrowed(value.above), narrowed(value.below), value.mean)
-    raise refusal(NotSupportedError, "FILTER goes with COUNT, SUM and AVG only", at=node, clause="FILTER",
-                  hint="put the condition in WHERE")
+    raise refusal(
+        NotSupportedError,
+        "FILTER goes with COUNT, SUM and AVG only",
+        at=node,
+        clause="FILTER",
+        hint="put the condition in WHERE",
+    )
 
 
 def _count(binding: Binding, node: exp.Count) -> Value:
@@ -165,12 +185,19 @@ def _combined(binding: Binding, node: exp.Binary, where: Condition, call: Node) 
     left, some = _total(binding, node.left, where, call)
     right, others = _total(binding, node.right, where, call)
     if some != others:
-        raise refusal(NotSupportedError, "a row with one part NULL would drop the other part", at=call,
-                      clause="SELECT", hint="sum the parts one by one, or declare the expression as a measure")
+        raise refusal(
+            NotSupportedError,
+            "a row with one part NULL would drop the other part",
+            at=call,
+            clause="SELECT",
+            hint="sum the parts one by one, or declare the expression as a measure",
+        )
     return _plus(left, right, 1.0 if isinstance(node, exp.Add) else -1.0), some
 
 
-def _product(binding: Binding, node: exp.Binary, where: Condition, call: Node) -> tuple[Linear, Linear] | None:
+def _product(
+    binding: Binding, node: exp.Binary, where: Condition, call: Node
+) -> tuple[Linear, Linear] | None:
     """A measure times or divided by a number."""
     left, right = _number(_bare(node.left)), _number(_bare(node.right))
     if right is not None and (isinstance(node, exp.Mul) or right):
@@ -189,7 +216,9 @@ def _cases(binding: Binding, node: Node, where: Condition, call: Node) -> tuple[
     above, below, left = Linear(()), Linear(()), where
     subject = node.this if isinstance(node, exp.Case) else None
     for branch in branches:
-        test = exp.EQ(this=subject.copy(), expression=branch.this.copy()) if subject is not None else branch.this
+        test = (
+            exp.EQ(this=subject.copy(), expression=branch.this.copy()) if subject is not None else branch.this
+        )
         holds = condition(binding, test)
         part, count = _branch(binding, branch.args["true"], every([left, holds]), call)
         above, below = _plus(above, part), _plus(below, count)
@@ -205,7 +234,11 @@ def _branch(binding: Binding, node: Node, where: Condition, call: Node) -> tuple
     if isinstance(node, exp.Null):
         return Linear(()), Linear(())
     if isinstance(call, exp.Count) and measure_of(binding, node) is None and _number(node) is None:
-        count = one(_presence(binding, node, where)) if not isinstance(node, exp.Literal) else one(Term("count", where))
+        count = (
+            one(_presence(binding, node, where))
+            if not isinstance(node, exp.Literal)
+            else one(Term("count", where))
+        )
         return count, count
     return _total(binding, node, where, call)
 
@@ -263,9 +296,13 @@ def _ordered(node: Node) -> Node:
 
 def _no_measure(binding: Binding, node: Node, call: Node) -> NotSupportedError:
     known = sorted(m for m in binding.schema.measures if "." in m and "(" not in m)
-    return refusal(NotSupportedError, f"{call.key.upper()} of {_said(binding, node)}: no release has it as a measure",
-                   at=call, clause="SELECT",
-                   hint=f"measures: {', '.join(known)}" if known else "only COUNT is published")
+    return refusal(
+        NotSupportedError,
+        f"{call.key.upper()} of {_said(binding, node)}: no release has it as a measure",
+        at=call,
+        clause="SELECT",
+        hint=f"measures: {', '.join(known)}" if known else "only COUNT is published",
+    )
 
 
 def _said(binding: Binding, node: Node) -> str:

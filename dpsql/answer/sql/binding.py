@@ -20,10 +20,42 @@ from dpsql.sql.node import Node
 DIALECT = "duckdb"
 
 MONOTONE = (
-    exp.Column, exp.Identifier, exp.Literal, exp.Var, exp.Null, exp.Boolean, exp.Paren, exp.Cast, exp.DataType,
-    exp.DataTypeParam, exp.Interval, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.EQ, exp.NEQ, exp.Between, exp.Is, exp.In,
-    exp.Not, exp.And, exp.Or, exp.Neg, exp.Add, exp.Sub, exp.Mul, exp.Div, exp.Floor, exp.Ceil, exp.Round,
-    exp.DateTrunc, exp.TimestampTrunc, exp.Year, exp.Case, exp.If,
+    exp.Column,
+    exp.Identifier,
+    exp.Literal,
+    exp.Var,
+    exp.Null,
+    exp.Boolean,
+    exp.Paren,
+    exp.Cast,
+    exp.DataType,
+    exp.DataTypeParam,
+    exp.Interval,
+    exp.LT,
+    exp.LTE,
+    exp.GT,
+    exp.GTE,
+    exp.EQ,
+    exp.NEQ,
+    exp.Between,
+    exp.Is,
+    exp.In,
+    exp.Not,
+    exp.And,
+    exp.Or,
+    exp.Neg,
+    exp.Add,
+    exp.Sub,
+    exp.Mul,
+    exp.Div,
+    exp.Floor,
+    exp.Ceil,
+    exp.Round,
+    exp.DateTrunc,
+    exp.TimestampTrunc,
+    exp.Year,
+    exp.Case,
+    exp.If,
 )
 """Nodes under which a value between two others has a result between theirs."""
 
@@ -121,8 +153,13 @@ def expression(binding: Binding, node: Node) -> Expression:
     inner = next((part for part in parts if isinstance(part, kinds)), None)
     if inner is not None:
         what = "subquery" if isinstance(inner, (exp.Query, exp.Subquery)) else type(inner).__name__.lower()
-        raise refusal(NotSupportedError, f"a {what} inside a row-level condition would be evaluated on rows",
-                      at=node, clause="WHERE", hint="use HAVING, or write its value as a literal")
+        raise refusal(
+            NotSupportedError,
+            f"a {what} inside a row-level condition would be evaluated on rows",
+            at=node,
+            clause="WHERE",
+            hint="use HAVING, or write its value as a literal",
+        )
     used: set[int] = set()
 
     def bind(part: Node) -> Node:

@@ -71,19 +71,34 @@ def error_call(node: exp.Anonymous) -> tuple[str, Node, float]:
     """
     name = str(node.this).lower()
     if name not in CALLS:
-        raise refusal(ProgrammingError, f"there is no function {name.upper()}", at=node, clause="SELECT",
-                      hint=f"there are {', '.join(call.upper() for call in CALLS)}")
+        raise refusal(
+            ProgrammingError,
+            f"there is no function {name.upper()}",
+            at=node,
+            clause="SELECT",
+            hint=f"there are {', '.join(call.upper() for call in CALLS)}",
+        )
     arguments = node.expressions
     most = 2 if name.startswith("dp_interval") else 1
     if not 1 <= len(arguments) <= most:
         takes = "an aggregate" if most == 1 else "an aggregate and a level"
-        raise refusal(ProgrammingError, f"{name.upper()} takes {takes}", at=node,
-                      clause="SELECT", nearest=f"SELECT {name.upper()}(COUNT(*)) FROM ..")
+        raise refusal(
+            ProgrammingError,
+            f"{name.upper()} takes {takes}",
+            at=node,
+            clause="SELECT",
+            nearest=f"SELECT {name.upper()}(COUNT(*)) FROM ..",
+        )
     level = DEFAULT_LEVEL
     if len(arguments) == 2:
         given = arguments[1]
         level = float(given.this) if isinstance(given, exp.Literal) and not given.is_string else 0.0
         if not 0 < level < 1:
-            raise refusal(ProgrammingError, "an interval's level lies between 0 and 1", at=node, clause="SELECT",
-                          hint="for instance 0.95")
+            raise refusal(
+                ProgrammingError,
+                "an interval's level lies between 0 and 1",
+                at=node,
+                clause="SELECT",
+                hint="for instance 0.95",
+            )
     return CALLS[name], arguments[0], level

@@ -23,7 +23,9 @@ def sources(select: exp.Select) -> list[Node]:
     first = select.args.get("from_")
     joins = select.args.get("joins") or []
     if joins and first is None:
-        raise refusal(ProgrammingError, "a JOIN stands without FROM", at=joins[0], clause="FROM", hint="write FROM")
+        raise refusal(
+            ProgrammingError, "a JOIN stands without FROM", at=joins[0], clause="FROM", hint="write FROM"
+        )
     return ([first.this] if first is not None else []) + [join.this for join in joins]
 
 
@@ -49,12 +51,22 @@ def holds_rows(context: Context, node: Node, scope: Scope) -> bool:
 def _known_table(context: Context, node: exp.Table) -> bool:
     name, schema = node.name, context.schema
     if node.db.lower() not in SCHEMAS | {schema.name.lower()}:
-        raise refusal(UnknownName, f"there is no schema {node.db!r}", at=node, clause="FROM",
-                      hint=f"write {name} or main.{name}")
+        raise refusal(
+            UnknownName,
+            f"there is no schema {node.db!r}",
+            at=node,
+            clause="FROM",
+            hint=f"write {name} or main.{name}",
+        )
     if schema.table(name) is None and name.lower() not in schema.wide():
         known = [*(table.name for table in schema.tables.values()), *schema.wide()]
-        raise refusal(UnknownName, f"there is no table {name!r}", at=node, clause="FROM",
-                      hint=nearest(name, known) or f"tables: {', '.join(known[:12])}")
+        raise refusal(
+            UnknownName,
+            f"there is no table {name!r}",
+            at=node,
+            clause="FROM",
+            hint=nearest(name, known) or f"tables: {', '.join(known[:12])}",
+        )
     return True
 
 
@@ -76,7 +88,9 @@ def aggregates(node: Node) -> list[Node]:
         return []
     found: list[Node] = []
     window = isinstance(node, exp.Window)
-    if isinstance(node, exp.AggFunc) or (isinstance(node, exp.Anonymous) and str(node.this).lower().startswith("dp_")):
+    if isinstance(node, exp.AggFunc) or (
+        isinstance(node, exp.Anonymous) and str(node.this).lower().startswith("dp_")
+    ):
         found.append(node)
     for child in node.iter_expressions():
         inner = child.this if window and isinstance(child, exp.Filter) else child
@@ -156,13 +170,23 @@ def _join(context: Context, rows: Rows, join: exp.Join, scope: Scope) -> None:
     kind = str(join.args.get("kind") or "").upper()
     if side in ("RIGHT", "FULL") or kind in ("SEMI", "ANTI") or method:
         words = " ".join(word for word in (method, side, kind) if word)
-        raise refusal(NotSupportedError, f"{words} JOIN would list people without rows", at=join, clause="JOIN",
-                      hint="use INNER JOIN or LEFT JOIN from the fact to the dimension")
+        raise refusal(
+            NotSupportedError,
+            f"{words} JOIN would list people without rows",
+            at=join,
+            clause="JOIN",
+            hint="use INNER JOIN or LEFT JOIN from the fact to the dimension",
+        )
     before, conditions = len(rows.instances), len(rows.conditions)
     source = _source(context, join.this, scope, rows)
     if side == "LEFT" and len(rows.conditions) > conditions:
-        raise refusal(NotSupportedError, "a LEFT JOIN to a filtered derived table", at=join, clause="JOIN",
-                      hint="put the filter into WHERE or into a CASE")
+        raise refusal(
+            NotSupportedError,
+            "a LEFT JOIN to a filtered derived table",
+            at=join,
+            clause="JOIN",
+            hint="put the filter into WHERE or into a CASE",
+        )
     rows.sources.append(source)
     for instance in rows.instances[before:]:
         instance.left = instance.left or side == "LEFT"
@@ -170,8 +194,13 @@ def _join(context: Context, rows: Rows, join: exp.Join, scope: Scope) -> None:
     for part in conjuncts(on):
         resolved = resolve(rows, part, context.schema)
         if side == "LEFT" and not isinstance(resolved, exp.EQ):
-            raise refusal(NotSupportedError, "a LEFT JOIN takes key equalities only", at=part, clause="JOIN",
-                          hint="put other conditions into WHERE or into a CASE")
+            raise refusal(
+                NotSupportedError,
+                "a LEFT JOIN takes key equalities only",
+                at=part,
+                clause="JOIN",
+                hint="put other conditions into WHERE or into a CASE",
+            )
         rows.conditions.append(resolved)
     for name in join.args.get("using") or []:
         _using(rows, source, name)
@@ -182,7 +211,12 @@ def _using(rows: Rows, source: Source, name: Node) -> None:
     left = next((s.columns[key] for s in rows.sources[:-1] if key in s.columns), None)
     right = source.columns.get(key)
     if left is None or right is None:
-        raise refusal(UnknownName, f"USING names {name.name!r}, which is not in both tables", at=name, clause="JOIN",
-                      hint="write ON with the key of each")
+        raise refusal(
+            UnknownName,
+            f"USING names {name.name!r}, which is not in both tables",
+            at=name,
+            clause="JOIN",
+            hint="write ON with the key of each",
+        )
     rows.shared.add(key)
     rows.conditions.append(exp.EQ(this=left.copy(), expression=right.copy()))

@@ -40,7 +40,9 @@ def conjuncts(node: Node | None) -> list[Node]:
 
 def edge_of(rows: Rows, node: Node, schema: Schema) -> Edge | None:
     """The declared join that an equality states, or None if it compares columns of one table."""
-    if not (isinstance(node, exp.EQ) and isinstance(node.left, exp.Column) and isinstance(node.right, exp.Column)):
+    if not (
+        isinstance(node, exp.EQ) and isinstance(node.left, exp.Column) and isinstance(node.right, exp.Column)
+    ):
         return None
     (left, a), (right, b) = rows.of(node.left), rows.of(node.right)
     if left.number == right.number:
@@ -55,12 +57,26 @@ def edge_of(rows: Rows, node: Node, schema: Schema) -> Edge | None:
 def off_key(left: Instance, right: Instance, node: Node, schema: Schema) -> NotSupportedError:
     """The refusal of a join that is not along a declared key."""
     if left.table.name == right.table.name:
-        return refusal(NotSupportedError, f"a self-join of {left.table.name} would compare rows with each other",
-                       at=node, clause="JOIN", hint="ask for its groups instead, with GROUP BY")
-    keys = [f"{t.name}.{k} = {v}.{schema.tables[v.lower()].key}" for t in schema.tables.values()
-            for k, v in t.foreign_keys.items() if v.lower() in schema.tables]
-    return refusal(NotSupportedError, f"{left.table.name} and {right.table.name} are joined off the declared keys",
-                   at=node, clause="JOIN", hint=f"declared joins: {', '.join(keys)}" if keys else "there are none")
+        return refusal(
+            NotSupportedError,
+            f"a self-join of {left.table.name} would compare rows with each other",
+            at=node,
+            clause="JOIN",
+            hint="ask for its groups instead, with GROUP BY",
+        )
+    keys = [
+        f"{t.name}.{k} = {v}.{schema.tables[v.lower()].key}"
+        for t in schema.tables.values()
+        for k, v in t.foreign_keys.items()
+        if v.lower() in schema.tables
+    ]
+    return refusal(
+        NotSupportedError,
+        f"{left.table.name} and {right.table.name} are joined off the declared keys",
+        at=node,
+        clause="JOIN",
+        hint=f"declared joins: {', '.join(keys)}" if keys else "there are none",
+    )
 
 
 def find_paths(rows: Rows, schema: Schema) -> Paths:
@@ -91,8 +107,12 @@ def find_paths(rows: Rows, schema: Schema) -> Paths:
     parents = {edge.child: edge for edge in edges}
     path = {i.number: _path(i, parents, rows) for i in rows.instances}
     if roots[0].left:
-        raise refusal(NotSupportedError, f"a LEFT JOIN from a dimension to {roots[0].table.name} would list people "
-                      "without rows", clause="JOIN", hint=f"start FROM {roots[0].table.name}")
+        raise refusal(
+            NotSupportedError,
+            f"a LEFT JOIN from a dimension to {roots[0].table.name} would list people without rows",
+            clause="JOIN",
+            hint=f"start FROM {roots[0].table.name}",
+        )
     rows.edges = edges
     return Paths(roots[0].table.name, path, _joins(rows, path))
 
@@ -125,7 +145,15 @@ def _no_single_root(roots: list[Instance], rows: Rows) -> NotSupportedError:
     names = [instance.table.name for instance in (roots or rows.instances)]
     if len(set(names)) < len(names):
         repeated = next(name for name in names if names.count(name) > 1)
-        return refusal(NotSupportedError, f"a self-join of {repeated} would compare rows with each other",
-                       clause="FROM", hint="ask for its groups instead, with GROUP BY")
-    return refusal(NotSupportedError, f"{' and '.join(names)} are not joined on a declared key", clause="FROM",
-                   hint="join them on a foreign key and the key it points at")
+        return refusal(
+            NotSupportedError,
+            f"a self-join of {repeated} would compare rows with each other",
+            clause="FROM",
+            hint="ask for its groups instead, with GROUP BY",
+        )
+    return refusal(
+        NotSupportedError,
+        f"{' and '.join(names)} are not joined on a declared key",
+        clause="FROM",
+        hint="join them on a foreign key and the key it points at",
+    )

@@ -58,7 +58,9 @@ class Rows:
         """Put one more base table into the relation."""
         instance = Instance(len(self.instances), table)
         self.instances.append(instance)
-        columns: dict[str, Node] = {low: column_of(instance.number, name) for low, name in table.columns.items()}
+        columns: dict[str, Node] = {
+            low: column_of(instance.number, name) for low, name in table.columns.items()
+        }
         return Source(alias, columns, dict(table.columns))
 
     def of(self, node: exp.Column) -> tuple[Instance, str]:
@@ -94,8 +96,13 @@ def lookup(rows: Rows, node: exp.Column, schema: Schema) -> Node:
     name, qualifier = node.name.lower(), node.table.lower()
     if qualifier and not any(source.alias.lower() == qualifier for source in rows.sources):
         known = [source.alias for source in rows.sources]
-        raise refusal(UnknownName, f"there is no table {node.table!r} in FROM", at=node, clause="FROM",
-                      hint=nearest(qualifier, known) or f"FROM has {', '.join(known)}")
+        raise refusal(
+            UnknownName,
+            f"there is no table {node.table!r} in FROM",
+            at=node,
+            clause="FROM",
+            hint=nearest(qualifier, known) or f"FROM has {', '.join(known)}",
+        )
     found = [
         source.columns[name]
         for source in rows.sources
@@ -103,12 +110,22 @@ def lookup(rows: Rows, node: exp.Column, schema: Schema) -> Node:
     ]
     if not found:
         known = [name for source in rows.sources for name in source.names.values()]
-        raise refusal(UnknownName, f"there is no column {node.name!r}", at=node, clause="column",
-                      hint=nearest(name, known) or "dpsql lists columns under information_schema.columns")
+        raise refusal(
+            UnknownName,
+            f"there is no column {node.name!r}",
+            at=node,
+            clause="column",
+            hint=nearest(name, known) or "dpsql lists columns under information_schema.columns",
+        )
     if len(found) > 1 and name not in rows.shared and any(other != found[0] for other in found[1:]):
         aliases = [s.alias for s in rows.sources if name in s.columns]
-        raise refusal(UnknownName, f"column {node.name!r} is in {' and '.join(aliases)}", at=node, clause="column",
-                      hint=f"write {aliases[0]}.{node.name}")
+        raise refusal(
+            UnknownName,
+            f"column {node.name!r} is in {' and '.join(aliases)}",
+            at=node,
+            clause="column",
+            hint=f"write {aliases[0]}.{node.name}",
+        )
     return placed(found[0], node)
 
 
@@ -178,6 +195,8 @@ def wide_source(rows: Rows, schema: Schema, fact: Table, alias: str) -> Source:
                 name = low if low not in taken else f"{dimension.name}_{low}".lower()
                 if name not in taken:
                     taken[name] = expression
-                    spelled[name] = offered.names[low] if name == low else f"{dimension.name}_{offered.names[low]}"
+                    spelled[name] = (
+                        offered.names[low] if name == low else f"{dimension.name}_{offered.names[low]}"
+                    )
             pending.append((child, dimension))
     return Source(alias, taken, spelled)

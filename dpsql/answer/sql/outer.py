@@ -62,7 +62,9 @@ def outer_select(context: Context, select: exp.Select, scope: Scope, track: bool
 
 def _aggregating(select: exp.Select) -> bool:
     having = select.args.get("having")
-    calls = [call for part in [*select.expressions, *([having] if having else [])] for call in aggregates(part)]
+    calls = [
+        call for part in [*select.expressions, *([having] if having else [])] for call in aggregates(part)
+    ]
     return any(not isinstance(call, exp.Anonymous) for call in calls)
 
 
@@ -94,7 +96,9 @@ def _child(context: Context, node: Node, scope: Scope, rewrite: Rewrite, track: 
         inner = rewrite(context, node.this, scope, track)
         return node.alias, inner
     if isinstance(node, exp.Values):
-        columns = [c.name for c in (node.args["alias"].args.get("columns") or [])] if node.args.get("alias") else []
+        columns = (
+            [c.name for c in (node.args["alias"].args.get("columns") or [])] if node.args.get("alias") else []
+        )
         width = len(node.expressions[0].expressions) if node.expressions else 0
         names = columns or [f"col{i}" for i in range(width)]
         return node.alias, Shape(node, names, [{} for _ in names])
@@ -102,8 +106,13 @@ def _child(context: Context, node: Node, scope: Scope, rewrite: Rewrite, track: 
         return _information(context, node)
     common = scope.get(node.name.lower()) if isinstance(node, exp.Table) else None
     if common is None or common.shape is None:
-        raise refusal(NotSupportedError, f"{node.key.upper()} in FROM", at=node, clause="FROM",
-                      hint="use a table's name")
+        raise refusal(
+            NotSupportedError,
+            f"{node.key.upper()} in FROM",
+            at=node,
+            clause="FROM",
+            hint="use a table's name",
+        )
     shape = common.shape
     alias = node.alias_or_name
     return alias, Shape(shape.node, shape.names, shape.forms, shape.carriers, None, [("", shape)])
@@ -112,8 +121,13 @@ def _child(context: Context, node: Node, scope: Scope, rewrite: Rewrite, track: 
 def _information(context: Context, node: exp.Table) -> tuple[str, Shape]:
     name = node.name.lower()
     if name not in INFORMATION:
-        raise refusal(UnknownName, f"information_schema.{name} is not kept", at=node, clause="FROM",
-                      hint=f"there are {', '.join(INFORMATION)}")
+        raise refusal(
+            UnknownName,
+            f"information_schema.{name} is not kept",
+            at=node,
+            clause="FROM",
+            hint=f"there are {', '.join(INFORMATION)}",
+        )
     context.catalog_tables = True
     alias = node.alias_or_name
     node.set("db", None)
@@ -128,7 +142,9 @@ def _items(select: exp.Select, children: list[tuple[str, Shape]]) -> tuple[list[
     items: list[Node] = []
     names: list[str] = []
     for item in select.expressions:
-        star = isinstance(item, exp.Star) or (isinstance(item, exp.Column) and isinstance(item.this, exp.Star))
+        star = isinstance(item, exp.Star) or (
+            isinstance(item, exp.Column) and isinstance(item.this, exp.Star)
+        )
         if not star:
             names.append(output_name(item))
             items.append(named(unaliased(item), names[-1]))
@@ -148,8 +164,13 @@ def _check_columns(select: exp.Select, children: list[tuple[str, Shape]], names:
         for column in part.find_all(exp.Column):
             own = not any(isinstance(above, exp.Subquery) for above in _above(column, part))
             if own and not isinstance(column.this, exp.Star) and column.name.lower() not in known:
-                raise refusal(UnknownName, f"there is no column {column.name!r}", at=column, clause="SELECT",
-                              hint=nearest(column.name, known) or "check the inner SELECT")
+                raise refusal(
+                    UnknownName,
+                    f"there is no column {column.name!r}",
+                    at=column,
+                    clause="SELECT",
+                    hint=nearest(column.name, known) or "check the inner SELECT",
+                )
 
 
 def _above(node: Node, stop: Node) -> list[Node]:
@@ -184,7 +205,7 @@ def _error_calls(context: Context, item: Node, children: list[tuple[str, Shape]]
         if len(found) != 1 or not any(_contains(child, block) for _, child in children for block in found):
             call.replace(exp.null())
             continue
-        (block, form), = found.items()
+        ((block, form),) = found.items()
         column = context.drafts[block].value(ErrorOf(what, form, level))
         alias, child = next((a, c) for a, c in children if _contains(c, block))
         name = expose(context, child, block, column)

@@ -37,7 +37,15 @@ def parse(text: str, dialect: str = "") -> Node:
         found = [each for each in sqlglot.parse(text, read=reader) if each is not None]
     except ParseError as error:
         raise _located(error) from error
-    except (SqlglotError, RecursionError, ValueError, IndexError, AttributeError, TypeError, KeyError) as error:
+    except (
+        SqlglotError,
+        RecursionError,
+        ValueError,
+        IndexError,
+        AttributeError,
+        TypeError,
+        KeyError,
+    ) as error:
         # the tokenizer raises plain Python errors on some broken input
         raise SqlSyntaxError("the statement does not parse", hint="check quotes and brackets") from error
     if len(found) != 1:
@@ -47,8 +55,11 @@ def parse(text: str, dialect: str = "") -> Node:
         tree = tree.this
     if not isinstance(tree, exp.Query):
         raise refusal(
-            SqlSyntaxError, f"{type(tree).__name__.upper()} is not a query", at=tree,
-            hint=_instead(text), clause="statement",
+            SqlSyntaxError,
+            f"{type(tree).__name__.upper()} is not a query",
+            at=tree,
+            hint=_instead(text),
+            clause="statement",
         )
     return tree
 
@@ -80,6 +91,8 @@ def _located(error: ParseError) -> SqlSyntaxError:
     line, column = detail.get("line"), detail.get("col")
     at = f" at line {line}, column {column}" if line else ""
     return refusal(
-        SqlSyntaxError, f"the statement does not parse{at}{place}", clause="statement",
+        SqlSyntaxError,
+        f"the statement does not parse{at}{place}",
+        clause="statement",
         hint="check the spelling there, or name its dialect",
     )

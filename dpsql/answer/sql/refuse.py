@@ -23,8 +23,16 @@ def span(node: Node | None) -> Span | None:
     return (min(starts), max(ends)) if starts else None
 
 
-def refusal(kind: type[E], reason: str, *, clause: str = "", at: Node | None = None,
-            where: Span | None = None, nearest: str = "", hint: str = "") -> E:
+def refusal(
+    kind: type[E],
+    reason: str,
+    *,
+    clause: str = "",
+    at: Node | None = None,
+    where: Span | None = None,
+    nearest: str = "",
+    hint: str = "",
+) -> E:
     """An error that knows its place; `pointed` adds the caret once the whole text is at hand.
 
     Args:
@@ -39,7 +47,9 @@ def refusal(kind: type[E], reason: str, *, clause: str = "", at: Node | None = N
     Returns:
         The error, to be raised.
     """
-    error = kind(" ".join(reason.split()), hint=" ".join((hint or (f"try {nearest}" if nearest else "")).split()))
+    error = kind(
+        " ".join(reason.split()), hint=" ".join((hint or (f"try {nearest}" if nearest else "")).split())
+    )
     error.clause = clause
     error.position = where or span(at)
     error.nearest = nearest

@@ -44,9 +44,18 @@ def take_apart(tree: Node, schema: Schema, text: str) -> Statement:
     shape = rewrite_query(context, tree, {}, True)
     blocks = tuple(replace(draft.block, values=tuple(draft.values)) for draft in context.drafts)
     picked = picked_columns(shape)
-    outer = finite(shape.node).sql(dialect="duckdb", copy=False)  # the last use of the tree: generating may change it
-    return Statement(blocks, outer, tuple(shape.names), tuple(shape.forms), tuple(shape.carriers.values()),
-                     context.catalog_tables, picked)
+    outer = finite(shape.node).sql(
+        dialect="duckdb", copy=False
+    )  # the last use of the tree: generating may change it
+    return Statement(
+        blocks,
+        outer,
+        tuple(shape.names),
+        tuple(shape.forms),
+        tuple(shape.carriers.values()),
+        context.catalog_tables,
+        picked,
+    )
 
 
 def picked_columns(shape: Shape) -> tuple[str, ...]:
@@ -80,15 +89,22 @@ def rewrite_query(context: Context, node: Node, scope: Scope, track: bool) -> Sh
     if isinstance(node, exp.SetOperation):
         return _set_operation(context, node, scope, track)
     if not isinstance(node, exp.Select):
-        raise refusal(NotSupportedError, f"{node.key.upper()} is not supported here", at=node, hint="use SELECT")
+        raise refusal(
+            NotSupportedError, f"{node.key.upper()} is not supported here", at=node, hint="use SELECT"
+        )
     kinds = [holds_rows(context, source, scope) for source in sources(node)]
     if kinds and all(kinds):
         if _preview(node):
             return _no_rows(context, node, scope)
         return build(context, node, scope, track, lambda sub: _scalar(context, sub, scope))
     if any(kinds):
-        raise refusal(NotSupportedError, "a table of people is joined to an answer", clause="FROM", at=sources(node)[0],
-                      hint="aggregate it first, in a derived table of its own")
+        raise refusal(
+            NotSupportedError,
+            "a table of people is joined to an answer",
+            clause="FROM",
+            at=sources(node)[0],
+            hint="aggregate it first, in a derived table of its own",
+        )
     return outer_select(context, node, scope, track, rewrite_query)
 
 
@@ -101,8 +117,12 @@ def _with(context: Context, node: Node, scope: Scope) -> Scope:
     kept = []
     for common in clause.expressions:
         if common.args["alias"].args.get("columns"):
-            raise refusal(NotSupportedError, "a CTE with a column list", clause="WITH",
-                          hint="name the columns inside it")
+            raise refusal(
+                NotSupportedError,
+                "a CTE with a column list",
+                clause="WITH",
+                hint="name the columns inside it",
+            )
         query = common.this
         if isinstance(query, exp.Select) and is_row_level(context, query, scope):
             scope[common.alias.lower()] = Common(raw=query)
@@ -122,8 +142,12 @@ def _set_operation(context: Context, node: exp.SetOperation, scope: Scope, track
     left = rewrite_query(context, node.left, scope, through)
     right = rewrite_query(context, node.right, scope, through)
     if len(left.names) != len(right.names):
-        raise refusal(ProgrammingError, f"the branches have {len(left.names)} and {len(right.names)} columns",
-                      clause="UNION", hint="select the same number of columns")
+        raise refusal(
+            ProgrammingError,
+            f"the branches have {len(left.names)} and {len(right.names)} columns",
+            clause="UNION",
+            hint="select the same number of columns",
+        )
     carriers = {**left.carriers, **right.carriers} if through else {}
     for branch in (left, right):
         _pad(branch, carriers)
@@ -143,7 +167,7 @@ def _pad(branch: Shape, carriers: dict[str, int]) -> None:
             _pad(child, carriers)
         return
     visible = select.expressions[: len(branch.names)]
-    own = {item.alias: item for item in select.expressions[len(branch.names):]}
+    own = {item.alias: item for item in select.expressions[len(branch.names) :]}
     hidden = [own.get(name) or named(exp.null(), name) for name in carriers]
     select.set("expressions", [*visible, *hidden])
 
@@ -152,13 +176,19 @@ def _scalar(context: Context, node: exp.Subquery, scope: Scope) -> None:
     """A scalar subquery in an expression over groups: a statement of its own."""
     inner = rewrite_query(context, node.this, scope, False)
     if len(inner.names) != 1:
-        raise refusal(ProgrammingError, f"a scalar subquery has one column, this one has {len(inner.names)}", at=node)
+        raise refusal(
+            ProgrammingError, f"a scalar subquery has one column, this one has {len(inner.names)}", at=node
+        )
 
 
 def _preview(select: exp.Select) -> bool:
     """SELECT .. LIMIT 0 without aggregates: BI tools ask for the column names."""
     limit = select.args.get("limit")
-    zero = isinstance(limit, exp.Limit) and isinstance(limit.expression, exp.Literal) and limit.expression.this == "0"
+    zero = (
+        isinstance(limit, exp.Limit)
+        and isinstance(limit.expression, exp.Literal)
+        and limit.expression.this == "0"
+    )
     return zero and not select.args.get("group") and not any(aggregates(item) for item in select.expressions)
 
 

@@ -54,7 +54,9 @@ class Builder:
         return {f"v{i}": v for i, v in enumerate(values) if not isinstance(v, ErrorOf) and _has_form(v)}
 
 
-def build(context: Context, select: exp.Select, scope: Scope, track: bool, rewrite_subquery: RewriteSubquery) -> Shape:
+def build(
+    context: Context, select: exp.Select, scope: Scope, track: bool, rewrite_subquery: RewriteSubquery
+) -> Shape:
     """Turn an aggregating SELECT over rows into a block.
 
     Args:
@@ -81,7 +83,14 @@ def build(context: Context, select: exp.Select, scope: Scope, track: bool, rewri
     keys = tuple(expression(binding, group) for group in builder.groups)
     shape = _outer(builder, select, track, rewrite_subquery)
     draft.block = Block(
-        paths.root, paths.joins, tuple(binding.columns), where, keys, tuple(draft.values), place, listing,
+        paths.root,
+        paths.joins,
+        tuple(binding.columns),
+        where,
+        keys,
+        tuple(draft.values),
+        place,
+        listing,
         tuple(dict.fromkeys(instance.table.name for instance in rows.instances)),
     )
     return shape
@@ -104,13 +113,23 @@ def _select_list(builder: Builder, select: exp.Select) -> None:
     grouped = select.args.get("group") is not None or select.args.get("distinct") is not None
     root = builder.binding.paths.root
     if not grouped and not _has_aggregates(select):
-        raise refusal(RawRowsError, f"the statement asks for rows of {root}, and a release holds none", at=None,
-                      clause="SELECT", where=span(select.expressions[0]) if select.expressions else None,
-                      nearest=f"SELECT COUNT(*) FROM {root}")
+        raise refusal(
+            RawRowsError,
+            f"the statement asks for rows of {root}, and a release holds none",
+            at=None,
+            clause="SELECT",
+            where=span(select.expressions[0]) if select.expressions else None,
+            nearest=f"SELECT COUNT(*) FROM {root}",
+        )
     for item in select.expressions:
         if isinstance(item, exp.Star) or (isinstance(item, exp.Column) and isinstance(item.this, exp.Star)):
-            raise refusal(RawRowsError, "SELECT * over groups would need every column", at=item, clause="SELECT",
-                          nearest=f"SELECT COUNT(*) FROM {root}")
+            raise refusal(
+                RawRowsError,
+                "SELECT * over groups would need every column",
+                at=item,
+                clause="SELECT",
+                nearest=f"SELECT COUNT(*) FROM {root}",
+            )
         if isinstance(item, exp.Alias):
             builder.aliases.setdefault(item.alias.lower(), item.this)
     builder.aliases = {k: v for k, v in builder.aliases.items() if not aggregates(v)} | {
@@ -125,7 +144,9 @@ def _groups(builder: Builder, select: exp.Select) -> None:
         distinct = select.args.get("distinct")
         if distinct is not None and not _has_aggregates(select, with_order=False):
             if distinct.args.get("on"):
-                raise refusal(NotSupportedError, "DISTINCT ON picks rows", clause="SELECT", hint="use GROUP BY")
+                raise refusal(
+                    NotSupportedError, "DISTINCT ON picks rows", clause="SELECT", hint="use GROUP BY"
+                )
             items = [unaliased(item) for item in select.expressions]
             select.set("distinct", None)
         else:
@@ -134,14 +155,23 @@ def _groups(builder: Builder, select: exp.Select) -> None:
         items = [unaliased(item) for item in select.expressions if not aggregates(item)]
     else:
         if any(group.args.get(kind) for kind in ("cube", "rollup", "grouping_sets", "totals")):
-            raise refusal(NotSupportedError, "CUBE, ROLLUP and GROUPING SETS are not supported", clause="GROUP BY",
-                          hint="use UNION ALL of one GROUP BY each")
+            raise refusal(
+                NotSupportedError,
+                "CUBE, ROLLUP and GROUPING SETS are not supported",
+                clause="GROUP BY",
+                hint="use UNION ALL of one GROUP BY each",
+            )
         items = [_ordinal(item, select) for item in group.expressions]
     for item in items:
         resolved = builder.resolved(item)
         if aggregates(resolved):
-            raise refusal(ProgrammingError, "GROUP BY holds an aggregate", at=item, clause="GROUP BY",
-                          hint="group by a column")
+            raise refusal(
+                ProgrammingError,
+                "GROUP BY holds an aggregate",
+                at=item,
+                clause="GROUP BY",
+                hint="group by a column",
+            )
         if resolved not in builder.groups and resolved.find(exp.Column) is not None:
             builder.groups.append(resolved)
 
@@ -150,8 +180,13 @@ def _ordinal(item: Node, select: exp.Select) -> Node:
     if isinstance(item, exp.Literal) and not item.is_string:
         number = int(item.this) if str(item.this).isdigit() else 0
         if not 1 <= number <= len(select.expressions):
-            raise refusal(ProgrammingError, f"GROUP BY {item.this}: there is no such select item", at=item,
-                          clause="GROUP BY", hint=f"use 1 to {len(select.expressions)}")
+            raise refusal(
+                ProgrammingError,
+                f"GROUP BY {item.this}: there is no such select item",
+                at=item,
+                clause="GROUP BY",
+                hint=f"use 1 to {len(select.expressions)}",
+            )
         return unaliased(select.expressions[number - 1])
     return item
 
@@ -170,7 +205,11 @@ def _outer(builder: Builder, select: exp.Select, track: bool, rewrite_subquery: 
         form = form_of(node, builder.forms())
         forms.append({builder.number: form} if form is not None else {})
     having, qualify, order = (select.args.get(key) for key in ("having", "qualify", "order"))
-    kept = [over(part) for part in conjuncts(having.this if having is not None else None) if not _always_true(part)]
+    kept = [
+        over(part)
+        for part in conjuncts(having.this if having is not None else None)
+        if not _always_true(part)
+    ]
     select.set("where", exp.Where(this=exp.and_(*kept)) if kept else None)
     if qualify is not None:
         select.set("qualify", exp.Qualify(this=over(qualify.this)))
@@ -191,7 +230,9 @@ def _outer(builder: Builder, select: exp.Select, track: bool, rewrite_subquery: 
 def _always_true(node: Node) -> bool:
     """HAVING COUNT(1) > 0, which BI tools add: every group of the domain is shown."""
     return (
-        isinstance(node, exp.GT) and isinstance(node.left, exp.Count) and isinstance(node.right, exp.Literal)
+        isinstance(node, exp.GT)
+        and isinstance(node.left, exp.Count)
+        and isinstance(node.right, exp.Literal)
         and str(node.right.this) == "0"
     )
 
@@ -221,8 +262,13 @@ def rewritten(builder: Builder, node: Node, rewrite_subquery: RewriteSubquery) -
         rewrite_subquery(node)
         return node
     if isinstance(node, exp.Column):
-        raise refusal(ProgrammingError, f"column {node.name!r} is neither grouped nor aggregated", at=node,
-                      clause="SELECT", hint="add it to GROUP BY")
+        raise refusal(
+            ProgrammingError,
+            f"column {node.name!r} is neither grouped nor aggregated",
+            at=node,
+            clause="SELECT",
+            hint="add it to GROUP BY",
+        )
     skip = _window_function(node)
     for child in list(node.iter_expressions()):
         if child is skip:

@@ -63,16 +63,28 @@ def check(tree: Node) -> None:
             called = str(node.this).lower()
             if called in NAMED:
                 continue
-            raise refusal(NotSupportedError, f"function {called} is not on the list of pure functions", at=node,
-                          hint="docs/sql.md has the list")
+            raise refusal(
+                NotSupportedError,
+                f"function {called} is not on the list of pure functions",
+                at=node,
+                hint="docs/sql.md has the list",
+            )
         reason = REASONS.get(name, f"{name} is not supported")
-        raise refusal(NotSupportedError, reason, at=node if not isinstance(node, exp.Query) else None,
-                      hint="" if name in REASONS else "docs/sql.md lists what is")
+        raise refusal(
+            NotSupportedError,
+            reason,
+            at=node if not isinstance(node, exp.Query) else None,
+            hint="" if name in REASONS else "docs/sql.md lists what is",
+        )
 
 
 def _check_table(node: exp.Table) -> None:
     """A table is a plain name: no function, no file, no sample, no time travel."""
     extras = {k for k, v in node.args.items() if v} - {"this", "db", "catalog", "alias"}
     if extras or not isinstance(node.this, exp.Identifier):
-        raise refusal(NotSupportedError, "FROM takes names of tables, not functions, files or samples", at=node,
-                      clause="FROM")
+        raise refusal(
+            NotSupportedError,
+            "FROM takes names of tables, not functions, files or samples",
+            at=node,
+            clause="FROM",
+        )

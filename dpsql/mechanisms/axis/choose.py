@@ -72,7 +72,11 @@ def axis_strategy(
 
 
 def auto_strategy(
-    n: int, workload: Workload | None = None, law: NoiseLaw = LAPLACE, whole: float = 0.0, scale: int = DENSE_SCALE
+    n: int,
+    workload: Workload | None = None,
+    law: NoiseLaw = LAPLACE,
+    whole: float = 0.0,
+    scale: int = DENSE_SCALE,
 ) -> AxisChoice:
     """The best strategy for one axis.
 

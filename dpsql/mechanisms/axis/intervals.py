@@ -99,7 +99,11 @@ class IntervalStrategy:
         """The rows."""
         rows = self.rows
         arrays = {"start": rows.start, "stop": rows.stop, "offset": rows.offset, "entry": rows.entry}
-        return {"leaves": rows.cells, "total": self.total, **{name: each.tolist() for name, each in arrays.items()}}
+        return {
+            "leaves": rows.cells,
+            "total": self.total,
+            **{name: each.tolist() for name, each in arrays.items()},
+        }
 
     @classmethod
     def thawed(cls, frozen: Frozen) -> Self:

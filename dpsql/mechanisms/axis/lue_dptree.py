@@ -70,7 +70,11 @@ def error_before_blue(use: FloatArray, budget: FloatArray) -> float:
 
 
 def lue_dptree(
-    tree: Tree, workload: Workload | None = None, total: int = TOTAL, law: NoiseLaw = LAPLACE, whole: float = 0.0
+    tree: Tree,
+    workload: Workload | None = None,
+    total: int = TOTAL,
+    law: NoiseLaw = LAPLACE,
+    whole: float = 0.0,
 ) -> TreeStrategy:
     """The seed's mechanism on a given tree: coverage, split, integer budgets.
 
@@ -113,7 +117,9 @@ def likely_best(question: AxisQuestion) -> tuple[int, Candidate]:
     """The best of the arities that are tried, with its k."""
     made = {}
     for k in arities(question):
-        tree = lue_dptree(kary_tree(question.leaves, k), question.workload, law=question.law, whole=question.whole)
+        tree = lue_dptree(
+            kary_tree(question.leaves, k), question.workload, law=question.law, whole=question.whole
+        )
         made[k] = candidate(tree, f"LUE-DPTree k={k}", question)
     best = min(made, key=lambda k: made[k].error)
     return best, made[best]
@@ -122,4 +128,8 @@ def likely_best(question: AxisQuestion) -> tuple[int, Candidate]:
 def offers(question: AxisQuestion) -> Iterator[Offer | Refusal]:
     """LUE-DPTree at its best arity."""
     reason = refuses_trees(question)
-    yield Refusal("LUE-DPTree", reason) if reason else Offer("LUE-DPTree", 0.0, lambda: likely_best(question)[1])
+    yield (
+        Refusal("LUE-DPTree", reason)
+        if reason
+        else Offer("LUE-DPTree", 0.0, lambda: likely_best(question)[1])
+    )

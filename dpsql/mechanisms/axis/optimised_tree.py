@@ -315,7 +315,8 @@ def _searched_log(question: AxisQuestion, log: Workload, size: int) -> Candidate
     trees = {f"k={k}": kary_tree(question.leaves, k) for k in plain}
     trees |= {f"k={k}, cut at the log's borders": tree for k, tree in cut.items()}
     searched = {
-        words: optimise_nodes(tree, question.law, question.whole, log, steps, starts) for words, tree in trees.items()
+        words: optimise_nodes(tree, question.law, question.whole, log, steps, starts)
+        for words, tree in trees.items()
     }
     words = min(searched, key=lambda key: searched[key][1])
     strategy = tree_strategy(trees[words], searched[words][0], law=question.law)

@@ -60,7 +60,11 @@ class AxisQuestion:
     @property
     def reach(self) -> int:
         """The longest range asked."""
-        return self.leaves if self.workload is None else int(np.max(self.workload.hi - np.asarray(self.workload.lo)))
+        return (
+            self.leaves
+            if self.workload is None
+            else int(np.max(self.workload.hi - np.asarray(self.workload.lo)))
+        )
 
     def allows(self, law: NoiseLaw) -> bool:
         """Whether strategies of a law may answer."""

@@ -114,7 +114,9 @@ class TreeStrategy:
         return cls(tree, node, budget, int(frozen["total"]), LAWS[frozen["norm"]])
 
 
-def tree_strategy(tree: Tree, budget: FloatArray, total: int = TOTAL, law: NoiseLaw = LAPLACE) -> TreeStrategy:
+def tree_strategy(
+    tree: Tree, budget: FloatArray, total: int = TOTAL, law: NoiseLaw = LAPLACE
+) -> TreeStrategy:
     """Measure the nodes of a tree, with real budgets rounded to integers.
 
     Inner budgets are rounded down; each leaf takes all that its path has left, so nothing is wasted. Where

@@ -152,7 +152,8 @@ def typical_square(strategies: Sequence[AxisStrategy], sticky: Sequence[bool], t
     **Privacy**: released values and public facts only.
     """
     gathered = [
-        Fraction(1) if stuck else strategy.even_square() for strategy, stuck in zip(strategies, sticky, strict=True)
+        Fraction(1) if stuck else strategy.even_square()
+        for strategy, stuck in zip(strategies, sticky, strict=True)
     ]
     return tau + tau**2 * prod(gathered, start=Fraction(1))
 

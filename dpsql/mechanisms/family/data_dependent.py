@@ -126,7 +126,11 @@ class DataDependent:
         return None
 
     def mean_variance(
-        self, axes: Subset, unit: float, family: Sequence[tuple[Subset, float]], asked: Mapping[int, AskedAxis]
+        self,
+        axes: Subset,
+        unit: float,
+        family: Sequence[tuple[Subset, float]],
+        asked: Mapping[int, AskedAxis],
     ) -> float:
         """As of the plan's choice."""
         return PRODUCT.mean_variance(axes, unit, family, asked)
@@ -185,7 +189,9 @@ def _as_leaves(words: str) -> Callable[[int], AxisChoice]:
 def _by_signal(leaves: int) -> AxisChoice:
     """The unbiased optimum, which a full signal leads to."""
     best = auto_strategy(leaves)
-    return AxisChoice(best.strategy, f"by noisy signal, {best.name} if full", best.expected_error, best.runners_up)
+    return AxisChoice(
+        best.strategy, f"by noisy signal, {best.name} if full", best.expected_error, best.runners_up
+    )
 
 
 def _diffhr(counts: IntArray, epsilon: Fraction, sensitivity: int, noise: Noise) -> AdaptedView:

@@ -217,7 +217,11 @@ class Measurement(Protocol):
         """The variance model of all axes together, where it is no product of axes."""
 
     def mean_variance(
-        self, axes: Subset, unit: float, family: Sequence[tuple[Subset, float]], asked: Mapping[int, AskedAxis]
+        self,
+        axes: Subset,
+        unit: float,
+        family: Sequence[tuple[Subset, float]],
+        asked: Mapping[int, AskedAxis],
     ) -> float:
         """Predicted mean variance of a random range on every axis of one statistic.
 

@@ -99,7 +99,11 @@ class Plane:
         return plane_variance(self.hats)
 
     def mean_variance(
-        self, axes: Subset, unit: float, family: Sequence[tuple[Subset, float]], asked: Mapping[int, AskedAxis]
+        self,
+        axes: Subset,
+        unit: float,
+        family: Sequence[tuple[Subset, float]],
+        asked: Mapping[int, AskedAxis],
     ) -> float:
         """Over random rectangles."""
         first, second = (workload_gram(n) for n in self.hats.leaf.shape)

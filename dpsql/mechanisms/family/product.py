@@ -77,7 +77,11 @@ class Product:
         return None
 
     def mean_variance(
-        self, axes: Subset, unit: float, family: Sequence[tuple[Subset, float]], asked: Mapping[int, AskedAxis]
+        self,
+        axes: Subset,
+        unit: float,
+        family: Sequence[tuple[Subset, float]],
+        asked: Mapping[int, AskedAxis],
     ) -> float:
         """Of the view by itself, before it is reconciled."""
         return unit * prod(asked[axis].mean for axis in axes)

@@ -86,7 +86,11 @@ class Residual:
         return None
 
     def mean_variance(
-        self, axes: Subset, unit: float, family: Sequence[tuple[Subset, float]], asked: Mapping[int, AskedAxis]
+        self,
+        axes: Subset,
+        unit: float,
+        family: Sequence[tuple[Subset, float]],
+        asked: Mapping[int, AskedAxis],
     ) -> float:
         """Added up over the sets below."""
         return range_variance(dict(family), axes, asked)
@@ -181,11 +185,15 @@ def _added_up(
     total = np.zeros([strategies[axis].leaves for axis in axes])
     for part in parts:
         away = float(np.prod([strategies[axis].leaves for axis in axes if axis not in part], initial=1.0))
-        total = total + deviations[part].reshape([strategies[a].leaves if a in part else 1 for a in axes]) / away
+        total = (
+            total + deviations[part].reshape([strategies[a].leaves if a in part else 1 for a in axes]) / away
+        )
     return np.asarray(total, np.float64)
 
 
-def _measured(leaves: IntArray, part: Subset, axes: Subset, strategies: Mapping[int, AxisStrategy]) -> IntArray:
+def _measured(
+    leaves: IntArray, part: Subset, axes: Subset, strategies: Mapping[int, AxisStrategy]
+) -> IntArray:
     """What measuring a part of some leaves would have given without noise."""
     rows = leaves.sum(axis=tuple(place for place, axis in enumerate(axes) if axis not in part))
     for place, axis in enumerate(part):

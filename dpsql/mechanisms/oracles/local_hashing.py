@@ -149,7 +149,9 @@ class LocalHashing:
     def payloads(self, items: IntArray, rng: np.random.Generator) -> list[bytes]:
         """See `Oracle`."""
         seeds, held = self.hashed(items, rng)
-        return [s.to_bytes(SEED, "big") + varint(h) for s, h in zip(seeds.tolist(), held.tolist(), strict=True)]
+        return [
+            s.to_bytes(SEED, "big") + varint(h) for s, h in zip(seeds.tolist(), held.tolist(), strict=True)
+        ]
 
     def hashed(self, items: IntArray, rng: np.random.Generator) -> tuple[IntArray, IntArray]:
         """Draw one seed and one perturbed bucket per device."""

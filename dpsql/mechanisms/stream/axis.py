@@ -117,7 +117,9 @@ def _tree_model(plan: TimePlan, currency: Currency, batches: int) -> AxisVarianc
         hi.append(edges[1:])
         precision.append(np.full(edges.size - 1, own))
     tree = tree_from_arrays(np.concatenate(lo), np.concatenate(hi), np.concatenate(parent))
-    return TreeVariance(tree, _in_order(tree, np.concatenate(lo), np.concatenate(hi), np.concatenate(precision)))
+    return TreeVariance(
+        tree, _in_order(tree, np.concatenate(lo), np.concatenate(hi), np.concatenate(precision))
+    )
 
 
 def _in_order(tree: Tree, lo: IntArray, hi: IntArray, precision: FloatArray) -> FloatArray:

@@ -210,7 +210,9 @@ def choose(horizon: int, workload: Workload | None, currency: Currency) -> Strea
     return rank(horizon, workload, currency)[0].strategy
 
 
-def named_strategy(name: str, horizon: int, currency: Currency, workload: Workload | None = None) -> StreamStrategy:
+def named_strategy(
+    name: str, horizon: int, currency: Currency, workload: Workload | None = None
+) -> StreamStrategy:
     """The strategy that a catalog names, with its parameters filled in from the horizon.
 
     Args:
