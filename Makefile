@@ -1,7 +1,7 @@
 # make demo    publish the bundled retail star and ask it questions, from nothing but Python 3.11 and make
 # make test    the checks that .ci/run runs
 # make check   linters, types and import contracts alone; make quick: tests of a minute; make lowest: oldest dependencies
-# make bench*  measured figures, one `figure` line each; make slow: the long suites
+# make bench*  measured figures, one `figure` line each; make page-*: the pages of docs/accuracy; make slow: the long suites
 
 PYTHON ?= python3
 VENV := .venv
@@ -11,11 +11,12 @@ ifneq ($(SHARED),)
 export DPSQL_DATA ?= $(abspath $(SHARED))
 endif
 RETAIL_SEED := 20250101
-QUICK := tests/unit tests/property
+# One folder a package, and random programs; not the folders that look at whole releases only.
+QUICK := $(filter-out $(addprefix tests/,oracle/ privacy/ statistical/ kill/ superset/ sqlalchemy_suite/),$(wildcard tests/*/))
 # Small matrices: more than one BLAS thread only makes two test processes wait for each other.
 export OPENBLAS_NUM_THREADS ?= 1
 
-.PHONY: demo test check quick lowest dist slow same-release house bench bench-accuracy bench-local bench-promises bench-stream bench-userlevel wire superset sqlalchemy14 reference data clean
+.PHONY: demo test check quick lowest dist slow same-release house bench bench-accuracy bench-local bench-promises bench-scale bench-stream bench-userlevel page-central page-local page-streams page-userlevel wire superset sqlalchemy14 reference data clean
 
 $(VENV)/.core: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -36,6 +37,7 @@ demo: $(VENV)/.core data/sales.parquet
 	$(BIN)/python -m dpsql.examples.demo
 
 check: $(VENV)/.dev
+	$(BIN)/ruff format --check dpsql tests benchmarks docs
 	$(BIN)/ruff check dpsql tests benchmarks
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
@@ -71,29 +73,47 @@ same-release: $(VENV)/.dev
 house: $(VENV)/.dev
 	$(BIN)/python -m tests.house
 
+# Figures that the project promises, by topic: one `figure` line each, exit 1 if one is short.
 bench: $(VENV)/.dev data/sales.parquet
-	$(BIN)/python -m benchmarks.speed
+	$(BIN)/python -m benchmarks.speed.measure
 
 bench-accuracy: $(VENV)/.dev
-	$(BIN)/python -m benchmarks.central_errors
-	$(BIN)/python -m benchmarks.accuracy
+	$(BIN)/python -m benchmarks.central.expected
+	$(BIN)/python -m benchmarks.central.measure chosen
 
 bench-local: $(VENV)/.dev
-	$(BIN)/python -m benchmarks.local
+	$(BIN)/python -m benchmarks.local.measure
 
 bench-promises: $(VENV)/.dev
-	$(BIN)/python -m benchmarks.promises
+	$(BIN)/python -m benchmarks.promises.measure
 
 bench-stream: $(VENV)/.dev
-	$(BIN)/python -m benchmarks.stream
+	$(BIN)/python -m benchmarks.streams.measure
 
 bench-userlevel: $(VENV)/.dev
-	$(BIN)/python -m benchmarks.userlevel
+	$(BIN)/python -m benchmarks.userlevel.measure
+
+bench-scale: $(VENV)/.dev
+	$(BIN)/python -m benchmarks.scale.measure
+
+# Pages of docs/accuracy: every table of a page is measured and written by its target.
+page-central: $(VENV)/.dev
+	$(BIN)/python -m benchmarks.central.measure
+	$(BIN)/python -m benchmarks.central.page
+
+page-local: $(VENV)/.dev
+	$(BIN)/python -m benchmarks.local.page
+
+page-streams: $(VENV)/.dev
+	$(BIN)/python -m benchmarks.streams.page
+
+page-userlevel: $(VENV)/.dev
+	$(BIN)/python -m benchmarks.userlevel.page
 
 # PostgreSQL clients against `dpsql serve`: psql, psycopg and, where Debian's driver is installed, JDBC.
 wire: $(VENV)/.dev
 	$(BIN)/python -m pip install --quiet 'psycopg[binary]>=3.1'
-	$(BIN)/python -m pytest -q -s -m "slow or not slow" tests/unit/test_wire.py > $(VENV)/wire.log || (cat $(VENV)/wire.log; exit 1)
+	$(BIN)/python -m pytest -q -s -m "slow or not slow" tests/doors/test_wire.py > $(VENV)/wire.log || (cat $(VENV)/wire.log; exit 1)
 	grep -o 'figure .*' $(VENV)/wire.log
 	test $$(grep -c 'figure ' $(VENV)/wire.log) -ge 5 && ! grep -q ' short$$' $(VENV)/wire.log
 
@@ -108,7 +128,7 @@ superset: $(VENV)/.dev
 sqlalchemy14: $(VENV)/.dev
 	test -d .venv-sa14 || $(PYTHON) -m venv .venv-sa14
 	.venv-sa14/bin/pip install --quiet 'SQLAlchemy<2' 'pandas<2.2' 'numpy<2' pyarrow pytest hypothesis -e .
-	.venv-sa14/bin/python -m pytest -q -s -p no:cacheprovider -c /dev/null --rootdir . -o markers=slow tests/unit/test_sqlalchemy.py
+	.venv-sa14/bin/python -m pytest -q -s -p no:cacheprovider -c /dev/null --rootdir . -o markers=slow tests/doors/test_sqlalchemy.py
 
 # docs/catalog.md and docs/api.md from the catalog's models, docstrings and commands.
 reference: $(VENV)/.dev

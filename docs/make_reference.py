@@ -1,4 +1,5 @@
-"""Writes docs/catalog.md from the catalog's models, and docs/api.md from docstrings and commands.
+"""Writes docs/catalog.md and docs/catalog.schema.json from the catalog's models, docs/api.md from docstrings, and the
+lists in docs/sql.md from the tables of functions.
 
 Run `make reference`.
 """
@@ -6,12 +7,14 @@ Run `make reference`.
 from __future__ import annotations
 
 import inspect
+import json
 import re
 from collections.abc import Iterator
 from fractions import Fraction
 from functools import cached_property
 from importlib import import_module
 from pathlib import Path
+from textwrap import fill
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
@@ -19,10 +22,11 @@ import click
 from pydantic.fields import FieldInfo
 
 import dpsql
-from dpsql.catalog.base import Model
-from dpsql.catalog.model import Catalog
-from dpsql.catalog.schema import SHORTHANDS
-from dpsql.cli import all_commands
+from dpsql.answer.errorfunctions import ERRORS
+from dpsql.doors.cli import all_commands
+from dpsql.star.base import Model, OneOf
+from dpsql.star.model import Catalog, Unit
+from dpsql.star.sql import NAMED_OVER_ROWS, NAMED_SCALARS, SCALARS, WINDOWS
 
 DOCS = Path(__file__).parent
 NOTE = "<!-- written by docs/make_reference.py; a test holds it equal to the code -->\n\n"
@@ -67,7 +71,48 @@ What Python and the command line offer. SQL is on [its own page](sql.md), catalo
 
 """
 
-WORDS = {str: "text", int: "whole number", bool: "true or false", Fraction: "number", Any: "value"}
+WORDS: dict[Any, str] = {
+    str: "text",
+    int: "whole number",
+    bool: "true or false",
+    Fraction: "number",
+    Any: "value",
+    Unit: "text",
+}
+
+
+# Where a YAML author may write less than the whole mapping.
+SHORTHANDS: dict[str, dict[str, Any]] = {
+    "AxisSpec": {"type": "string", "description": "table.column, without `by` or `cuts`"},
+    "ForeignKey": {"type": "string", "description": "the table, with on_missing: keep"},
+    "Cuts": {"type": "array", "items": {"type": ["string", "number"]}, "minItems": 1},
+}
+
+
+def catalog_schema() -> dict[str, Any]:
+    """The schema, shorthands included.
+
+    Returns:
+        A JSON Schema (draft 2020-12) as plain values.
+    """
+    schema = Catalog.model_json_schema(by_alias=True)
+    definitions = schema["$defs"]
+    for name, short in SHORTHANDS.items():
+        definitions[name] = {"anyOf": [short, definitions[name]]}
+    measures = definitions["View"]["properties"]["measures"]
+    names = {
+        "type": "array",
+        "items": {"type": "string"},
+        "minItems": 1,
+        "description": "names with equal shares",
+    }
+    definitions["View"]["properties"]["measures"] = {"anyOf": [names, measures]}
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "dpsql catalog", **schema}
+
+
+def schema_text() -> str:
+    """The schema as the text of the file that ships in ``docs``."""
+    return json.dumps(catalog_schema(), indent=2, ensure_ascii=False, default=str) + "\n"
 
 
 def type_words(annotation: Any) -> str:
@@ -86,6 +131,11 @@ def type_words(annotation: Any) -> str:
     if inspect.isclass(annotation) and issubclass(annotation, Model):
         return f"[{annotation.__name__}](#{annotation.__name__.lower()})"
     return WORDS[annotation]
+
+
+def one_of(words: OneOf) -> str:
+    """The words that a key takes."""
+    return ", ".join(f"`{word}`" for word in words.values)
 
 
 def models_in(annotation: Any) -> Iterator[tuple[str, type[Model]]]:
@@ -113,10 +163,10 @@ def default_words(field: FieldInfo) -> str:
     """What holds where a key is left out."""
     if field.is_required():
         return "must be written"
-    value = field.get_default(call_default_factory=True)
+    value = field.get_default(call_default_factory=True, validated_data={})
     if value is None or value == "" or value == () or isinstance(value, dict | Model):
         return ""
-    return f"`{str(value).lower() if isinstance(value, bool) else value}`"
+    return f"`{str(value).lower() if isinstance(value, bool) else getattr(value, 'name', value)}`"
 
 
 def catalog_page() -> str:
@@ -136,7 +186,8 @@ def catalog_page() -> str:
         for name, field in model.model_fields.items():
             cells = (
                 f"`{field.alias or name}`",
-                type_words(field.annotation),
+                next((one_of(part) for part in field.metadata if isinstance(part, OneOf)), None)
+                or type_words(field.annotation),
                 default_words(field),
                 field.description,
             )
@@ -230,17 +281,16 @@ def api_page() -> str:
     """docs/api.md."""
     homes, page = exported(), API_HEAD
     page += "## Functions\n\n"
-    for home in ("dpsql.engine", "dpsql.curator"):
-        page += "".join(described(f"dpsql.{name}", value, 3) for name, value in homes[home].items())
+    page += "".join(described(f"dpsql.{name}", value, 3) for name, value in homes["dpsql.api"].items())
     page += "## What an answer is\n\n" + described("Result", homes["dpsql.answer.result"]["Result"], 3)
-    page += "## DB-API\n\n" + prose(import_module("dpsql.dbapi").__doc__)
-    database = homes["dpsql.dbapi"]
+    page += "## DB-API\n\n" + prose(import_module("dpsql.doors.dbapi").__doc__)
+    database = homes["dpsql.doors.dbapi"]
     page += "".join(
         described(f"dpsql.{name}", database[name], 3) for name in ("connect", "Connection", "Cursor")
     )
     plain = [name for name in database if name not in ("connect", "Connection", "Cursor")]
     page += "As PEP 249 has them: " + ", ".join(f"`{name}`" for name in plain) + ".\n\n"
-    page += "## SQLAlchemy\n\n" + prose(import_module("dpsql.sqlalchemy").__doc__)
+    page += "## SQLAlchemy\n\n" + prose(import_module("dpsql.doors.sqlalchemy").__doc__)
     page += "## Errors\n\n| error | is a | exit code | when |\n|---|---|---|---|\n"
     for name, error in homes["dpsql.errors"].items():
         code = getattr(error, "exit_code", "")
@@ -252,6 +302,28 @@ def api_page() -> str:
     return page.rstrip() + "\n"
 
 
+def error_functions() -> str:
+    """Every function of an error."""
+    levels = {name: "[, level]" * error.takes_level for name, error in ERRORS.items()}
+    return "\n".join(f"- `{n.upper()}(x{levels[n]})`: {e.summary}" for n, e in ERRORS.items())
+
+
+def sql_page() -> str:
+    """docs/sql.md, its lists written anew between their marks."""
+    lists = {
+        "errors": error_functions(),
+        "parser": fill(", ".join(sorted(SCALARS | WINDOWS)) + ".", 115),
+        "named": fill(", ".join(f"`{name}`" for name in sorted(NAMED_SCALARS | NAMED_OVER_ROWS)) + ".", 115),
+    }
+    page = (DOCS / "sql.md").read_text(encoding="utf-8")
+    for name, text in lists.items():
+        before, _, rest = page.partition(f"<!-- {name} -->\n")
+        page = f"{before}<!-- {name} -->\n{text}\n<!-- end -->{rest.partition('<!-- end -->')[2]}"
+    return page
+
+
 if __name__ == "__main__":
     (DOCS / "catalog.md").write_text(catalog_page(), encoding="utf-8")
+    (DOCS / "catalog.schema.json").write_text(schema_text(), encoding="utf-8")
     (DOCS / "api.md").write_text(api_page(), encoding="utf-8")
+    (DOCS / "sql.md").write_text(sql_page(), encoding="utf-8")

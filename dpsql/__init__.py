@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 _HOMES = {
-    "dpsql.engine": (
+    "dpsql.api": (
         "query", "explain", "use", "publish", "append", "check_batch", "collection_plan", "collect", "simulate",
+        "init", "plan",
     ),
-    "dpsql.curator": ("init", "plan"),
-    "dpsql.dbapi": (
+    "dpsql.doors.dbapi": (
         "connect", "apilevel", "threadsafety", "paramstyle", "Connection", "Cursor",
         "STRING", "BINARY", "NUMBER", "DATETIME", "ROWID",
         "Date", "Time", "Timestamp", "DateFromTicks", "TimeFromTicks", "TimestampFromTicks", "Binary",
@@ -39,18 +39,18 @@ __all__ = ["__version__", *_HOME]
 
 if TYPE_CHECKING:
     from dpsql.answer.result import Result as Result
-    from dpsql.curator import init as init
-    from dpsql.curator import plan as plan
-    from dpsql.dbapi import connect as connect
-    from dpsql.engine import append as append
-    from dpsql.engine import check_batch as check_batch
-    from dpsql.engine import collect as collect
-    from dpsql.engine import collection_plan as collection_plan
-    from dpsql.engine import explain as explain
-    from dpsql.engine import publish as publish
-    from dpsql.engine import query as query
-    from dpsql.engine import simulate as simulate
-    from dpsql.engine import use as use
+    from dpsql.api import append as append
+    from dpsql.api import check_batch as check_batch
+    from dpsql.api import collect as collect
+    from dpsql.api import collection_plan as collection_plan
+    from dpsql.api import explain as explain
+    from dpsql.api import init as init
+    from dpsql.api import plan as plan
+    from dpsql.api import publish as publish
+    from dpsql.api import query as query
+    from dpsql.api import simulate as simulate
+    from dpsql.api import use as use
+    from dpsql.doors.dbapi import connect as connect
 
 
 def __getattr__(name: str) -> Any:

@@ -33,6 +33,8 @@ catalog alone and never holds a value from the data.
 
 from __future__ import annotations
 
+from typing import Self
+
 
 class Warning(Exception):
     """Something worth saying; the call went on."""
@@ -61,6 +63,11 @@ class Error(Exception):
         super().__init__(f"{message}; {hint}" if hint else message)
         self.reason = message
         self.hint = hint
+
+    def at(self, clause: str, position: tuple[int, int] | None = None, nearest: str = "") -> Self:
+        """The same error, which says where in the statement it arose."""
+        self.clause, self.position, self.nearest = clause, position, nearest
+        return self
 
 
 class InterfaceError(Error):

@@ -128,6 +128,25 @@ def kary_tree(n: int, k: int) -> Tree:
     return grow(n, lambda lo, _: np.full(len(lo), k, np.int64))
 
 
+def levels_tree(n: int, widest: int) -> Tree:
+    """The k-ary tree of least k among those that have the fewest levels with at most `widest` children a node.
+
+    Args:
+        n: number of leaves, at least 1.
+        widest: most children of a node, at least 2.
+
+    **Source** docs/method/axis.md, "Interval trees".
+
+    >>> [levels_tree(n, 20).depth for n in (20, 365, 4096)], len(levels_tree(100, 8).lo)
+    ([2, 3, 4], 131)
+    """
+    height, k = 1, n
+    while k > widest:
+        height += 1
+        k = next(k for k in range(2, n) if k**height >= n)
+    return kary_tree(n, max(k, 2))
+
+
 def grow(n: int, arity: Callable[[IntArray, IntArray], IntArray]) -> Tree:
     """The tree whose nodes are split evenly into as many parts as `arity` says, a level at a time.
 
@@ -148,16 +167,21 @@ def grow(n: int, arity: Callable[[IntArray, IntArray], IntArray]) -> Tree:
     return Tree(np.concatenate(los), np.concatenate(his), np.concatenate(parents), level)
 
 
-def split_evenly(lo: IntArray, hi: IntArray, k: IntArray) -> tuple[IntArray, IntArray, IntArray]:
+class Parts(NamedTuple):
+    """Starts and stops of the parts of some intervals, in order, and which interval each is of."""
+
+    lo: IntArray
+    hi: IntArray
+    which: IntArray
+
+
+def split_evenly(lo: IntArray, hi: IntArray, k: IntArray) -> Parts:
     """Cut each interval into min(k, length) parts whose lengths differ by at most one, longer parts first.
 
     Args:
         lo: starts, shape (m,).
         hi: stops, shape (m,).
         k: parts wanted, shape (m,).
-
-    Returns:
-        (starts, stops, index of the interval cut), in order.
 
     >>> [a.tolist() for a in split_evenly(np.array([0]), np.array([5]), np.array([3]))]
     [[0, 2, 4], [2, 4, 5], [0, 0, 0]]
@@ -168,7 +192,7 @@ def split_evenly(lo: IntArray, hi: IntArray, k: IntArray) -> tuple[IntArray, Int
     short, longer = np.divmod(hi - lo, parts)
     start = lo[which] + rank * short[which] + np.minimum(rank, longer[which])
     stop = start + short[which] + (rank < longer[which])
-    return start, stop, which
+    return Parts(start, stop, which)
 
 
 def tree_from_arrays(lo: npt.ArrayLike, hi: npt.ArrayLike, parent: npt.ArrayLike) -> Tree:

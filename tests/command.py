@@ -13,7 +13,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from dpsql.cli import main
+from dpsql.doors.cli import main
 
 
 def dpsql_command(

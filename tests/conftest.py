@@ -22,10 +22,11 @@ WHOLE = {
     "no_nan", "participation", "plan", "plan_refusals", "report", "report_notebook", "residual_release",
     "services_release", "settings", "shell", "spatial_baselines", "sql_mutants", "sql_random",
     "sql_tableau", "sqlalchemy", "stream_append", "stream_cli", "stream_grid", "stream_plan",
-    "stream_rules", "superset", "survey_page", "userlevel_predict", "view", "wire", "wire_cancel",
+    "stream_asked", "stream_rules", "superset", "survey_page", "toy_time_strategy", "userlevel_predict", "view",
+    "wire", "wire_cancel",
     "workload",
 }  # fmt: skip
-"""Modules of tests/unit and tests/property that publish or collect whole releases, start programs, or draw thousands of
+"""Modules that publish or collect whole releases, start programs, or draw thousands of
 programs at random. `make quick` leaves them out; those of more than about four seconds belong here."""
 
 

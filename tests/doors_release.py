@@ -57,9 +57,9 @@ def build(folder: Path, seed: int = 7, name: str = "shop") -> Path:
     Returns:
         The release.
     """
-    from dpsql.catalog import load_catalog
     from dpsql.noise import ExactNoise, insecure_test_entropy
     from dpsql.publishing.central import publish_release
+    from dpsql.star import load_catalog
 
     folder.mkdir(parents=True, exist_ok=True)
     _raw_tables(folder, seed)

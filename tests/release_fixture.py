@@ -14,17 +14,24 @@ from __future__ import annotations
 import datetime
 import random
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import duckdb
 import numpy as np
 
-from dpsql.release.format import UNIT, AxisMeta, ColumnMeta, StatisticMeta, to_json
-from dpsql.release.write import ARRAYS, AxisContent, ReleaseContent, StatisticContent, write_release
+from dpsql.release.format import UNIT, AxisMeta, ColumnMeta, LocalMeta, Meta, Promise, StatisticMeta
+from dpsql.release.write import (
+    ARRAYS,
+    AxisContent,
+    AxisPart,
+    ReleaseBuilder,
+    StatisticContent,
+    StatisticPart,
+)
 from dpsql.tree import cover, kary_tree
-from dpsql.variance.identity import IdentityVariance
+from dpsql.variance.leaves import IdentityVariance
 
 Row = dict[str, Any]
 FIRST_DAY = datetime.date(2025, 1, 1)
@@ -37,16 +44,17 @@ CENTS = 100
 CATALOG: dict[str, Any] = {
     "dpsql": 1,
     "name": "shop",
+    "privacy": {"lineage": "shop", "cap": "4", "unit": "row", "epsilon": "1"},
     "tables": {
         "sales": {
             "role": "fact",
             "foreign_keys": {"customer_id": {"references": "customer"}, "product_id": {"references": "product"}},
             "columns": {
                 "sold_on": {"type": "date"},
-                "amount": {"type": "decimal", "scale": 2, "measure": True},
-                "qty": {"type": "int", "measure": True, "nullable": True},
+                "amount": {"type": "decimal", "scale": 2, "lower": "-25", "upper": "25", "measure": True},
+                "qty": {"type": "int", "lower": "-10", "upper": "10", "measure": True, "nullable": True},
             },
-            "measures": {"revenue": {"expr": "amount * qty"}},
+            "measures": {"revenue": {"expr": "amount * qty", "lower": "-225", "upper": "225"}},
         },
         "customer": {
             "role": "dimension", "key": "customer_id", "private": True,
@@ -291,30 +299,31 @@ def write_fixture(path: Path, rows: dict[str, list[Row]], noise: float = 1.0) ->
         The path.
     """
     plans = axis_plans()
-    metas, contents = [], []
+    statistics: list[StatisticPart] = []
     for view, (of, axes, measures) in VIEWS.items():
         chosen = [plans[i] for i in axes]
         source = rows[of]
         for measure in measures:
             content = _statistic(source, chosen, measure)
             full = tuple(range(len(axes)))
-            metas.append(StatisticMeta(
-                id=len(metas), view=view, of=of, measure=measure, axes=axes, mid=MIDS.get(measure, 0),
+            meta = StatisticMeta(
+                id=len(statistics), view=view, of=of, measure=measure, axes=axes, mid=MIDS.get(measure, 0),
                 scale=SCALES.get(measure, 0), kind="int", sensitivity=LARGEST.get(measure, 1), budget="1",
                 currency="epsilon",
-                mechanism="none", cells=int(content.value.size), components=_independent(full, chosen, noise),
-            ))  # fmt: skip
-            contents.append(content)
-    meta = {
-        "format": 1, "release_id": "fixture", "catalog": CATALOG, "spec_hash": "0", "insecure_entropy": False,
-        "privacy": {"unit": "row", "epsilon": "1"}, "axes": [to_json(plan.meta) for plan in plans],
-        "statistics": [to_json(m) for m in metas], "spends": [], "models": [],
-    }  # fmt: skip
+                mechanism="none", cells=int(content.value.size), reading="product", models=axes,
+                components=_independent(full, chosen, noise),
+            )  # fmt: skip
+            statistics.append(StatisticPart(meta, content))
+    axes = [AxisPart(replace(plan.meta, model=i), _axis_content(plan)) for i, plan in enumerate(plans)]
     models = [IdentityVariance(plan.meta.leaves, 1.0) for plan in plans]
-    meta["axes"] = [{**axis, "model": i} for i, axis in enumerate(meta["axes"])]
-    meta["models"] = ["identity"] * len(models)
-    write_release(path, ReleaseContent(meta, [_axis_content(plan) for plan in plans], models, contents))
+    promise = Promise(unit="row", neighbours="add_remove", epsilon="1")
+    ReleaseBuilder("fixture", CATALOG, "0", promise, [], False, axes, models, statistics).write(path)
     return path
+
+
+def bare_meta(name: str, promise: Promise, local: LocalMeta | None = None) -> Meta:
+    """What a release without axes or statistics says about itself."""
+    return Meta(name, CATALOG, "0", promise, (), False, (), (), (), local=local)
 
 
 def _independent(full: tuple[int, ...], plans: list[AxisPlan], noise: float) -> tuple[Any, ...]:

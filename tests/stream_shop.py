@@ -9,11 +9,11 @@ from pathlib import Path
 import duckdb
 
 from dpsql.answer.answerer import Answerer
-from dpsql.catalog import load_catalog
 from dpsql.examples.retail import make_star, write_star
 from dpsql.noise import Noise, ZeroNoise, insecure_test_entropy
-from dpsql.publishing.stream import Appended, Compared, append_batch, check_batch
 from dpsql.release import open_release
+from dpsql.star import load_catalog
+from dpsql.streams.publish import Appended, Arrival, Chance, Compared, append_batch, check_batch
 
 FIRST = date(2025, 1, 1)
 NOW = datetime(2026, 6, 1)
@@ -35,7 +35,7 @@ tables:
      max_ids: 10,
      columns: {amount: {type: decimal, scale: 2, lower: 0, upper: 200, measure: true},
                sold_on: {type: date, lower: 2025-01-01, upper: 2025-12-31, out_of_domain: drop}}}
-stream: {column: sales.sold_on, grain: day, horizon: 365, late: arrive, max_batches: 10}
+stream: {column: sales.sold_on, grain: day, horizon: 365, late: batch, max_batches: 10}
 views:
   days: {of: sales, axes: [sales.sold_on], measures: {count: 0.4, sales.amount: 0.6}}
   regions: {of: sales, axes: [customer.region, sales.sold_on], measures: [count]}
@@ -63,13 +63,13 @@ class StreamShop:
     def append(self, day: int | str, source: Path | None = None) -> Appended:
         """Append one day, by number or by date."""
         label = day if isinstance(day, str) else (FIRST + timedelta(days=day)).isoformat()
-        return append_batch(load_catalog(self.catalog), self.directory, label, noise=self.noise,
-                            entropy=insecure_test_entropy(7), source=source, now=NOW)  # fmt: skip
+        return append_batch(load_catalog(self.catalog), self.directory, Arrival(label, source, NOW),
+                            Chance(self.noise, insecure_test_entropy(7)))  # fmt: skip
 
     def check(self, day: int | str, source: Path | None = None) -> Compared:
         """Compare rows with those of a public day."""
         label = day if isinstance(day, str) else (FIRST + timedelta(days=day)).isoformat()
-        return check_batch(load_catalog(self.catalog), self.directory, label, source=source)
+        return check_batch(load_catalog(self.catalog), self.directory, Arrival(label, source))
 
     def opened(self, as_of: int | str | None = None) -> Answerer:
         return Answerer(open_release(self.directory, insecure=True, as_of=as_of))

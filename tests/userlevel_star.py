@@ -7,14 +7,13 @@ from pathlib import Path
 import duckdb
 import numpy as np
 
-from dpsql.catalog import Catalog, load_catalog
+from dpsql.engines import open_sources
 from dpsql.noise import Noise
 from dpsql.publishing.axes import axis_maker
-from dpsql.publishing.contributions import set_key
 from dpsql.publishing.plan import plan_release
-from dpsql.publishing.rows import place_rows, prepare_tables
-from dpsql.publishing.userlevel_choose import Table
-from dpsql.sources import open_sources
+from dpsql.publishing.rows import place_rows, prepare_tables, set_key
+from dpsql.publishing.userlevel.choose import Table
+from dpsql.star import Catalog, load_catalog
 
 CATALOG = """
 dpsql: 1

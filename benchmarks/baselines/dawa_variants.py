@@ -18,9 +18,8 @@ from benchmarks.baselines.linear import hb
 from benchmarks.baselines.shipped import linear
 from dpsql.mechanisms.axis.leaves import LeafStrategy
 from dpsql.mechanisms.axis.strategy import AxisStrategy
-from dpsql.mechanisms.central import dawa
-from dpsql.mechanisms.central.nonnegative import nonnegative
-from dpsql.mechanisms.central.signal import signal_tree, tapered_strategy
+from dpsql.mechanisms.family import dawa
+from dpsql.mechanisms.family.adaptive import nonnegative, signal_tree, tapered_strategy
 from dpsql.noise import Noise
 
 UNDER_NOISED = Fraction(171, 100)

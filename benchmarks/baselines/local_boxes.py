@@ -24,10 +24,12 @@ from typing import NamedTuple
 
 import numpy as np
 
+from benchmarks.baselines.maxent import box_share, pair_keys, quarters
+from benchmarks.local.simulated import histogram_of_boxes
+from benchmarks.local.simulated import tally as tally_of
 from dpsql.client.plan import largest_weight
 from dpsql.mechanisms.local import ahead
-from dpsql.mechanisms.local.lprr import level_edges
-from dpsql.mechanisms.local.maxent import box_share, pair_keys, quarters
+from dpsql.mechanisms.local.grids import level_edges
 from dpsql.mechanisms.oracles.oracle import FloatArray, Oracle, estimate
 from dpsql.mechanisms.oracles.unary_encoding import UnaryEncoding
 
@@ -117,7 +119,7 @@ def adaptive(
         flat = np.ravel_multi_index(tuple(leaves[asked == number].T), tuple(sizes))
         histogram = np.bincount(flat, minlength=math.prod(sizes)).reshape(tuple(sizes))
         oracle = ahead.box_oracle(boxes, own)
-        tally = oracle.tally(ahead.histogram_of_boxes(boxes, histogram), rng).astype(float)
+        tally = tally_of(oracle, histogram_of_boxes(boxes, histogram), rng).astype(float)
         done.append(ahead.close_round(boxes, estimate(oracle, tally, flat.size), flat.size))
         boxes = ahead.next_boxes(done[-1], theta)
     return done[-1].boxes, ahead.finest_shares(done)

@@ -22,10 +22,11 @@ from fractions import Fraction
 import numpy as np
 
 from benchmarks.baselines.local_boxes import Pairs, pair_answers
+from benchmarks.baselines.maxent import pair_keys
+from benchmarks.local.simulated import tally as tally_of
 from dpsql.client.plan import largest_weight
+from dpsql.mechanisms.local.blue import normsub
 from dpsql.mechanisms.local.grids import granularity
-from dpsql.mechanisms.local.maxent import pair_keys
-from dpsql.mechanisms.local.simplex import normsub
 from dpsql.mechanisms.oracles.oracle import FloatArray, estimate
 from dpsql.mechanisms.oracles.registry import choose_oracle
 
@@ -101,7 +102,7 @@ def collected(
         at = tuple(who[:, a] * c // sizes[a] for a, c in zip(axes, cells, strict=True))
         histogram = np.bincount(np.ravel_multi_index(at, cells), minlength=math.prod(cells))
         oracle = choose_oracle(math.prod(cells), own)
-        tally = oracle.tally(histogram, rng).astype(float)
+        tally = tally_of(oracle, histogram, rng).astype(float)
         views.append(View(axes, estimate(oracle, tally, max(len(who), 1)).reshape(cells)))
     return views
 

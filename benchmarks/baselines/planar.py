@@ -13,10 +13,11 @@ from benchmarks.baselines.common import FloatArray, IntArray, Publish, T, units
 from benchmarks.baselines.shipped import equal_tree, lue_strategy, tents_strategy, unbiased_strategy
 from dpsql.mechanisms.axis.leaves import LeafStrategy
 from dpsql.mechanisms.axis.strategy import AxisStrategy, draw_view, leaf_estimates
-from dpsql.mechanisms.central.nonnegative import nonnegative, product_tree
-from dpsql.mechanisms.central.signal import (
+from dpsql.mechanisms.family.adaptive import (
     SIGNAL_SHARE,
     noisy_signal,
+    nonnegative,
+    product_tree,
     signal_tree,
     strength,
     taper,

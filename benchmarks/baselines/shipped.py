@@ -10,20 +10,19 @@ from fractions import Fraction
 from functools import lru_cache
 
 from benchmarks.baselines.common import FloatArray, IntArray, Publish
-from dpsql.mechanisms.axis.choose import auto_strategy
 from dpsql.mechanisms.axis.leaves import LeafStrategy
-from dpsql.mechanisms.axis.lue_dptree import best_lue_dptree
+from dpsql.mechanisms.axis.registry import auto_strategy
 from dpsql.mechanisms.axis.strategy import AxisStrategy, draw_view, leaf_estimates
 from dpsql.mechanisms.axis.struct_construct import best_struct_construct, equal_strategy
 from dpsql.mechanisms.axis.tents import half_widths
 from dpsql.mechanisms.axis.tents import tents as tents_over
-from dpsql.mechanisms.central import adaptive
-from dpsql.mechanisms.central import dawa as shipped_dawa
-from dpsql.mechanisms.central.diffhr import cell_estimates, draw_diffhr
-from dpsql.mechanisms.central.nonnegative import nonnegative
-from dpsql.mechanisms.central.signal import signal_tree, tapered_strategy
+from dpsql.mechanisms.family import adaptive
+from dpsql.mechanisms.family import dawa as shipped_dawa
+from dpsql.mechanisms.family.adaptive import nonnegative, signal_tree, tapered_strategy
+from dpsql.mechanisms.family.diffhr import cell_estimates, draw_diffhr
 from dpsql.noise import Noise
 from dpsql.tree import Tree, kary_tree
+from tests.strategies import adaptive_cells, by_word
 
 ARITY = 16  # of the tree that the non-negative step goes down; 2 and 4 lose up to 50% on sparse data
 
@@ -36,7 +35,7 @@ def _tree(n: int) -> Tree:
 @lru_cache(maxsize=256)
 def lue_strategy(n: int) -> AxisStrategy:
     """LUE-DPTree with the k of least expected error."""
-    return best_lue_dptree(n)[0]
+    return by_word(n, "lue_dptree").strategy
 
 
 @lru_cache(maxsize=256)
@@ -111,4 +110,4 @@ identity = linear(LeafStrategy)
 
 def auto(counts: IntArray, epsilon: Fraction, noise: Noise) -> FloatArray:
     """What `auto` publishes where the catalog allows biased, non-negative answers."""
-    return adaptive.cell_estimates(adaptive.draw_adaptive(counts, epsilon, 1, noise, unbiased_strategy))
+    return adaptive_cells(adaptive.draw_adaptive(counts, epsilon, 1, noise, unbiased_strategy))

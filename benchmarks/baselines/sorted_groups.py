@@ -11,7 +11,7 @@ from fractions import Fraction
 import numpy as np
 
 from benchmarks.baselines.common import FloatArray, IntArray, T, units
-from dpsql.mechanisms.central.diffhr import cluster
+from dpsql.mechanisms.family.diffhr import cluster
 from dpsql.noise import Noise
 
 AHP_VIEW_SHARE = 0.85  # the two constants of AHP as benchmarks set them

@@ -1,6 +1,6 @@
 // Reading a collection plan in a browser or in Node, and refusing one that would cost more than it says. Every number
 // that a draw depends on is checked here, before any row is looked at: a client that failed for some rows and not for
-// others would tell them by its silence. As in Python's dpsql.client.plan and dpsql.client.check.
+// others would tell them by its silence. As in Python's dpsql.client.plan.
 
 export const OTHER = 1048576; // 2^20, the weight of any answer but the own one
 export const LARGEST_BOUND = 2 ** 48; // of a draw

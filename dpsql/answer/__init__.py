@@ -2,23 +2,20 @@
 
 answerer    the whole way, and its cache: read this first
 sql/        guard, parse, whitelist, name resolution; the only code here that knows the parser
-block       what an aggregate block asks, free of parser types
-forms       how a value depends on noisy terms
-schema      tables, keys and axes of a release
-leafsets    predicates and groups, evaluated by DuckDB on an axis table -> coverage of leaves
-boxes       boolean conditions over several axes -> disjoint boxes
-plan        how a view would answer
-partial     how much of that would be interpolated
-choose      which view answers, with the least predicted variance
-nodes       leaf coverage -> tree nodes
-recombine   one DuckDB statement that sums node combinations
-relation    a block -> the relation of its groups
-known       what the catalog alone answers
-errorbars   variances, delta method, Fieller
-weight      the weight that a local release's counts and sums share, in their error bars
-cuts        what interpolating cut bins may add to an error
-explain     a plan in words
-result      what the caller gets
+block       what an aggregate block asks, free of parser types, and arithmetic on its values
+schema      tables, keys and axes of a release, and information_schema
+leafsets    predicates and groups, evaluated on an axis table -> coverage of leaves
+plan        how a view would answer: leaves on each axis, disjoint boxes
+cuts        bins that are cut: how much is interpolated, when it is refused, what it may add to an error
+answered    leaf coverage -> tree nodes -> one DuckDB statement -> terms
+relation    a block -> the view that answers -> the relation of its groups
+known       what the catalog alone answers, and quantiles
+errorbars   variances, delta method, Fieller, the weight of local releases
+notes       what no error bar tells: whom an answer is about, what may have biased it
+explain     a plan in words; standard errors beforehand
+run         one DuckDB statement, and stopping it
+result      what the caller gets; output writes and draws it
+session     open releases, several together; combine blends their answers
 """
 
 from dpsql.answer.answerer import Answerer

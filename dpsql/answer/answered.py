@@ -1,4 +1,10 @@
-"""Terms of a block on one plan: their values, and how far each form of them may be off."""
+"""A plan's terms -> their values: leaf coverage to tree nodes, nodes to one DuckDB statement, sums to terms.
+
+Each statistic is asked once: its statement sums the chosen node combinations. The node lists of an axis go in as
+parallel arrays (`unnest(?)`), which DuckDB joins to the stored table; lists of literals are several times slower.
+An axis of which every box takes the same single node (an unused axis: its root) becomes an equality, which prunes
+the scan.
+"""
 
 from __future__ import annotations
 
@@ -6,20 +12,253 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
-from dpsql.answer.bias import bias_hint
-from dpsql.answer.block import ErrorOf, Linear, Noisy, Ratio, Term
-from dpsql.answer.cuts import average_of, most_moved, ratio_moved, value_bounds
+from dpsql.answer.block import Linear, Noisy, Term
+from dpsql.answer.cuts import most_moved
 from dpsql.answer.errorbars import LAPLACE_KURTOSIS, Errors, quantile
-from dpsql.answer.leafsets import FloatArray
-from dpsql.answer.plan import Plan, presence
-from dpsql.answer.recombine import Lookup, recombine
-from dpsql.answer.weight import weight_error
+from dpsql.answer.leafsets import FloatArray, IntArray, masks
+from dpsql.answer.plan import Box, Plan, presence
+from dpsql.answer.run import run
+from dpsql.errors import DataError
 from dpsql.release import Release
 from dpsql.release.format import UNIT
+from dpsql.tree import Tree, cover
+from dpsql.variance.model import Sum
+
+
+@dataclass(frozen=True, eq=False)
+class NodeList:
+    """Nodes that add up to each group's leaves.
+
+    Args:
+        group, node: indices, shape (m,).
+        weight: 1 for whole nodes, the coverage for a cut leaf, shape (m,).
+    """
+
+    group: IntArray
+    node: IntArray
+    weight: FloatArray
+
+    @property
+    def whole(self) -> bool:
+        """Whether no leaf is cut."""
+        return bool(np.all(self.weight == 1.0))
+
+
+class Runs(NamedTuple):
+    """Rows and half-open ends of runs, each of shape (m,)."""
+
+    row: IntArray
+    start: IntArray
+    stop: IntArray
+
+
+def runs(mask: npt.NDArray[np.bool_]) -> Runs:
+    """Maximal runs of True in each row of a mask of shape (groups, leaves).
+
+    >>> [a.tolist() for a in runs(np.array([[True, True, False, True]]))]
+    [[0, 0], [0, 3], [2, 4]]
+    """
+    padded = np.zeros((mask.shape[0], mask.shape[1] + 2), np.int8)
+    padded[:, 1:-1] = mask
+    change = np.diff(padded, axis=1)
+    row, start = np.nonzero(change == 1)
+    stop = np.nonzero(change == -1)[1]
+    return Runs(row.astype(np.int64), start.astype(np.int64), stop.astype(np.int64))
+
+
+def node_list(mask: FloatArray, tree: Tree) -> NodeList:
+    """The least nodes for each group.
+
+    Args:
+        mask: coverage of leaves, shape (groups, leaves).
+        tree: the axis's look-up tree.
+    """
+    row, start, stop = runs(mask == 1.0)
+    which, node = cover(tree, start, stop)
+    part_row, part_leaf = np.nonzero((mask > 0.0) & (mask < 1.0))
+    return NodeList(
+        np.concatenate([row[which], part_row]),
+        np.concatenate([node, tree.leaves[part_leaf]]),
+        np.concatenate([np.ones(len(node)), mask[part_row, part_leaf]]),
+    )
+
+
+NumberArray = npt.NDArray[Any]
+
+
+@dataclass(frozen=True, eq=False)
+class Lookup:
+    """One statement and its values, ready to run; kept for `explain`.
+
+    Args:
+        statistic: id of the statistic.
+        sql: DuckDB text; yields [box,] group on each listed axis, total[, cut where not whole].
+        values: what its placeholders are bound to.
+        nodes: number of nodes on each axis.
+        listed: axis positions that it yields a group for.
+        many: whether it yields the box.
+        whole: whether totals are exact integers.
+    """
+
+    statistic: int
+    sql: str
+    values: tuple[Any, ...]
+    nodes: tuple[int, ...]
+    listed: tuple[int, ...]
+    many: bool
+    whole: bool
+
+
+@dataclass(frozen=True, eq=False)
+class AxisNodes:
+    """The node lists of one axis over all boxes, and how many groups the axis has."""
+
+    box: npt.NDArray[np.int64]
+    nodes: NodeList
+    groups: int
+
+    @property
+    def constant(self) -> bool:
+        """Whether it is one whole node, and the axis has no groups to tell apart."""
+        return self.groups == 1 and len(self.nodes.node) == 1 and self.nodes.whole
+
+
+def axis_nodes(
+    plan: Plan, position: int, boxes: Sequence[Box], sums: Sequence[Sum], release: Release
+) -> AxisNodes:
+    """The nodes of one axis for the sum of every box, side by side; boxes that take the same of it share them."""
+    tree, made = release.tree(plan.view.axes[position]), dict[Any, NodeList]()
+    for box, each in zip(boxes, sums, strict=True):
+        if box[position] not in made:
+            made[box[position]] = node_list(each.masks[position], tree)
+    parts = [made[box[position]] for box in boxes]
+    return AxisNodes(
+        np.concatenate([np.full(len(part.node), b, np.int64) for b, part in enumerate(parts)]),
+        NodeList(
+            np.concatenate([part.group for part in parts]), np.concatenate([part.node for part in parts]),
+            np.concatenate([part.weight for part in parts]),
+        ),
+        len(plan.cells[position].keys),
+    )  # fmt: skip
+
+
+def lookup(plan: Plan, statistic: int, boxes: Sequence[Box], sums: Sequence[Sum], release: Release) -> Lookup:
+    """The statement that answers all boxes and groups of a statistic, or one term of them.
+
+    Args:
+        plan: the plan.
+        statistic: id of the statistic.
+        boxes: the boxes wanted.
+        sums: what is added up for each of them, of one table.
+        release: for the look-up trees.
+
+    Returns:
+        The statement and its values.
+    """
+    parts = [axis_nodes(plan, i, boxes, sums, release) for i in range(len(plan.cells))]
+    many = len(boxes) > 1
+    listed = tuple(i for i, part in enumerate(parts) if many or not part.constant)
+    whole = all(part.nodes.whole for part in parts)
+    sources, joins, values = [f"{sums[0].table}_{statistic} AS c"], [], []
+    for i, part in enumerate(parts):
+        if i not in listed:
+            joins.append(f"c.n{i + 1} = {int(part.nodes.node[0])}")
+            continue
+        fields, arrays = _fields(part, whole, many)
+        sources.append(f"(SELECT {fields}) AS a{i + 1}")
+        values += arrays
+        joins.append(f"c.n{i + 1} = a{i + 1}.n")
+        joins += [f"a{i + 1}.b = a{listed[0] + 1}.b"] if many and i != listed[0] else []
+    value = f"c.{release.estimate(statistic)}"
+    weight = " * ".join(f"a{i + 1}.w" for i in listed)
+    keys = ([f"a{listed[0] + 1}.b"] if many and listed else []) + [f"a{i + 1}.g" for i in listed]
+    totals = [f"SUM({value}) AS total"] if whole else _weighted(value, weight)
+    sql = f"SELECT {', '.join([*keys, *totals])} FROM {', '.join(sources)}"
+    sql += f" WHERE {' AND '.join(joins)}" if joins else ""
+    sql += f" GROUP BY {', '.join(keys)}" if keys else ""
+    counts = tuple(len(part.nodes.node) for part in parts)
+    return Lookup(statistic, sql, tuple(values), counts, listed, many and bool(listed), whole)
+
+
+def _weighted(value: str, weight: str) -> list[str]:
+    """The interpolated sum, and the mass that interpolation may have put on the wrong side: all of a cut cell's may lie
+    on one side of the cut. Masses keep their sign, so that noise cancels over cells."""
+    cut = f"CASE WHEN {weight} < 1 THEN {value} * greatest({weight}, 1 - {weight}) ELSE 0 END"
+    return [f"SUM({value} * {weight}) AS total", f"SUM({cut}) AS cut"]
+
+
+def _fields(part: AxisNodes, whole: bool, many: bool) -> tuple[str, list[Any]]:
+    """Columns b (box, where there are several), g (group), n (node) and w (weight) of one axis, and their values."""
+    wanted: list[tuple[str, str, Any]] = [("INTEGER", "b", part.box)] if many else []
+    wanted += [("INTEGER", "g", part.nodes.group), ("INTEGER", "n", part.nodes.node)]
+    wanted += [] if whole else [("DOUBLE", "w", part.nodes.weight)]
+    text = ", ".join(f"unnest(?::{kind}[]) AS {name}" for kind, name, _ in wanted)
+    return text, [values.tolist() for _, _, values in wanted]
+
+
+class Recombined(NamedTuple):
+    """One statistic's answers.
+
+    Args:
+        lookups: the statements that ran, one for each term of its reading.
+        totals: for each box an array of the plan's shape in units of 2^-20, int64 where every leaf is whole, float64
+            where one is cut.
+        cuts: for each box the mass that cutting cells may have misplaced.
+    """
+
+    lookups: tuple[Lookup, ...]
+    totals: dict[Box, NumberArray]
+    cuts: dict[Box, NumberArray]
+
+
+def recombine(plan: Plan, statistic: int, boxes: Sequence[Box], release: Release) -> Recombined:
+    """Answer boxes on one statistic.
+
+    Args:
+        plan: the plan.
+        statistic: id of the statistic.
+        boxes: the boxes wanted, distinct.
+        release: an open release.
+
+    Raises:
+        DataError: the sum leaves the range of int64.
+    """
+    reading = release.reading(statistic)
+    taken = {
+        (i, truths): masks(cells, truths)
+        for i, cells in enumerate(plan.cells)
+        for truths in {box[i] for box in boxes}
+    }
+    terms = zip(*(reading.terms([taken[each] for each in enumerate(box)]) for box in boxes), strict=True)
+    parts = [(sums[0].weight, lookup(plan, statistic, boxes, sums, release)) for sums in terms]
+    whole = all(part.whole for _, part in parts)
+    out = np.zeros((len(boxes), *plan.shape), np.int64 if whole else np.float64)
+    cut = np.zeros_like(out)
+    try:
+        for weight, part in parts:
+            last = part.many + len(part.listed)
+            rows = [row for row in run(release, part.sql, part.values).rows if row[last] is not None]
+            columns = list(zip(*rows, strict=True))
+            if columns:
+                zeros = np.zeros(len(columns[last]), np.int64)
+                listed = [np.array(columns[part.listed.index(a) + part.many]) if a in part.listed else zeros
+                          for a in range(len(plan.shape))]  # fmt: skip
+                at = (np.array(columns[0]) if part.many else zeros, *listed)
+                out[at] += weight * np.array(columns[last], out.dtype)
+                cut[at] += 0 if part.whole else weight * np.array(columns[last + 1], out.dtype)
+    except OverflowError as error:
+        raise DataError("a sum leaves the range of 64-bit integers", hint="ask for a smaller part") from error
+    return Recombined(
+        tuple(part for _, part in parts),
+        dict(zip(boxes, out, strict=True)),
+        dict(zip(boxes, cut, strict=True)),
+    )
+
 
 NULL_LEVEL = 0.95
 """An AVG is NULL when its count's interval at this level holds 0."""
@@ -68,8 +307,8 @@ class Answered:
 
         What people report for themselves errs like a sum over all of them, which is normal.
         """
-        reported = "local" in self.errors.release.meta
-        pure = not reported and any(s.currency == "epsilon" for s in self.plan.view.statistics.values())
+        meta = self.errors.release.meta
+        pure = meta.local is None and not meta.privacy.rho
         fewest = min((int(np.prod(each.nodes)) for each in self.lookups), default=1)
         rows = max(1, int(np.prod(self.plan.shape)))
         return LAPLACE_KURTOSIS / max(1.0, fewest / rows) if pure else 0.0
@@ -77,17 +316,6 @@ class Answered:
     def z(self, level: float) -> float:
         """Standard errors on each side of an answer."""
         return quantile(level, self.kurtosis)
-
-
-def terms_of(value: object) -> list[Term]:
-    """The noisy terms of a value."""
-    if isinstance(value, Linear):
-        return [term for term, _ in value.weights]
-    if isinstance(value, Ratio):
-        return [*terms_of(value.above), *terms_of(value.below)]
-    if isinstance(value, ErrorOf):
-        return terms_of(value.form)
-    return []
 
 
 def answer_terms(
@@ -98,14 +326,11 @@ def answer_terms(
     for term in terms:
         for statistic in _statistics(plan, term):
             wanted.setdefault(statistic, {}).update(dict.fromkeys(plan.boxes_of(term.condition)))
-    lookups, found, cut = [], {}, {}
-    for statistic, boxes in wanted.items():
-        if boxes:
-            asked, found[statistic], cut[statistic] = recombine(plan, statistic, list(boxes), release)
-            lookups.append(asked)
+    found = {s: recombine(plan, s, list(boxes), release) for s, boxes in wanted.items() if boxes}
     totals = {term: _total(plan, term, found, index) for term in terms}
-    cuts = {term: _cut(plan, term, cut, index, release) for term in terms}
-    return Answered(plan, totals, tuple(lookups), Errors(plan, release, index), cuts)
+    cuts = {term: _cut(plan, term, found, index, release) for term in terms}
+    lookups = tuple(lookup for each in found.values() for lookup in each.lookups)
+    return Answered(plan, totals, lookups, Errors(plan, release, index), cuts)
 
 
 def _statistics(plan: Plan, term: Term) -> list[int]:
@@ -116,16 +341,14 @@ def _statistics(plan: Plan, term: Term) -> list[int]:
     return [statistic.id] + ([count.id] if count is not None else [])
 
 
-def _total(
-    plan: Plan, term: Term, found: dict[int, dict[Any, Any]], index: tuple[np.ndarray, ...]
-) -> FloatArray:
+def _total(plan: Plan, term: Term, found: dict[int, Recombined], index: tuple[np.ndarray, ...]) -> FloatArray:
     """(centred sum + mid * count) / 10^scale, added up in integers while they are whole."""
     statistic = plan.view.statistics[term.measure]
     used = _statistics(plan, term)
     units = np.zeros(len(index[0]) if index else 1, np.int64)
     for box in plan.boxes_of(term.condition):
         for which, factor in zip(used, (1, statistic.mid), strict=False):
-            part = found[which][box]
+            part = found[which].totals[box]
             flat = part[index] if index else part.reshape(1)
             wide = (
                 part.dtype == np.int64 and factor and np.max(np.abs(flat), initial=0) > 2**62 // abs(factor)
@@ -135,7 +358,7 @@ def _total(
 
 
 def _cut(
-    plan: Plan, term: Term, cut: dict[int, dict[Any, Any]], index: tuple[np.ndarray, ...], release: Release
+    plan: Plan, term: Term, found: dict[int, Recombined], index: tuple[np.ndarray, ...], release: Release
 ) -> FloatArray:
     """The most that cutting bins may add to a term, for each group; NaN where the view holds nothing to tell."""
     used = _statistics(plan, term)
@@ -143,7 +366,7 @@ def _cut(
     for which in used:
         rows = np.zeros(len(index[0]) if index else 1)
         for box in plan.boxes_of(term.condition):
-            part = cut[which][box]
+            part = found[which].cuts[box]
             rows = rows + (part[index] if index else part.reshape(1)) / UNIT
         misplaced[release.statistics[which].measure] = rows
     return most_moved(plan.view.statistics[term.measure], misplaced, release)
@@ -160,54 +383,6 @@ def central(form: Noisy, answered: Answered) -> FloatArray:
         known &= np.abs(below) > answered.z(NULL_LEVEL) * np.sqrt(answered.errors.variance(form.below))
     found: FloatArray = np.divide(above, below, out=np.full(len(above), np.nan), where=known)
     return found
-
-
-@np.errstate(
-    over="ignore", invalid="ignore", divide="ignore"
-)  # what is no number is NULL, and is not worth a warning
-def error_values(what: str, form: Noisy, answered: Answered, level: float) -> FloatArray:
-    """Standard error, one end of the interval or model bound of a form, NaN where it is not defined."""
-    above, below = answered.parts(form)
-    hidden = np.isnan(central(form, answered)) if isinstance(form, Ratio) else np.zeros(len(above), bool)
-    if what == "model":
-        return np.where(hidden, np.nan, cut_values(form, answered))
-    if what == "scale":
-        return np.where(hidden, np.nan, scale_values(form, answered))
-    if what == "bias":
-        return np.where(hidden, np.nan, bias_hint(answered.plan, answered.errors.release, len(above)))
-    if what == "stderr":
-        found = answered.errors.stderr(form, above, below)
-    else:
-        ends = answered.errors.interval(form, above, below, answered.z(level))
-        found = ends[0] if what == "low" else ends[1]
-    return np.where(hidden, np.nan, found)
-
-
-def scale_values(form: Noisy, answered: Answered) -> FloatArray:
-    """What the error of the table's common scale adds to counts and sums beside their standard error.
-
-    Ratios do not see the scale, and a weight of rows is part of the standard error already.
-    """
-    release = answered.errors.release
-    scale = release.scales.get(answered.plan.view.of)
-    above, _ = answered.parts(form)
-    if scale is None or isinstance(form, Ratio) or weight_error(release):
-        return np.zeros(len(above))
-    return np.abs(above - form.constant) * scale.relative_error
-
-
-def cut_values(form: Noisy, answered: Answered) -> FloatArray:
-    """The most that cutting bins may add to a form, for each group shown; NaN where nothing bounds it."""
-    if isinstance(form, Linear):
-        return answered.cut(form)
-    release, average = answered.errors.release, average_of(form)
-    bounds = None
-    if average is not None:
-        term, factor = average
-        low, high = value_bounds(answered.plan.view.statistics[term.measure], release)
-        bounds = (min(factor * low, factor * high), max(factor * low, factor * high))
-    moved = answered.cut(form.above), answered.cut(form.below)
-    return ratio_moved(*answered.parts(form), moved, bounds)
 
 
 def nullable(values: FloatArray) -> list[float | None]:

@@ -17,19 +17,20 @@ from typing import Any
 import duckdb
 
 from dpsql.answer.block import Form
-from dpsql.answer.choose import PartialBin
-from dpsql.answer.explain import explain_relation, numbered
-from dpsql.answer.participation import reads_of
-from dpsql.answer.relation import Relation, relate
+from dpsql.answer.errorfunctions import ErrorFunction
+from dpsql.answer.explain import Stages, explain_relation
+from dpsql.answer.leafsets import UNBOUND
+from dpsql.answer.notes import Note, reads_of
+from dpsql.answer.relation import PartialBin, Relation, relate
 from dpsql.answer.result import Grid, Result
-from dpsql.answer.run import LIMIT, run
+from dpsql.answer.run import LIMIT, Answer, run
 from dpsql.answer.schema import Schema, read_schema
-from dpsql.answer.sql.parse import parse
-from dpsql.answer.sql.refuse import pointed
+from dpsql.answer.sql.parse import parse, pointed
 from dpsql.answer.sql.rewrite import take_apart
 from dpsql.answer.sql.statement import Statement
 from dpsql.errors import DataError, Error, InternalError, ProgrammingError, ReleaseError, SqlSyntaxError
 from dpsql.release import Release
+from dpsql.release.format import to_json
 
 CACHED = 256
 MAX_ROWS_CACHED = 10_000
@@ -104,26 +105,34 @@ class Answerer:
         relations = [
             relate(block, self.release, self.schema, self.on_partial_bin) for block in statement.blocks
         ]
-        names, types, rows = run_outer(self.release, self.schema, statement, relations, self.timeout)
-        shown = tuple(row[: len(statement.names)] for row in rows)
-        carried = [row[len(statement.names) :] for row in rows]
+        outer = run_outer(self.release, self.schema, statement, relations, self.timeout)
+        shown = tuple(row[: len(statement.names)] for row in outer.rows)
+        carried = [row[len(statement.names) :] for row in outer.rows]
 
-        def grid(what: str, level: float) -> Grid:
-            return error_grid(statement, relations, carried, what, level)
+        def grid(error: ErrorFunction, level: float) -> Grid:
+            return error_grid(statement, relations, carried, error, level)
+
+        release = self.release  # not the answerer: results outlive it, and it keeps them
 
         def stages() -> tuple[str, ...]:
-            lines = [line for i, r in enumerate(relations) for line in explain_relation(i, r, self.release)]
-            return numbered([*lines, f"DuckDB: {statement.outer}"])
+            plan = Stages([], [])
+            for number, relation in enumerate(relations):
+                explain_relation(number, relation, release, plan)
+            plan.statements.append(statement.text)
+            return plan.numbered()
 
-        stamp = (SIMULATED,) if self.release.meta.get("local", {}).get("simulated") else ()
-        notes = tuple(dict.fromkeys([*(note for relation in relations for note in relation.notes), *stamp]))
-        told = provenance(self.release, relations)
-        return Result(names, types, shown, told, notes, grid, stages, reads_of(statement.blocks))
+        local = release.meta.local
+        stamp = [Note(SIMULATED)] if local is not None and local.simulated else []
+        notes = list(dict.fromkeys([*(note for relation in relations for note in relation.notes), *stamp]))
+        return Result(
+            statement.names, outer.types, shown, provenance(release, relations), tuple(n.text for n in notes), grid,
+            stages, reads_of(statement.blocks), tuple(n.text for n in notes if n.flag), statement.ordered,
+        )  # fmt: skip
 
 
 def run_outer(
     release: Release, schema: Schema, statement: Statement, relations: Sequence[Relation], limit: float
-) -> tuple[tuple[str, ...], tuple[str, ...], list[tuple[Any, ...]]]:
+) -> Answer:
     """Run the outer statement over the relations of groups.
 
     Args:
@@ -134,12 +143,12 @@ def run_outer(
         limit: seconds until it is stopped.
 
     Returns:
-        (names, types, rows); hidden columns follow the named ones in each row.
+        Names, types and rows; hidden columns follow the named ones in each row.
     """
     sources, values = [], []
     tables = [(f"dp_block_{i}", r.names, r.types, r.columns) for i, r in enumerate(relations)]
     if statement.catalog_tables:
-        from dpsql.answer.information import information_tables
+        from dpsql.answer.schema import information_tables
 
         tables += information_tables(schema)
     for name, columns, types, data in tables:
@@ -148,17 +157,13 @@ def run_outer(
         )
         sources.append(f"{name} AS (SELECT {fields})")
         values += list(data)
-    text = statement.outer
     if len(relations) == 1 and statement.direct:
         return _picked(statement, relations[0])
-    if sources:
-        rest = text.removeprefix("WITH ")
-        text = f"WITH {', '.join(sources)}{', ' if rest != text else ' '}{rest}"
     try:
-        answer = run(release, text, values, limit=limit)
+        answer = run(release, statement.over(sources), values, limit=limit)
     except duckdb.Error as error:
         raise outer_error(error) from error
-    return statement.names, answer.types[: len(statement.names)], _finite(answer.rows)
+    return Answer(statement.names, answer.types[: len(statement.names)], _finite(answer.rows))
 
 
 def _finite(rows: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
@@ -171,19 +176,19 @@ def _finite(rows: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
     ]
 
 
-def _picked(
-    statement: Statement, relation: Relation
-) -> tuple[tuple[str, ...], tuple[str, ...], list[tuple[Any, ...]]]:
+def _picked(statement: Statement, relation: Relation) -> Answer:
     """Columns of a block's relation as they are: what DuckDB would give back, without asking it."""
     places = [relation.names.index(name) for name in statement.direct]
     types = tuple(relation.types[place] for place in places[: len(statement.names)])
-    return statement.names, types, list(zip(*(relation.columns[place] for place in places), strict=True))
+    return Answer(
+        statement.names, types, list(zip(*(relation.columns[place] for place in places), strict=True))
+    )
 
 
 def outer_error(error: duckdb.Error) -> Error:
     """DuckDB's complaint about the post-processing, as a typed error of one line."""
     reason = str(error).splitlines()[0][:300]
-    if isinstance(error, (duckdb.BinderException, duckdb.ParserException, duckdb.CatalogException)):
+    if isinstance(error, UNBOUND):
         return ProgrammingError(reason.replace("Binder Error: ", ""), hint="check names and types")
     if isinstance(error, duckdb.InternalException):
         return InternalError("DuckDB failed inside", hint="write the statement more simply")
@@ -194,16 +199,16 @@ def error_grid(
     statement: Statement,
     relations: Sequence[Relation],
     carried: Sequence[Sequence[Any]],
-    what: str,
+    error: ErrorFunction,
     level: float,
 ) -> Grid:
-    """Standard errors or interval ends in the shape of the rows.
+    """Standard errors, interval ends or other errors in the shape of the rows.
 
     Args:
         statement: says which form each column has.
         relations: the blocks' answers.
         carried: for each row the row numbers of the blocks it came from.
-        what: `stderr`, `low` or `high`.
+        error: which one.
         level: of the interval.
 
     Returns:
@@ -218,7 +223,7 @@ def error_grid(
             if form is None:
                 continue
             if (block, form) not in computed:
-                computed[block, form] = relations[block].errors_of(what, form, level)[1]
+                computed[block, form] = relations[block].errors_of(error, form, level)[1]
             found = computed[block, form]
             for r, row in enumerate(carried if found is not None else ()):
                 if row[place] is not None and found is not None:
@@ -230,17 +235,17 @@ def error_grid(
 def provenance(release: Release, relations: Sequence[Relation]) -> dict[str, Any]:
     """Where an answer comes from: release, promise, views."""
     views = [a.plan.view.name for relation in relations for a in relation.answered if a.plan.view.statistics]
-    local = release.meta.get("local", {})
-    collected = ({"local": local} if local else {}) | ({"simulated": True} if local.get("simulated") else {})
-    arrived = release.meta.get("stream", {})
-    stream = {key: arrived[key] for key in ("as_of_batch", "as_of") if key in arrived}
+    local, arrived = release.meta.local, release.meta.stream
+    collected: dict[str, Any] = {} if local is None else {"local": to_json(local)}
+    collected |= {"simulated": True} if local is not None and local.simulated else {}
+    stream = {} if arrived is None else {"as_of_batch": arrived.as_of_batch, "as_of": arrived.as_of}
     return {
-        "release": release.meta.get("release_id"),
+        "release": release.meta.release_id,
         "catalog": release.name,
-        "privacy": release.meta.get("privacy"),
+        "privacy": to_json(release.meta.privacy),
         "views": list(dict.fromkeys(views)),
         "scale": {table: vars(scale) for table, scale in release.scales.items()},
-        "notes": [note for relation in relations for note in relation.notes],
+        "notes": [note.text for relation in relations for note in relation.notes],
         **collected,
         **stream,
     }

@@ -3,16 +3,27 @@
 A block is one SELECT over a fact table and the dimensions joined to it. Its conditions and group
 expressions are kept as DuckDB text over placeholder columns `dp_c0, dp_c1, ..`; which axis a placeholder
 lives on is decided per view, by the planner.
+
+Arithmetic on values is kept as forms: linear combinations of noisy terms, and ratios. What cannot be kept (a product of
+two noisy values, a window, a CASE on one) is None, and its standard error is NULL: never a wrong number.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from datetime import date
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeGuard
 
-INNER, LEFT = "inner", "left"
+if TYPE_CHECKING:
+    from dpsql.answer.errorfunctions import ErrorFunction
+
+
+class Join(NamedTuple):
+    """A joined dimension: the foreign-key path to it, and whether rows without a partner are left out."""
+
+    path: tuple[str, ...]
+    inner: bool
 
 
 @dataclass(frozen=True)
@@ -28,6 +39,20 @@ class ColumnRef:
         return f"{'.'.join((*self.path, ''))}{self.table}.{self.column}"
 
 
+class Comparison(NamedTuple):
+    """A column compared with a constant.
+
+    Args:
+        column: number of the column's placeholder.
+        operator: `<`, `<=`, `=` and so on, as a function of two values.
+        constant: an integer or a day.
+    """
+
+    column: int
+    operator: Callable[[Any, Any], Any]
+    constant: int | date
+
+
 @dataclass(frozen=True)
 class Expression:
     """A scalar expression over placeholder columns.
@@ -37,23 +62,16 @@ class Expression:
         columns: the i that occur.
         monotone: built of comparisons and monotone functions alone: what an axis without single values takes.
         span: first and last character of it in the statement, or None.
-        words: the same for people, without guards against NaN; empty if there are none.
+        words: gives the same for people: without guards, with the star's names in place of placeholders.
+        comparisons: comparisons that must all be true, if the expression is nothing more.
     """
 
     sql: str
     columns: frozenset[int]
     monotone: bool = field(default=True, compare=False)
     span: tuple[int, int] | None = field(default=None, compare=False)
-    words: str = field(default="", compare=False)
-
-
-PLACEHOLDER = re.compile(r"\bdp_c(\d+)\b")
-
-
-def in_words(expression: Expression, columns: Sequence[ColumnRef]) -> str:
-    """An expression with the star's names in place of placeholders."""
-    text = PLACEHOLDER.sub(lambda m: str(columns[int(m.group(1))]), expression.words or expression.sql)
-    return text.replace(" AND dp_kind <> 3", "")
+    words: Callable[[], str] = field(default=str, compare=False, repr=False)
+    comparisons: tuple[Comparison, ...] = field(default=(), compare=False, repr=False)
 
 
 @dataclass(frozen=True)
@@ -149,6 +167,23 @@ class Linear:
     weights: tuple[tuple[Term, float], ...]
     constant: float = 0.0
 
+    def scaled(self, factor: float) -> Linear:
+        """factor * self.
+
+        >>> Linear(((Term("count"), 2.0),), 1.0).scaled(3.0).constant
+        3.0
+        """
+        weights = tuple((term, weight * factor) for term, weight in self.weights)
+        return Linear(weights, self.constant * factor)
+
+    def plus(self, other: Linear, sign: float = 1.0) -> Linear:
+        """self + sign * other."""
+        weights = dict(self.weights)
+        for term, weight in other.weights:
+            weights[term] = weights.get(term, 0.0) + sign * weight
+        kept = tuple((term, weight) for term, weight in weights.items() if weight)
+        return Linear(kept, self.constant + sign * other.constant)
+
 
 @dataclass(frozen=True)
 class Ratio:
@@ -157,6 +192,14 @@ class Ratio:
     above: Linear
     below: Linear
     mean: bool = False
+
+    def scaled(self, factor: float) -> Ratio:
+        """factor * self."""
+        return Ratio(self.above.scaled(factor), self.below, self.mean)
+
+    def shifted(self, by: float) -> Ratio:
+        """self + by."""
+        return Ratio(self.above.plus(self.below.scaled(by)), self.below, self.mean)
 
 
 @dataclass(frozen=True)
@@ -183,20 +226,31 @@ Form: TypeAlias = Noisy | Known
 
 @dataclass(frozen=True)
 class ErrorOf:
-    """DP_STDERR, DP_INTERVAL_LOW, DP_INTERVAL_HIGH, DP_BIAS_HINT or DP_MODEL_BOUND of another value.
+    """DP_STDERR, DP_INTERVAL_LOW or another error of a value.
 
     Args:
-        what: `stderr`, `low`, `high`, `bias` or `model`.
+        error: which one.
         form: the value's form; None gives NULL.
         level: of the interval.
     """
 
-    what: str
+    error: ErrorFunction
     form: Form | None
-    level: float = 0.95
+    level: float
 
 
 Value: TypeAlias = Linear | Ratio | Known | ErrorOf
+
+
+def terms_of(value: object) -> list[Term]:
+    """The noisy terms of a value."""
+    if isinstance(value, Linear):
+        return [term for term, _ in value.weights]
+    if isinstance(value, Ratio):
+        return [*terms_of(value.above), *terms_of(value.below)]
+    if isinstance(value, ErrorOf):
+        return terms_of(value.form)
+    return []
 
 
 @dataclass(frozen=True)
@@ -205,7 +259,7 @@ class Block:
 
     Args:
         root: the table whose rows are counted.
-        joins: foreign-key path -> inner or left, one entry for each joined dimension.
+        joins: one for each joined dimension.
         columns: what the placeholders dp_c0, dp_c1, .. stand for.
         where: which rows count.
         groups: GROUP BY expressions, in order; keys are named k0, k1, ..
@@ -215,7 +269,7 @@ class Block:
     """
 
     root: str
-    joins: tuple[tuple[tuple[str, ...], str], ...]
+    joins: tuple[Join, ...]
     columns: tuple[ColumnRef, ...]
     where: Condition
     groups: tuple[Expression, ...]
@@ -226,4 +280,43 @@ class Block:
 
     def inner(self, path: tuple[str, ...]) -> bool:
         """Whether rows without a partner along the path are left out."""
-        return any(kind == INNER and joined[: len(path)] == path for joined, kind in self.joins)
+        return any(join.inner and join.path[: len(path)] == path for join in self.joins)
+
+
+def one(term: Term) -> Linear:
+    """A single term."""
+    return Linear(((term, 1.0),))
+
+
+def is_constant(form: Form | None) -> TypeGuard[Linear]:
+    """Whether the form has no noise at all."""
+    return isinstance(form, Linear) and not form.weights
+
+
+def added(left: Form | None, right: Form | None, sign: float = 1.0) -> Form | None:
+    """left + sign * right, or None."""
+    if isinstance(left, Linear) and isinstance(right, Linear):
+        return left.plus(right, sign)
+    if isinstance(left, Ratio) and is_constant(right):
+        return left.shifted(sign * right.constant)
+    if isinstance(right, Ratio) and is_constant(left):
+        return right.scaled(sign).shifted(left.constant)
+    if isinstance(left, Ratio) and isinstance(right, Ratio) and left.below == right.below:
+        return Ratio(left.above.plus(right.above, sign), left.below, left.mean)
+    return None
+
+
+def multiplied(left: Form | None, right: Form | None) -> Form | None:
+    """left * right where one of them is a constant, else None."""
+    for form, factor in ((left, right), (right, left)):
+        if isinstance(form, (Linear, Ratio)) and is_constant(factor):
+            return form.scaled(factor.constant)
+    return None
+
+
+def divided(left: Form | None, right: Form | None) -> Form | None:
+    """left / right: by a constant, or linear by linear."""
+    if is_constant(right):
+        known = isinstance(left, (Linear, Ratio)) and right.constant
+        return left.scaled(1.0 / right.constant) if known else None  # type: ignore[union-attr]
+    return Ratio(left, right) if isinstance(left, Linear) and isinstance(right, Linear) else None

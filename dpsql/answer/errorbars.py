@@ -1,14 +1,29 @@
-"""How far an answer may be off: variances of forms, delta method, Fieller's interval.
+"""How far an answer may be off: variances of forms, delta method, Fieller's interval, the weight of local releases.
 
-| here | unit |
-|---|---|
-| read | (statistic, box, factor): one recombined number in stored units |
-| variance, covariance | squared units of the answer |
+| here | there | unit |
+|---|---|---|
+| read | (statistic, box, factor): one recombined number in stored units | |
+| variance, covariance | | squared units of the answer |
+| `relative` | r, standard error of E r over E r | 1 |
+| `rows` | W, the view's COUNT(*) | rows |
+| `Weight.variance` | Var(W) of slots alone | squared rows |
+| `shared` | Cov(F, W) of slots alone | units of F times rows |
 
 COUNT and the centred SUM of one view have independent noise, and so SUM = y + mid c has
 Var = Var(y) + mid^2 Var(c). A ratio uses the delta method while its denominator is far from 0 and
-Fieller's interval nearer to it. Where counts and sums share an estimated weight, its error is in standard errors
-and intervals (`weight`), while `variance` and `covariance` are of the noise alone.
+Fieller's interval nearer to it.
+
+Counts and sums of a local release share an estimated weight (`row_weighting: mar`). A count is people x E r x its part
+of all rows within tau, a sum likewise: the weight E r / E min(r, tau) puts every slot's rows in the place of the slot.
+So answers share the relative error of E r, and what they count is divided by what all slots hold: a count of everything
+does not carry the slots' error at all. By the delta method an answer F has
+
+    Var(F) - 2 (F/W) Cov(F, W) + (F/W)^2 Var(W) + r^2 F^2
+
+in place of Var(F), and a, b of one release have r^2 a b more in common. Ratios see neither: both sides carry the same.
+This is in standard errors and intervals, while `variance` and `covariance` are of the noise alone.
+
+**Privacy**: published values alone.
 """
 
 from __future__ import annotations
@@ -23,11 +38,67 @@ import numpy as np
 import numpy.typing as npt
 
 from dpsql.answer.block import Linear, Noisy, Term
-from dpsql.answer.boxes import Box
 from dpsql.answer.leafsets import FloatArray
-from dpsql.answer.plan import Plan, presence
-from dpsql.answer.weight import Weight, weight_of
-from dpsql.release import Release
+from dpsql.answer.plan import Box, Plan, presence
+from dpsql.answer.run import run
+from dpsql.release import Release, StatisticMeta
+from dpsql.release.format import UNIT
+
+
+@dataclass(frozen=True)
+class Weight:
+    """An estimated weight, as the answers of one view see it.
+
+    Args:
+        relative: relative standard error of the rows a person has.
+        rows: the view's COUNT(*).
+        variance: its variance without the weight's error.
+    """
+
+    relative: float
+    rows: float
+    variance: float
+
+    def added(self, values: FloatArray, shared: FloatArray) -> FloatArray:
+        """What an answer's variance gains; below 0 where more of the slots' error cancels than the weight brings.
+
+        Args:
+            values: the answers without their constants, shape (rows,).
+            shared: their covariances with `rows`, shape (rows,).
+        """
+        part = values / self.rows
+        return part**2 * self.variance - 2 * part * shared + (self.relative * values) ** 2
+
+
+def weight_error(release: Release) -> float:
+    """Relative standard error of the weight of rows; 0 where rows have none."""
+    return 0.0 if release.meta.local is None else release.meta.local.weight_error
+
+
+def weight_of(release: Release, count: StatisticMeta) -> Weight | None:
+    """The weight that a view's answers share.
+
+    Args:
+        release: an open release.
+        count: the view's count.
+
+    Returns:
+        None where rows have no estimated weight, or where the view counts no rows.
+    """
+    relative = weight_error(release)
+    if not relative:
+        return None
+    roots = " AND ".join(f"n{i + 1} = 0" for i in range(len(count.axes)))
+    text = f"SELECT {release.estimate(count.id)} FROM node_combination_{count.id} WHERE {roots or 'true'}"
+    found = run(release, text).rows
+    rows = found[0][0] / UNIT if found else 0.0
+    whole = [np.ones((1, release.axes[axis].leaves)) for axis in count.axes]
+    return (
+        Weight(relative, rows, float(release.reading(count.id).covariance(whole).noise[0]))
+        if rows > 0
+        else None
+    )
+
 
 LAPLACE_KURTOSIS = 3.0
 FAR = 10.0
@@ -136,7 +207,7 @@ class Errors:
             masks.append(mask[group[:1]] if same else weights[None, :] @ mask[group])
         count = self.plan.view.statistics["count"].id
         scale = 1.0 if len(rows) > 1 else float(weights[0] ** 2)
-        return math.sqrt(scale * max(0.0, float(self.release.variance(count).quadratic(masks)[0])))
+        return math.sqrt(scale * max(0.0, float(self.release.reading(count).covariance(masks).noise[0])))
 
     @cached_property
     def weight(self) -> Weight | None:
@@ -169,19 +240,19 @@ class Errors:
 
     def _product(self, statistic: int, left: Box, right: Box | None) -> FloatArray:
         """Covariance of two boxes of one statistic, shape (rows,); None is all of the view's rows."""
-        model, one = self.release.variance(statistic), self.plan.box_masks(left)
+        reading, one = self.release.reading(statistic), self.plan.box_masks(left)
         if right is None:
             two = [np.ones_like(mask) for mask in one]
         else:
             two = one if left == right else self.plan.box_masks(right)
         if not one:
-            return np.asarray(model.quadratic([]), np.float64)
+            return reading.covariance([]).noise
         step = max(1, CHUNK // max(mask.shape[1] for mask in one))
         found = []
         for a in range(0, len(self.index[0]), step):
             rows = [index[a : a + step] for index in self.index]
             u, v = ([mask[i] for mask, i in zip(masks, rows, strict=True)] for masks in (one, two))
-            found.append(model.quadratic(u) if left == right else model.bilinear(u, v))
+            found.append(reading.covariance(u, None if left == right else v).noise)
         return np.concatenate(found) if found else np.zeros(0)
 
     def stderr(self, form: Noisy, above: FloatArray, below: FloatArray) -> FloatArray:

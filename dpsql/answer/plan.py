@@ -1,6 +1,10 @@
 """How a block would be answered on a view: which of its axes hold the columns used, and which leaves are taken.
 
 A view over the block's root table can answer if it has an axis for each column used, and one for each inner join.
+
+A condition over several axes falls into disjoint boxes. A box takes on each axis some truth patterns of that axis's
+predicates. An axis is split by its patterns, the rest of the condition is simplified under each, and patterns that
+leave the same rest are put together; so boxes never overlap and their sums add up.
 """
 
 from __future__ import annotations
@@ -10,12 +14,92 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from dpsql.answer.block import Block, Condition, Every, Predicate, Term, every, predicates
-from dpsql.answer.boxes import Box, disjoint_boxes
+from dpsql.answer.block import (
+    FALSE,
+    TRUE,
+    Always,
+    Block,
+    Condition,
+    Every,
+    Predicate,
+    Term,
+    every,
+    predicates,
+    some,
+)
 from dpsql.answer.leafsets import AxisCells, AxisQuestion, FloatArray, ask_axis, masks
 from dpsql.answer.schema import Schema
 from dpsql.errors import NotSupportedError, NoViewError
 from dpsql.release import Release, StatisticMeta
+
+MAX_BOXES = 64
+"""Each box is one more join; 64 keep the slowest statement under a second."""
+
+Box = tuple[frozenset[int] | None, ...]
+"""For each axis of the view the truth patterns taken, or None for all of them."""
+
+
+def disjoint_boxes(
+    condition: Condition,
+    classes: Sequence[Sequence[Predicate]],
+    patterns: Sequence[Sequence[tuple[bool, ...]]],
+) -> list[Box]:
+    """Boxes that together are the rows where the condition is true.
+
+    Args:
+        condition: over the predicates in `classes`.
+        classes: for each axis its predicates.
+        patterns: for each axis the truths that occur on it.
+
+    Returns:
+        Disjoint boxes.
+
+    Raises:
+        NotSupportedError: more than MAX_BOXES of them.
+    """
+    boxes = _split(condition, classes, patterns, 0)
+    if len(boxes) > MAX_BOXES:
+        raise NotSupportedError(
+            f"the condition falls into {len(boxes)} boxes over several axes, the limit is {MAX_BOXES}",
+            hint="use fewer OR between different columns",
+        )
+    return boxes
+
+
+def _split(
+    condition: Condition,
+    classes: Sequence[Sequence[Predicate]],
+    patterns: Sequence[Sequence[tuple[bool, ...]]],
+    axis: int,
+) -> list[Box]:
+    if condition == FALSE:
+        return []
+    if axis == len(classes):
+        return [()] if condition == TRUE else []
+    used = set(predicates(condition)) & set(classes[axis])
+    if not used:
+        return [(None, *box) for box in _split(condition, classes, patterns, axis + 1)]
+    rests: dict[Condition, set[int]] = {}
+    for number, truths in enumerate(patterns[axis]):
+        known = dict(zip(classes[axis], truths, strict=True))
+        rests.setdefault(_assign(condition, known), set()).add(number)
+    boxes: list[Box] = []
+    for rest, numbers in rests.items():
+        boxes += [(frozenset(numbers), *box) for box in _split(rest, classes, patterns, axis + 1)]
+        if len(boxes) > 4 * MAX_BOXES:
+            break
+    return boxes
+
+
+def _assign(condition: Condition, known: Mapping[Predicate, bool]) -> Condition:
+    """The condition once some predicates are known."""
+    if isinstance(condition, Predicate):
+        return Always(known[condition]) if condition in known else condition
+    if isinstance(condition, Always):
+        return condition
+    parts = [_assign(part, known) for part in condition.parts]
+    return every(parts) if type(condition).__name__ == "Every" else some(parts)
+
 
 MAX_GROUPS = 1_000_000
 SAMPLE = 8
@@ -124,9 +208,9 @@ def place(
         if not found:
             return str(ref)
         placed[number] = found[0]
-    for path, kind in block.joins:
-        if kind == "inner" and not _joined(path, view, release):
-            return f"the join along {'.'.join(path)}"
+    for join in block.joins:
+        if join.inner and not _joined(join.path, view, release):
+            return f"the join along {'.'.join(join.path)}"
     return placed
 
 
@@ -211,13 +295,8 @@ def predicted(plan: Plan, terms: Sequence[Term], release: Release) -> float:
             ]
             if len(chosen) == len(plan.cells):
                 statistic = plan.view.statistics[term.measure]
-                total += float(np.mean(release.variance(statistic.id).quadratic(chosen)))
+                total += float(np.mean(release.reading(statistic.id).covariance(chosen).noise))
     return total
-
-
-def is_declared(view: str) -> bool:
-    """Whether the catalog names a view; sets of axes that the residual design adds are named in brackets."""
-    return not view.startswith("(")
 
 
 def no_view(block: Block, said: Sequence[str], lacking: int | None = None) -> NoViewError:
@@ -227,10 +306,12 @@ def no_view(block: Block, said: Sequence[str], lacking: int | None = None) -> No
         f"no view can answer: {why}"[:600],
         hint="leave out what is lacking, or ask the curator for a view with it",
     )
-    error.clause, error.position, error.nearest = "FROM", block.span, f"SELECT COUNT(*) FROM {block.root}"
+    nearest = f"SELECT COUNT(*) FROM {block.root}"
     asked = [p.expression for p in predicates(block.where)]
-    for clause, expressions in (("GROUP BY", block.groups), ("WHERE", asked)):
-        for each in expressions:
-            if lacking in each.columns and each.span is not None:
-                error.clause, error.position = clause, each.span
-    return error
+    places = [
+        (clause, each.span)
+        for clause, expressions in (("GROUP BY", block.groups), ("WHERE", asked))
+        for each in expressions
+        if lacking in each.columns and each.span is not None
+    ]
+    return error.at(*(places[-1] if places else ("FROM", block.span)), nearest)

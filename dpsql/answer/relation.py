@@ -1,28 +1,153 @@
-"""A block -> the relation of its groups: keys, noisy values, and what their error bars need."""
+"""A block -> the relation of its groups: the view that answers, keys, noisy values, and what their error bars need.
+
+Every view that can answer is a candidate. The one with the least predicted variance answers; ties go to the fewest
+cells, then to the name. Views that would have to cut a bin come after those that need not.
+
+| `on_partial_bin` | where a predicate or a group cuts a bin |
+|---|---|
+| `limit`, the default | it is interpolated; refused if more than half of any group would be |
+| `interpolate` | it is interpolated, however much of the answer that is |
+| `refuse` | refused |
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import Any, Literal, get_args
 
 import numpy as np
 
-from dpsql.answer.answered import Answered, answer_terms, central, error_values, nullable, terms_of
-from dpsql.answer.bias import scale_notes
-from dpsql.answer.block import TRUE, Block, ErrorOf, Expression, Form, Known, Noisy, Term, Value
-from dpsql.answer.choose import PartialBin, choose
-from dpsql.answer.cuts import cut_notes
-from dpsql.answer.errorbars import quantile
-from dpsql.answer.known import catalog_plan, known_values, not_an_axis
-from dpsql.answer.participation import reported_notes
-from dpsql.answer.plan import Plan
-from dpsql.answer.quantiles import Prefix, along, prefixes
-from dpsql.answer.result import NONNEGATIVE
+from dpsql.answer.answered import Answered, answer_terms, central, nullable
+from dpsql.answer.block import TRUE, Block, ErrorOf, Expression, Form, Known, Noisy, Term, Value, terms_of
+from dpsql.answer.cuts import cut_notes, excess, refuse_partial
+from dpsql.answer.errorfunctions import ErrorFunction
+from dpsql.answer.known import Prefix, along, catalog_plan, known_values, not_an_axis, prefixes
+from dpsql.answer.notes import Note, bias_notes, reported_notes
+from dpsql.answer.plan import (
+    Plan,
+    make_plan,
+    needed_measures,
+    no_view,
+    place,
+    predicted,
+    views_of,
+)
 from dpsql.answer.schema import Schema
-from dpsql.errors import NotSupportedError, NoViewError
+from dpsql.errors import InterfaceError, NotSupportedError, NoViewError, PartialBinError
 from dpsql.release import Release
+
+PartialBin = Literal["interpolate", "limit", "refuse"]
+LENIENT: tuple[PartialBin, ...] = get_args(PartialBin)
+"""The most lenient first."""
+
+
+def checked(word: str | None) -> PartialBin | None:
+    """What a session asks for where a bin is cut; None as each catalog says.
+
+    Raises:
+        InterfaceError: another word.
+    """
+    known = next((each for each in LENIENT if each == word), None)
+    if word is not None and known is None:
+        raise InterfaceError("on_partial_bin is none of its words", hint=f"write one of {', '.join(LENIENT)}")
+    return known
+
+
+def choose(
+    block: Block,
+    terms: Sequence[Term],
+    release: Release,
+    schema: Schema,
+    asked: PartialBin | None = None,
+    along: Expression | None = None,
+) -> Plan:
+    """The best plan for some terms of a block.
+
+    Args:
+        block: the block.
+        terms: which terms must be answered together.
+        release: an open release.
+        schema: its star.
+        asked: what the session does with bins that are cut.
+        along: the column of a quantile, which lies inside of bins by its nature.
+
+    Returns:
+        The plan.
+
+    Raises:
+        PartialBinError: views hold what it needs, but more than half of it would be interpolated.
+        NoViewError: no view has what the block needs; says what is lacking, view by view.
+    """
+    said, plans = [], []
+    partial: PartialBinError | None = None
+    lacking: int | None = None
+    for view in views_of(release):
+        if view.of.lower() != block.root.lower():
+            continue
+        if not needed_measures(terms, view):
+            said.append(
+                f"{view.name} lacks {', '.join(t.measure for t in terms if t.measure not in view.statistics)}"
+            )
+            continue
+        placed = place(block, terms, view, release, schema)
+        if isinstance(placed, str):
+            if release.declares(view.name):
+                said.append(f"{view.name} lacks {placed}")
+            lacking = next((i for i, ref in enumerate(block.columns) if str(ref) == placed), lacking)
+            continue
+        plan = make_plan(block, terms, view, placed, release)
+        rule = partial_bin(plan, release, asked)
+        if rule == "refuse" and (cut := _cut_axes(plan, release)):
+            said.append(f"{view.name} would cut a bin of {cut}; put the bounds on its edges")
+        elif rule == "limit" and (most := excess(plan, terms, release, along)):
+            partial = partial or refuse_partial(plan, most, block, release, along)
+        else:
+            plans.append(plan)
+    if not plans:
+        raise partial or no_view(block, said, lacking)
+    if len(plans) == 1:
+        return plans[0]
+    return min(
+        plans,
+        key=lambda p: (
+            any(c.cut for c in p.cells),
+            _is_biased(p, terms),
+            predicted(p, terms, release),
+            p.view.cells,
+            p.view.name,
+        ),
+    )
+
+
+def _is_biased(plan: Plan, terms: Sequence[Term]) -> bool:
+    """Whether an estimate is biased: its variance is then no measure of its error, and unbiased views come first."""
+    return any(plan.view.statistics[term.measure].biased for term in terms)
+
+
+def partial_bin(plan: Plan, release: Release, asked: PartialBin | None) -> PartialBin:
+    """What is done where a plan cuts bins.
+
+    Args:
+        plan: the plan. Its view's catalog entry says, else the catalog; a set of axes that no view names does what the
+            most lenient view over these axes does.
+        release: an open release.
+        asked: what the session asks: it may lift the limit, and may refuse, but lifts no refusal of the catalog.
+    """
+    named, axes = {plan.view.name}, set(plan.view.axes)
+    if not release.declares(plan.view.name):
+        named = {s.view for s in release.statistics if axes <= set(s.axes) and release.declares(s.view)}
+    views, default = release.catalog.views, release.catalog.on_partial_bin
+    words = [(views[name].on_partial_bin if name in views else None) or default for name in named]
+    rule = next(word for word in LENIENT if word in (words or [default]))
+    return rule if asked is None or rule == "refuse" else asked
+
+
+def _cut_axes(plan: Plan, release: Release) -> str:
+    """Axes whose bins the plan cuts."""
+    pairs = zip(plan.questions, plan.cells, strict=True)
+    return ", ".join(release.axes[question.axis].name for question, cells in pairs if cells.cut)
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,7 +167,7 @@ class Relation:
     types: tuple[str, ...]
     columns: tuple[list[Any], ...]
     answered: tuple[Answered, ...] = ()
-    notes: tuple[str, ...] = ()
+    notes: tuple[Note, ...] = ()
     prefixes: dict[Known, tuple[str, list[Prefix]]] = field(default_factory=dict)
 
     def answered_for(self, form: Noisy) -> Answered | None:
@@ -50,11 +175,13 @@ class Relation:
         wanted = terms_of(form)
         return next((a for a in self.answered if all(term in a.totals for term in wanted)), None)
 
-    def errors_of(self, what: str, form: Form | None, level: float) -> tuple[str, list[Any] | None]:
-        """Standard error, interval end or model bound of a form for each group.
+    def errors_of(
+        self, error: ErrorFunction, form: Form | None, level: float
+    ) -> tuple[str, list[Any] | None]:
+        """Standard error, interval end or another error of a form for each group.
 
         Args:
-            what: `stderr`, `low`, `high` or `model`.
+            error: which one.
             form: the form.
             level: of the interval.
 
@@ -63,14 +190,12 @@ class Relation:
         """
         if isinstance(form, Known):
             kind, found = self.prefixes.get(form, ("DOUBLE", []))
-            sign = {"low": -1.0, "high": 1.0}.get(what)
-            if sign is None or not found:
-                return kind, None
-            return kind, [prefix.value(sign * quantile(level)) for prefix in found]
+            of = error.of_quantile
+            return kind, None if of is None or not found else [of(prefix, level) for prefix in found]
         answered = self.answered_for(form) if form is not None else None
         if form is None or answered is None:
             return "DOUBLE", None
-        return "DOUBLE", nullable(error_values(what, form, answered, level))
+        return "DOUBLE", nullable(error.values(form, answered, level))
 
 
 def relate(
@@ -96,55 +221,14 @@ def relate(
     notes = reported_notes(release.meta, block)
     if not terms or (block.listing and not _answerable(block, terms, release, schema)):
         plan = catalog_plan(block, release, schema)
-        notes.append(_catalog_note(block))
+        notes.append(Note(_catalog_note(block)))
         if terms:
-            notes.append("no view can order them by a count; that order is left out")
+            notes.append(Note("no view can order them by a count; that order is left out"))
         return _assemble(block, [(plan, [])], release, schema, notes, asked)
     choice = partial(choose, block, release=release, schema=schema, asked=asked, along=quantile_of)
     plans = _plans(block, terms, choice)
     notes += [note for plan, asked in plans for note in bias_notes(plan, asked, release)]
     return _assemble(block, plans, release, schema, notes, asked)
-
-
-def bias_notes(plan: Plan, terms: Sequence[Term], release: Release) -> list[str]:
-    """What a reader should know about estimates that are biased: their intervals tell of noise alone."""
-    name, read = plan.view.name, [plan.view.statistics[term.measure] for term in terms]
-    notes = scale_notes(plan, release)
-    if any(statistic.biased for statistic in read):
-        notes.append(
-            f"view {name} is biased ({read[0].mechanism}): errors and intervals tell of its noise alone"
-        )
-    positive = [statistic for statistic in read if release.estimate(statistic.id) == "nonnegative"]
-    if positive:
-        own = all(statistic.nonnegative_model is not None for statistic in positive)
-        whose = "from repeating their fit" if own else "those of the unbiased ones"
-        notes.append(f"{NONNEGATIVE} of view {name}: biased; errors are {whose}")
-    elif release.nonnegative and any(statistic.measure == "count" for statistic in read):
-        notes.append(f"view {name} has no non-negative estimates: its counts are unbiased")
-    return notes + bounding_notes(plan.view.of, release)
-
-
-def bounding_notes(of: str, release: Release) -> list[str]:
-    """What bounding did to the rows of a table, which no error bar tells."""
-    notes = []
-    if (release.meta["catalog"]["tables"].get(of) or {}).get("bounding") == "weight":
-        notes.append(f"rows of {of} are weighted: all rows of one unit count for max_ids rows at most")
-    for each in release.meta.get("bounding", ()):
-        if each["of"] == of and each["bounding"] == "slots":
-            notes.append(_slots_note(each))
-        elif each["of"] == of:
-            notes.append(f"bounding left out about {100 * each['clipped_fraction']:.2g}% of the rows of {of}")
-    return notes
-
-
-def _slots_note(told: Mapping[str, Any]) -> str:
-    """What the slots of people who report for themselves left out."""
-    of, tau = told["of"], told["tau"]
-    if told["clipped_fraction"] is None:
-        return f"people report {tau} of their rows of {of}; nobody was asked how many that leaves out"
-    share, error = 100 * told["clipped_fraction"], 100 * told["clipped_fraction_error"]
-    put_back = "; counts and sums put them back as if they resembled the others" if told["put_back"] else ""
-    return f"slots ({tau} a person) left out about {share:.2g}% (error {error:.1g}%) of the rows of {of}{put_back}"
 
 
 def _catalog_note(block: Block) -> str:
@@ -166,11 +250,11 @@ def _plans(
     block: Block, terms: list[Term], choice: Callable[[list[Term]], Plan]
 ) -> list[tuple[Plan, list[Term]]]:
     """One plan for all terms where there is one that cuts no bin, else one for each value."""
-    together: Plan | None = None
+    shared: Plan | None = None
     try:
-        together = choice(terms)
-        if len(block.values) == 1 or not any(cells.cut for cells in together.cells):
-            return [(together, terms)]
+        shared = choice(terms)
+        if len(block.values) == 1 or not any(cells.cut for cells in shared.cells):
+            return [(shared, terms)]
     except NoViewError:
         if len(block.values) == 1:
             raise
@@ -179,12 +263,12 @@ def _plans(
         wanted = terms_of(value)
         if wanted and not any(set(wanted) <= set(done) for _, done in each):
             each.append((choice(wanted), wanted))
-    if together is not None and all(plan.view.name == together.view.name for plan, _ in each):
-        return [(together, terms)]
+    if shared is not None and all(plan.view.name == shared.view.name for plan, _ in each):
+        return [(shared, terms)]
     keys = [tuple(cells.keys for cells in plan.cells if cells.types) for plan, _ in each]
     if any(other != keys[0] for other in keys):
-        if together is not None:
-            return [(together, terms)]
+        if shared is not None:
+            return [(shared, terms)]
         raise NotSupportedError(
             "the aggregates need views whose groups differ", hint="ask for them one by one"
         )
@@ -196,14 +280,16 @@ def _assemble(
     plans: list[tuple[Plan, list[Term]]],
     release: Release,
     schema: Schema,
-    notes: list[str],
+    notes: list[Note],
     asked: PartialBin | None,
 ) -> Relation:
     plan = plans[0][0]
     index = _group_index(block, plan)
     answered = tuple(answer_terms(p, t, _group_index(block, p), release) for p, t in plans)
     notes += [
-        note for a, (p, t) in zip(answered, plans, strict=True) for note in cut_notes(p, t, a.cuts, release)
+        Note(line)
+        for a, (p, t) in zip(answered, plans, strict=True)
+        for line in cut_notes(p, t, a.cuts, release)
     ]
     names, types = ["dp_at"], ["BIGINT"]
     columns: list[list[Any]] = [list(range(len(index[0]) if index else 1))]
@@ -247,8 +333,8 @@ def _group_index(block: Block, plan: Plan) -> tuple[np.ndarray, ...]:
     order = _slowest_first(block, plan)
     grids = np.indices([plan.shape[i] for i in order]).reshape(len(order), -1)
     index = [np.zeros(0, np.int64)] * len(order)
-    for place, axis in enumerate(order):
-        index[axis] = grids[place]
+    for nth, axis in enumerate(order):
+        index[axis] = grids[nth]
     if block.groups and plan.boxes_of(TRUE) != [(None,) * len(plan.cells)]:
         keep = _occupied(plan)[tuple(index)]
         index = [each[keep] for each in index]
@@ -287,7 +373,7 @@ def _column(
     """One value column: (DuckDB type, values)."""
     rows = len(index[0]) if index else 1
     if isinstance(value, ErrorOf):
-        kind, found = relation.errors_of(value.what, value.form, value.level)
+        kind, found = relation.errors_of(value.error, value.form, value.level)
         return kind, [None] * rows if found is None else found
     if isinstance(value, Known):
         if value.function == "quantile":

@@ -2,34 +2,34 @@
 
 from __future__ import annotations
 
-import html
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from dpsql.answer.participation import Reads
+from dpsql.answer.errorfunctions import HIGH, LOW, MODEL_BOUND, SCALE, STDERR, ErrorFunction
+from dpsql.answer.notes import Reads
 from dpsql.errors import DataError, InterfaceError
+from dpsql.extras import extra
 
 if TYPE_CHECKING:
     import pandas as pd
+    import pyarrow as pa
     from matplotlib.axes import Axes
 
 Grid = tuple[tuple[Any, ...], ...]
-NONNEGATIVE = "non-negative estimates"
-"""How the note begins that flags them."""
-REPORTED = "of those who reported"
-"""How the note begins that says whom a local release's answer is about."""
-
 ERRORS = ("stderr", "low", "high", "bound")
 """What a noisy column's name goes on with, in the columns that tell of its error."""
 
-ErrorGrid = Callable[[str, float], Grid]
+ROWS = "; rows, columns, stderr_rows and interval_rows need nothing"
+"""What to take instead of a library's tables."""
+
+ErrorGrid = Callable[[ErrorFunction, float], Grid]
 
 
 @dataclass(frozen=True)
 class Result:
-    """An answer. Immutable; the same question has the same one.
+    """An answer. Immutable; the same question has the same one. `print` shows it with its margins.
 
     Args:
         columns: names of the select list.
@@ -37,9 +37,12 @@ class Result:
         rows: the values, noise included.
         provenance: release id, privacy unit, budgets, views used.
         notes: what a reader should know.
+        flags: those of the notes without which numbers would be misread, such as that counts are non-negative, and
+            therefore biased, estimates; doors that show no notes show these.
         grid: computes standard errors and interval ends.
         stages: computes `plan`.
         reads: what the statement takes from the release.
+        ordered: whether the statement sorts.
     """
 
     columns: tuple[str, ...]
@@ -47,27 +50,21 @@ class Result:
     rows: tuple[tuple[Any, ...], ...]
     provenance: Mapping[str, Any]
     notes: tuple[str, ...] = ()
-    grid: ErrorGrid = field(default=lambda what, level: (), repr=False, compare=False)
+    grid: ErrorGrid = field(default=lambda error, level: (), repr=False, compare=False)
     stages: Callable[[], tuple[str, ...]] = field(default=tuple, repr=False, compare=False)
     reads: Reads = Reads.TOTALS
+    flags: tuple[str, ...] = ()
+    ordered: bool = False
 
     @cached_property
     def plan(self) -> tuple[str, ...]:
         """How it was answered: numbered stages in words, the DuckDB statements last."""
         return self.stages()
 
-    @property
-    def flags(self) -> tuple[str, ...]:
-        """The notes without which numbers would be misread; doors that show no notes show these.
-
-        That counts are non-negative, and therefore biased, estimates; that they are of those who reported.
-        """
-        return tuple(note for note in self.notes if note.startswith((NONNEGATIVE, REPORTED)))
-
     @cached_property
     def model_bound(self) -> Grid:
         """The most that cutting a bin may add to every cell, beside the noise; 0 where none is cut."""
-        return self.grid("model", 0.0)
+        return self.grid(MODEL_BOUND, 0.0)
 
     @cached_property
     def scale_error(self) -> Grid:
@@ -75,7 +72,7 @@ class Result:
 
         0 where none was estimated, and where it is part of `stderr`, as the weight of rows of a local release is.
         """
-        return self.grid("scale", 0.0)
+        return self.grid(SCALE, 0.0)
 
     @cached_property
     def stderr(self) -> pd.DataFrame:
@@ -85,7 +82,7 @@ class Result:
     @cached_property
     def stderr_rows(self) -> Grid:
         """`stderr` as plain tuples."""
-        return self.grid("stderr", 0.0)
+        return self.grid(STDERR, 0.0)
 
     def interval(self, level: float = 0.95) -> tuple[pd.DataFrame, pd.DataFrame]:
         """Low and high ends of every cell's interval, each in `df()`'s shape; None where not defined.
@@ -103,19 +100,36 @@ class Result:
         """`interval` as plain tuples."""
         if not 0.0 < level < 1.0:
             raise InterfaceError("an interval's level lies between 0 and 1", hint="for instance 0.95")
-        return self.grid("low", level), self.grid("high", level)
+        return self.grid(LOW, level), self.grid(HIGH, level)
 
     def df(self, errors: bool = False, level: float = 0.95) -> pd.DataFrame:
-        """The rows as a pandas data frame.
+        """The rows as a pandas data frame; needs the `pandas` extra, as `stderr` and `interval` do.
 
         Args:
             errors: whether every noisy column is followed by its `with_errors` columns.
             level: of their intervals.
+
+        Raises:
+            InterfaceError: pandas is not installed.
         """
         if not errors:
             return self._frame(self.rows)
         names, rows = self.with_errors(level)
         return _data_frame(names, rows)
+
+    def arrow(self, errors: bool = False, level: float = 0.95) -> pa.Table:
+        """The rows as an Arrow table; needs the `arrow` extra.
+
+        Args:
+            errors, level: as for `df`.
+
+        Raises:
+            InterfaceError: pyarrow is not installed.
+        """
+        arrow = extra("arrow", ROWS)
+        names, rows = self.with_errors(level) if errors else (self.columns, self.rows)
+        columns = [arrow.array([row[c] for row in rows]) for c in range(len(names))]
+        return arrow.Table.from_arrays(columns, names=list(names))
 
     def with_errors(self, level: float = 0.95) -> tuple[tuple[str, ...], Grid]:
         """Names and rows in which every noisy column is followed by what is known of its error.
@@ -171,42 +185,30 @@ class Result:
         Raises:
             InterfaceError: no noisy column, too many keys, or an unknown kind.
         """
-        from dpsql.answer.plot import plot
+        from dpsql.answer.output import plot
 
         return plot(self, kind, level=level, ax=ax)
 
     def _frame(self, rows: Sequence[Sequence[Any]]) -> pd.DataFrame:
         return _data_frame(self.columns, rows)
 
+    def __str__(self) -> str:
+        """A table for people: each number with plus or minus its 95% half-width; what a reader should know below."""
+        from dpsql.answer.output import text_table
+
+        return text_table(self)
+
     def _repr_html_(self) -> str:
-        """A table for notebooks: each number with plus or minus its 95% half-width; what a reader should know below."""
-        low, high = self.interval_rows(0.95)
-        head = "".join(f"<th>{html.escape(name)}</th>" for name in self.columns)
-        body = []
-        for r, row in enumerate(self.rows[:100]):
-            errors = zip(self.stderr_rows[r], low[r], high[r], self.model_bound[r], strict=True)
-            cells = [_cell(value, *each) for value, each in zip(row, errors, strict=True)]
-            body.append(f"<tr>{''.join(cells)}</tr>")
-        more = f"<p>{len(self.rows) - 100} more rows</p>" if len(self.rows) > 100 else ""
-        notes = "".join(f"<p><small>{html.escape(note)}</small></p>" for note in self.notes)
-        return f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(body)}</tbody></table>{more}{notes}"
+        """The same table for notebooks."""
+        from dpsql.answer.output import html_table
+
+        return html_table(self)
 
 
 def _data_frame(names: Sequence[str], rows: Sequence[Sequence[Any]]) -> pd.DataFrame:
     """A frame whose names may repeat."""
-    import pandas as pd
+    pandas = extra("pandas", ROWS)
 
-    frame = pd.DataFrame([list(row) for row in rows], columns=range(len(names)))
-    frame.columns = pd.Index(names)
+    frame: pd.DataFrame = pandas.DataFrame([list(row) for row in rows], columns=range(len(names)))
+    frame.columns = pandas.Index(names)
     return frame
-
-
-def _cell(
-    value: Any, stderr: float | None, low: float | None, high: float | None, bound: float | None
-) -> str:
-    """A number with its margin, and with what cutting a bin may add where one is cut."""
-    if stderr is None or not isinstance(value, (int, float)):
-        return f"<td>{html.escape('' if value is None else str(value))}</td>"
-    half = "&infin;" if low is None or high is None else f"{(high - low) / 2:,.3g}"
-    cut = "" if bound == 0 else " ~&infin;" if bound is None else f" ~{bound:,.2g}"
-    return f"<td>{value:,.6g} <small>&plusmn; {half}{cut}</small></td>"

@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import duckdb
@@ -55,8 +56,17 @@ class Stopper:
             self.stopped = self._busy
 
 
+@dataclass(frozen=True, eq=False)
+class Running:
+    """A statement that runs: until when it may, its cursor, and who may stop it."""
+
+    deadline: float
+    cursor: duckdb.DuckDBPyConnection
+    stopper: Stopper | None
+
+
 _asking: ContextVar[Stopper | None] = ContextVar("dpsql_asking", default=None)
-_running: dict[int, tuple[float, duckdb.DuckDBPyConnection, Stopper | None]] = {}
+_running: set[Running] = set()
 _guard = threading.Condition()
 _stop = threading.Event()
 _threads: list[threading.Thread] = []
@@ -91,9 +101,9 @@ def run(release: Release, sql: str, values: Sequence[Any] = (), *, limit: float 
     if stopper is not None and stopper.stopped:
         raise QueryTimeout(STOPPED)
     cursor = release.connection.cursor()
-    key, deadline = id(cursor), time.monotonic() + limit
+    running = Running(time.monotonic() + limit, cursor, stopper)
     with _guard:
-        _running[key] = (deadline, cursor, stopper)
+        _running.add(running)
         if not _threads:
             _threads.append(threading.Thread(target=_watch, name="dpsql-watchdog", daemon=True))
             _threads[0].start()
@@ -104,7 +114,7 @@ def run(release: Release, sql: str, values: Sequence[Any] = (), *, limit: float 
         described = result.description or []
         rows = result.fetchall()
     except duckdb.InterruptException as error:
-        if time.monotonic() < deadline:  # by Ctrl-C or by request
+        if time.monotonic() < running.deadline:  # by Ctrl-C or by request
             raise QueryTimeout(STOPPED) from error
         raise QueryTimeout(f"the statement was stopped after {limit:g} s", hint="ask for less") from error
     except duckdb.Error as error:
@@ -115,7 +125,7 @@ def run(release: Release, sql: str, values: Sequence[Any] = (), *, limit: float 
         raise
     finally:
         with _guard:
-            _running.pop(key, None)
+            _running.discard(running)
     return Answer(tuple(str(c[0]) for c in described), tuple(str(c[1]) for c in described), rows)
 
 
@@ -130,9 +140,9 @@ def _watch() -> None:
 
 
 def _interrupt_late(now: float) -> None:
-    for deadline, cursor, stopper in _running.values():
-        if now > deadline or (stopper is not None and stopper.stopped):
-            cursor.interrupt()
+    for each in _running:
+        if now > each.deadline or (each.stopper is not None and each.stopper.stopped):
+            each.cursor.interrupt()
 
 
 def _end() -> None:

@@ -1,12 +1,17 @@
-"""The star that a release answers about: tables, keys, columns and axes, read from its public meta."""
+"""The star that a release answers about: tables, keys, columns and axes, read from its public meta.
+
+`information_schema`, as BI tools read it, is made of the same: the tables, the wide tables, and their columns.
+"""
 
 from __future__ import annotations
 
 import difflib
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
+from dpsql import star
 from dpsql.answer.block import ColumnRef
 from dpsql.release import AxisMeta, ColumnMeta, Release
 
@@ -121,8 +126,7 @@ def read_schema(release: Release) -> Schema:
     Returns:
         Its tables, axes and measures.
     """
-    catalog = release.meta["catalog"]
-    tables = {name.lower(): _table(name, entry) for name, entry in catalog.get("tables", {}).items()}
+    tables = {name.lower(): _table(name, entry) for name, entry in release.catalog.tables.items()}
     for axis in release.axes:
         for column in axis.columns:
             table = tables.get(column.table.lower())
@@ -130,36 +134,81 @@ def read_schema(release: Release) -> Schema:
                 dict_columns = {**table.columns, column.column.lower(): column.column}
                 tables[column.table.lower()] = _with_columns(table, dict_columns)
     measures = frozenset(statistic.measure for statistic in release.statistics)
-    return Schema(str(catalog["name"]), tables, release.axes, measures)
+    return Schema(release.name, tables, release.axes, measures)
 
 
 def _with_columns(table: Table, columns: Mapping[str, str]) -> Table:
     return Table(**{**vars(table), "columns": columns})
 
 
-def _table(name: str, entry: Mapping[str, Any]) -> Table:
-    columns = entry.get("columns") or {}
-    foreign = {k: _target(v) for k, v in (entry.get("foreign_keys") or {}).items()}
-    derived = {k: _expression(v) for k, v in (entry.get("derive") or {}).items()}
-    measures = {k: _expression(v) for k, v in (entry.get("measures") or {}).items()}
-    key = entry.get("key") or None
-    names = [*([key] if key else []), *foreign, *columns, *derived, *measures]
+def _table(name: str, entry: star.Table) -> Table:
+    foreign = {column: key.references for column, key in entry.foreign_keys.items()}
+    measures = {column: measure.expr for column, measure in entry.measures.items()}
+    names = [*([entry.key] if entry.key else []), *foreign, *entry.columns, *entry.derive, *measures]
     return Table(
         name=name,
-        key=key,
+        key=entry.key,
         columns={column.lower(): column for column in names},
         foreign_keys=foreign,
         measures=measures,
-        derived=derived,
-        nullable=frozenset(k for k, v in columns.items() if isinstance(v, Mapping) and v.get("nullable")),
-        types={k: str(v.get("type", "")) for k, v in columns.items() if isinstance(v, Mapping)},
-        fact=entry.get("role") == "fact",
+        derived=dict(entry.derive),
+        nullable=frozenset(column for column, spec in entry.columns.items() if spec.nullable),
+        types={column: spec.type for column, spec in entry.columns.items()},
+        fact=entry.role.counted,
     )
 
 
-def _target(value: Any) -> str:
-    return str(value["references"]) if isinstance(value, Mapping) else str(value)
+class Listing(NamedTuple):
+    """A relation made of values: its name, columns, their DuckDB types and their values."""
+
+    name: str
+    columns: tuple[str, ...]
+    types: tuple[str, ...]
+    values: tuple[list[Any], ...]
 
 
-def _expression(value: Any) -> str:
-    return str(value.get("expr", "")) if isinstance(value, Mapping) else str(value)
+INFORMATION = {
+    "tables": ("table_catalog", "table_schema", "table_name", "table_type"),
+    "columns": ("table_catalog", "table_schema", "table_name", "column_name", "ordinal_position", "column_default",
+                "is_nullable", "data_type"),
+    "schemata": ("catalog_name", "schema_name"),
+}  # fmt: skip
+"""Columns of the tables of information_schema that are kept; all are text but the position."""
+TYPES = {"int": "BIGINT", "decimal": "DOUBLE", "date": "DATE", "timestamp": "TIMESTAMP", "bool": "BOOLEAN"}
+
+
+def information_tables(schema: Schema) -> list[Listing]:
+    """The relations dp_tables, dp_columns and dp_schemata: name, columns, DuckDB types, values."""
+    from dpsql.answer.sql.rows import Rows, wide_source
+
+    columns: list[tuple[str, str, str]] = []
+    for table in schema.tables.values():
+        columns += [
+            (table.name, name, data_type(table.types.get(name, ""))) for name in table.columns.values()
+        ]
+    for wide, fact in schema.wide().items():
+        root = schema.table(fact)
+        if root is not None:
+            source = wide_source(Rows(), schema, root, wide)
+            kinds = {name: kind for _, name, kind in columns}
+            columns += [(wide, name, kinds.get(name, "VARCHAR")) for name in source.names.values()]
+    names = list(dict.fromkeys(name for name, _, _ in columns))
+    catalog, wide_names, position = schema.name, schema.wide(), Counter[str]()
+    rows: dict[str, list[tuple[Any, ...]]] = {"tables": [], "columns": [], "schemata": [(catalog, "main")]}
+    for name in names:
+        rows["tables"].append((catalog, "main", name, "VIEW" if name in wide_names else "BASE TABLE"))
+    for table_name, name, kind in columns:
+        position[table_name] += 1
+        rows["columns"].append((catalog, "main", table_name, name, position[table_name], None, "YES", kind))
+    return [
+        Listing(
+            f"dp_{table}", fields, tuple("INTEGER" if f == "ordinal_position" else "VARCHAR" for f in fields),
+            tuple([row[i] for row in rows[table]] for i in range(len(fields))),
+        )
+        for table, fields in INFORMATION.items()
+    ]  # fmt: skip
+
+
+def data_type(kind: str) -> str:
+    """The SQL type of a catalog type."""
+    return TYPES.get(kind, "VARCHAR")

@@ -17,7 +17,7 @@ from dpsql.axis.model import (
     OrderedRule,
     PublicTable,
 )
-from dpsql.axis.sql import leaf_sql, table_sql
+from dpsql.axis.sql import leaf_sql, table_sql, whole_units
 
 __all__ = [
     "IN_DOMAIN",
@@ -35,4 +35,5 @@ __all__ = [
     "leaf_sql",
     "needed_tables",
     "table_sql",
+    "whole_units",
 ]

@@ -1,18 +1,237 @@
-"""Axes over one column: ordered values with cuts, categories, booleans, hierarchies over a domain table."""
+"""Building an axis from the catalog and public rows.
+
+An axis over one column has ordered values with cuts, categories, booleans or a hierarchy over a domain table. A public
+dimension at a grain has the grain's distinct values as leaves and all that the grain fixes as columns.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpsql.axis.dimension import dimension_axis, sort_key
-from dpsql.axis.model import Axis, AxisColumn, CategoryRule, IntArray, OrderedRule, PublicTable, Rule
-from dpsql.axis.names import Names, derived_columns
-from dpsql.catalog import Catalog, Column, ResolvedAxis, public_tables, reachable
-from dpsql.catalog.bins import bin_starts
+from dpsql.axis.model import (
+    RESERVED,
+    Axis,
+    AxisColumn,
+    CategoryRule,
+    IntArray,
+    KeyRule,
+    OrderedRule,
+    PublicTable,
+    Rule,
+)
 from dpsql.errors import SourceError
+from dpsql.star import Catalog, Column, Member, ResolvedAxis, Table, public_tables, reachable
+from dpsql.star.sql.expression import row_expression
+from dpsql.star.tables import bin_starts
+
+
+class Names:
+    """Hands out names that are unique whatever their case, and not reserved."""
+
+    def __init__(self) -> None:
+        self._taken = {name.lower() for name in RESERVED}
+
+    def take(self, path: tuple[str, ...], table: str, column: str) -> str:
+        """The column's own name if free, else ``table_column``, else its path, else a number behind it."""
+        wanted = [column, f"{table}_{column}", "_".join((*path, column))]
+        numbered = (f"{table}_{column}_{i}" for i in range(2, 10_000))
+        name = next(n for n in (*wanted, *numbered) if n.lower() not in self._taken)
+        self._taken.add(name.lower())
+        return name
+
+
+def derived_columns(
+    table: Table,
+    name: str,
+    path: tuple[str, ...],
+    public: frozenset[str],
+    names: Names,
+) -> tuple[tuple[AxisColumn, str], ...]:
+    """Columns of `derive` that are functions of what the axis knows.
+
+    Args:
+        table: the axis's table in the catalog.
+        name: its name.
+        path: foreign keys to it.
+        public: columns whose value each atom fixes.
+        names: hands out names.
+
+    Returns:
+        (column, expression) for each derived column whose inputs all lie in `public`, in catalog order.
+    """
+    found = []
+    fixed = {column.lower() for column in public}
+    for column, text in table.derive.items():
+        expression = row_expression(text)
+        if expression.columns and {used.lower() for used in expression.columns} <= fixed:
+            found.append((AxisColumn(path, name, column, names.take(path, name, column), ""), expression.sql))
+    return tuple(found)
+
+
+_NOT_A_NUMBER = object()
+
+
+def sort_key(value: Any) -> tuple[int, Any]:
+    """An order over one column's values in which NaN and NULL come last.
+
+    >>> sorted([2.0, None, float("nan"), 1.0], key=sort_key)
+    [1.0, 2.0, nan, None]
+    """
+    if value is None:
+        return (2, 0)
+    if isinstance(value, float) and math.isnan(value):
+        return (1, 0)
+    return (0, value)
+
+
+def _token(value: object) -> object:
+    """The value, with every NaN taken for the same one."""
+    return _NOT_A_NUMBER if isinstance(value, float) and math.isnan(value) else value
+
+
+def _row_of_key(table: PublicTable, key: str) -> dict[object, int]:
+    """Row number by key.
+
+    Raises:
+        SourceError: NULL or repeated keys; a repeated key would multiply facts.
+    """
+    if key not in table.columns:
+        raise SourceError(f"{table.name}: no key column `{key}`", hint="mend `key` in the catalog")
+    found = {value: row for row, value in enumerate(table.columns[key])}
+    if None in found or len(found) != table.size:
+        raise SourceError(
+            f"{table.name}.{key}: the key of a public dimension is NULL or stands twice",
+            hint="make it unique, for instance by a SELECT DISTINCT source",
+        )
+    return found
+
+
+Columns = dict[tuple[tuple[str, ...], str], tuple[str, str, Sequence[object]]]
+
+
+def _gather(catalog: Catalog, axis: ResolvedAxis, tables: Mapping[str, PublicTable]) -> Columns:
+    """Every column of the dimension and its public arms, one value per row of the dimension.
+
+    Returns:
+        (path from the view's table, column) to (table, DuckDB type, values).
+    """
+    places = reachable(catalog, axis.table)
+    found: Columns = {}
+    for path, name in places.items():
+        if any(places[path[:hop]] not in tables for hop in range(len(path) + 1)):
+            continue
+        rows: Sequence[int | None] = range(tables[name].size)
+        if path:
+            key = str(catalog.tables[name].key)
+            index = _row_of_key(tables[name], key)
+            owner = (*axis.path, *path[:-1])
+            if (owner, path[-1]) not in found:
+                raise SourceError(
+                    f"{places[path[:-1]]}: no column `{path[-1]}`", hint="mend `foreign_keys` in the catalog"
+                )
+            rows = [index.get(value) for value in found[owner, path[-1]][2]]
+        for column, values in tables[name].columns.items():
+            picked = [None if row is None else values[row] for row in rows]
+            found[(*axis.path, *path), column] = (name, tables[name].types[column], picked)
+    return found
+
+
+def _leaf_of_rows(by: Sequence[Sequence[object]], size: int) -> tuple[IntArray, IntArray]:
+    """Leaf of each row, and one row of each leaf; leaves are sorted by the grain."""
+    grain = [tuple(_token(column[row]) for column in by) for row in range(size)]
+    first: dict[tuple[object, ...], int] = {}
+    for row, value in enumerate(grain):
+        first.setdefault(value, row)
+    ordered = sorted(first, key=lambda value: [sort_key(column[first[value]]) for column in by])
+    leaf = {value: position for position, value in enumerate(ordered)}
+    return (
+        np.array([leaf[value] for value in grain], dtype=np.int64),
+        np.array([first[value] for value in ordered], dtype=np.int64),
+    )
+
+
+def _fixed(values: Sequence[object], leaf: IntArray, first: IntArray) -> bool:
+    """Whether a column has one value per leaf."""
+    codes: dict[object, int] = {}
+    coded = np.array([codes.setdefault(_token(value), len(codes)) for value in values], dtype=np.int64)
+    return bool(np.array_equal(coded, coded[first][leaf]))
+
+
+def _named(axis: ResolvedAxis, found: Columns, member: Member) -> Sequence[object]:
+    if (member.path, member.column) not in found:
+        known = ", ".join(f"`{column}`" for path, column in found if path == member.path)
+        raise SourceError(
+            f"axis {axis.name}: `{member.table}` has no column `{member.column}`", hint=f"it has {known}"
+        )
+    return found[member.path, member.column][2]
+
+
+def _public_columns(
+    catalog: Catalog, axis: ResolvedAxis, found: Columns, leaf: IntArray, first: IntArray, names: Names
+) -> tuple[list[AxisColumn], dict[str, NDArray[np.generic]]]:
+    """The columns that the grain fixes, with one value per leaf."""
+    columns: list[AxisColumn] = []
+    values: dict[str, NDArray[np.generic]] = {}
+    key = str(catalog.tables[axis.table].key)
+    for (path, column), (table, sql_type, cells) in found.items():
+        if not _fixed(cells, leaf, first):
+            continue
+        name = names.take(path, table, column)
+        columns.append(AxisColumn(path, table, column, name, sql_type, _description(catalog, table, column)))
+        values[name] = np.empty(first.size, dtype=object)
+        values[name][:] = [cells[row] for row in first]
+    own = {column.column: column for column in columns if column.path == axis.path}
+    if key in own and axis.path:
+        # The foreign key that leads here has the same value wherever a row was found.
+        owner, foreign = reachable(catalog, axis.of)[axis.path[:-1]], axis.path[-1]
+        name = names.take(axis.path[:-1], owner, foreign)
+        columns.append(AxisColumn(axis.path[:-1], owner, foreign, name, own[key].type))
+        values[name] = values[own[key].sql_name]
+    return columns, values
+
+
+def dimension_axis(catalog: Catalog, axis: ResolvedAxis, tables: Mapping[str, PublicTable]) -> Axis:
+    """The axis of a public dimension at a grain.
+
+    Args:
+        catalog: the catalog.
+        axis: a resolved axis with `by`.
+        tables: rows of the dimension and its public arms.
+
+    Returns:
+        The axis; NULLs inside public rows are values like any other, so MISSING is its only special leaf.
+
+    Raises:
+        SourceError: a key is NULL or repeated, a column is missing, or there are no rows.
+    """
+    home, key = tables[axis.table], str(catalog.tables[axis.table].key)
+    index = _row_of_key(home, key)
+    if not index:
+        raise SourceError(f"{axis.table}: the public dimension has no rows", hint="mend source.tables")
+    found = _gather(catalog, axis, tables)
+    leaf, first = _leaf_of_rows([_named(axis, found, member) for member in axis.by], home.size)
+    names = Names()
+    columns, values = _public_columns(catalog, axis, found, leaf, first, names)
+    own = frozenset(column.column for column in columns if column.path == axis.path)
+    derived = derived_columns(catalog.tables[axis.table], axis.table, axis.path, own, names)
+    missing = int(first.size) if axis.missing else None
+    total = int(first.size) + (missing is not None)
+    rule = KeyRule(key, tuple(home.columns[key]), leaf)
+    atoms = np.arange(first.size, dtype=np.int64)
+    return Axis(
+        axis.name, axis, total, None, missing, None, tuple(columns), derived, rule, True, atoms, values
+    )
+
+
+def _description(catalog: Catalog, table: str, column: str) -> str:
+    spec = catalog.tables[table].columns.get(column)
+    return "" if spec is None else spec.description
+
 
 LARGEST_ATOMS = 2**20
 
@@ -55,18 +274,34 @@ def build_axis(catalog: Catalog, axis: ResolvedAxis, tables: Mapping[str, Public
     column = axis.spec
     if column is None:
         raise SourceError(f"axis {axis.name}: names neither a column nor a grain", hint="use `resolve_axis`")
-    if column.ordered:
-        return _ordered(catalog, axis, column)
-    if column.from_ is not None:
-        return _from_domain(catalog, axis, column, tables[column.from_])
-    values = ("false", "true") if column.type == "bool" else column.categories
-    rule = CategoryRule(values, column.type == "bool")
-    encoded = np.array([v == "true" for v in values] if rule.boolean else values, dtype=object)
-    sql_type = "BOOLEAN" if rule.boolean else "VARCHAR"
     names = Names()
-    public = _column(axis, column, names, str(axis.column), sql_type)
+    if column.ordered:
+        leaves = _ordered(axis, column, names)
+    elif column.from_ is not None:
+        leaves = _from_domain(axis, column, names, tables[column.from_])
+    else:
+        leaves = _listed(axis, column, names)
+    return _finish(catalog, axis, column, names, leaves)
+
+
+class _Leaves(NamedTuple):
+    """The leaves of a column's domain: the fields of an `Axis` that the special leaves do not change."""
+
+    columns: tuple[AxisColumn, ...]
+    rule: Rule
+    leaf: IntArray
+    values: Mapping[str, NDArray[np.generic]]
+    atomic: bool = True
+
+
+def _listed(axis: ResolvedAxis, column: Column, names: Names) -> _Leaves:
+    """Leaves are the categories, or false and true."""
+    boolean = column.type == "bool"
+    values = ("false", "true") if boolean else column.categories
+    encoded = np.array([v == "true" for v in values] if boolean else values, dtype=object)
+    public = _column(axis, column, names, str(axis.column), "BOOLEAN" if boolean else "VARCHAR")
     leaf = np.arange(len(values), dtype=np.int64)
-    return _finish(catalog, axis, column, names, (public,), rule, True, leaf, {public.sql_name: encoded})
+    return _Leaves((public,), CategoryRule(values, boolean), leaf, {public.sql_name: encoded})
 
 
 def _column(
@@ -82,25 +317,25 @@ def _sql_type(column: Column) -> str:
     return numeric.get(column.type) or column.type.upper()
 
 
-def _ordered(catalog: Catalog, axis: ResolvedAxis, column: Column) -> Axis:
+def _ordered(axis: ResolvedAxis, column: Column, names: Names) -> _Leaves:
+    """Leaves are runs of units; past `LARGEST_ATOMS` units each is one atom with two bounds."""
     starts = np.array(bin_starts(column, axis.cuts or column.cuts), dtype=np.int64)
     lower, upper = column.bounds
     rule = OrderedRule(column.type, column.digits, column.grain, upper, starts)
-    names = Names()
     if upper - lower + 1 <= LARGEST_ATOMS:
         atoms = np.arange(lower, upper + 1, dtype=np.int64)
         leaf = np.searchsorted(starts, atoms, side="right").astype(np.int64) - 1
         public = _column(axis, column, names, str(axis.column), _sql_type(column))
-        return _finish(catalog, axis, column, names, (public,), rule, True, leaf, {public.sql_name: atoms})
+        return _Leaves((public,), rule, leaf, {public.sql_name: atoms})
     low = _column(axis, column, names, str(axis.column), _sql_type(column), "lower")
     high = _column(axis, column, names, str(axis.column), _sql_type(column), "upper")
     ends = np.append(starts[1:] - 1, upper)
     leaf = np.arange(starts.size, dtype=np.int64)
     values = {low.sql_name: starts, high.sql_name: ends}
-    return _finish(catalog, axis, column, names, (low, high), rule, False, leaf, values)
+    return _Leaves((low, high), rule, leaf, values, atomic=False)
 
 
-def _from_domain(catalog: Catalog, axis: ResolvedAxis, column: Column, domain: PublicTable) -> Axis:
+def _from_domain(axis: ResolvedAxis, column: Column, names: Names, domain: PublicTable) -> _Leaves:
     """Leaves are the distinct rows of the levels, sorted coarse to fine, so a coarse value is an interval."""
     levels = column.axis.levels if column.axis is not None else (str(axis.column),)
     for level in levels:
@@ -114,7 +349,6 @@ def _from_domain(catalog: Catalog, axis: ResolvedAxis, column: Column, domain: P
             f"{domain.name}: a value of `{levels[-1]}` lies in two values of a coarser level",
             hint="make each level a function of the finer one",
         )
-    names = Names()
     public = tuple(
         _column(axis, column, names, level, "VARCHAR" if level == levels[-1] else domain.types[level])
         for level in levels
@@ -124,27 +358,17 @@ def _from_domain(catalog: Catalog, axis: ResolvedAxis, column: Column, domain: P
         encoded[shown.sql_name] = np.empty(len(ordered), dtype=object)
         encoded[shown.sql_name][:] = [row[position] for row in ordered]
     leaf = np.arange(len(ordered), dtype=np.int64)
-    return _finish(catalog, axis, column, names, public, CategoryRule(tuple(finest)), True, leaf, encoded)
+    return _Leaves(public, CategoryRule(tuple(finest)), leaf, encoded)
 
 
-def _finish(
-    catalog: Catalog,
-    axis: ResolvedAxis,
-    column: Column,
-    names: Names,
-    columns: tuple[AxisColumn, ...],
-    rule: Rule,
-    atomic: bool,
-    leaf: IntArray,
-    values: Mapping[str, NDArray[np.generic]],
-) -> Axis:
+def _finish(catalog: Catalog, axis: ResolvedAxis, column: Column, names: Names, leaves: _Leaves) -> Axis:
     """Add the special leaves that can occur and the derived columns."""
+    columns, rule, leaf, values, atomic = leaves
     size = int(leaf[-1]) + 1 if leaf.size else 0
     null = size if column.nullable else None
     missing = size + (null is not None) if axis.missing else None
-    other = size + (null is not None) + (missing is not None) if column.out_of_domain == "other" else None
+    other = size + (null is not None) + (missing is not None) if column.out_of_domain.keeps else None
     total = size + sum(part is not None for part in (null, missing, other))
-    table = catalog.tables[axis.table]
     public = frozenset(c.column for c in columns) if atomic else frozenset()
-    derived = derived_columns(table, axis.table, axis.path, public, names)
+    derived = derived_columns(catalog.tables[axis.table], axis.table, axis.path, public, names)
     return Axis(axis.name, axis, total, null, missing, other, columns, derived, rule, atomic, leaf, values)

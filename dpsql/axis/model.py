@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from dpsql.catalog import ResolvedAxis
+from dpsql.star import ResolvedAxis
 
 IntArray = NDArray[np.int64]
 IN_DOMAIN, NULL, MISSING, OTHER = 0, 1, 2, 3

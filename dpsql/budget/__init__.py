@@ -1,7 +1,7 @@
-"""Exact budgets: texts become fractions, fractions become integer units, and path sums are checked.
+"""Exact budgets: currencies whose amounts add up, and amounts as integer units of a draw.
 
-Read in this order: `parse` (text to Fraction), `units` (Fraction to integers over a common denominator,
-and the path sums that prove the spend), `zcdp` (epsilon and delta to rho and back).
+Read in this order: `currency` (what adds up: epsilon, or rho, and the conversion between them), `units` (fractions to
+integers over a common denominator).
 
 | here | there | unit |
 |---|---|---|
@@ -12,34 +12,36 @@ and the path sums that prove the spend), `zcdp` (epsilon and delta to rho and ba
 No float takes part in what is spent: a float-normalised split overspends in about four trees of ten.
 """
 
-from dpsql.budget.parse import MAX_EPSILON, parse_delta, parse_epsilon, share_out
+from dpsql.budget.currency import (
+    NEIGHBOURS,
+    Currency,
+    Epsilon,
+    Neighbours,
+    Rho,
+    currency_at,
+    epsilon_of,
+    gaussian_sigma2,
+    rho_of,
+)
 from dpsql.budget.units import (
     DENOMINATOR,
-    Rows,
-    assert_path_sums,
     cap_units,
     combine,
-    largest_path_sum,
     scaled_denominator,
 )
-from dpsql.budget.zcdp import delta_of, epsilon_of, gaussian_rho, gaussian_sigma2, pure_rho, rho_of
 
 __all__ = [
     "DENOMINATOR",
-    "MAX_EPSILON",
-    "Rows",
-    "assert_path_sums",
+    "NEIGHBOURS",
+    "Currency",
+    "Epsilon",
+    "Neighbours",
+    "Rho",
+    "currency_at",
     "cap_units",
     "combine",
-    "delta_of",
     "epsilon_of",
-    "gaussian_rho",
     "gaussian_sigma2",
-    "largest_path_sum",
-    "parse_delta",
-    "parse_epsilon",
-    "pure_rho",
     "rho_of",
     "scaled_denominator",
-    "share_out",
 ]

@@ -1,16 +1,16 @@
-"""Budgets as integers over a common denominator, and the integer check that nothing is overspent.
+"""Budgets as integers over a common denominator.
 
 A row r of a strategy gets s_r units: the noise on the integer H_r x is discrete Laplace of rate s_r / t.
-Adding or removing one count in cell l changes row r by H_rl, so the release is
-(max_l sum_r |H_rl| s_r / t)-DP: the largest *path sum* must not exceed the cap. A measure with
-sensitivity M multiplies t, not s.
+Adding or removing one count in cell l changes row r by H_rl, so the release is (max_l sum_r |H_rl| s_r /
+t)-DP: the largest *path sum* must not exceed the cap, which strategies check when they are made and audits
+check on what a file holds (`NoiseLaw.largest_column`). A measure with sensitivity M multiplies t, not s.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from fractions import Fraction
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -22,25 +22,6 @@ IntArray: TypeAlias = npt.NDArray[np.int64]
 DENOMINATOR = 1 << 30
 HEADROOM = 512  # the samplers' headroom: a draw exceeds 512 scales with probability below 10^-222
 _COARSEST = 1 << 12  # below it one unit is more than 0.02 % of epsilon 1 and splits become coarse
-_SAFE = 1 << 62  # sums checked against it cannot have wrapped around in int64
-
-
-class Rows(NamedTuple):
-    """The rows of one axis of a strategy: row r covers the cells [start_r, stop_r).
-
-    Attributes:
-        start: int64[p], first cell of each row.
-        stop: int64[p], one past the last.
-        cells: n, the number of cells on the axis.
-        offset: int64[p + 1] into `entry`, or None if every entry is 1.
-        entry: int64[nnz], the rows' integer entries one after the other, or None.
-    """
-
-    start: IntArray
-    stop: IntArray
-    cells: int
-    offset: IntArray | None = None
-    entry: IntArray | None = None
 
 
 def cap_units(epsilon: Fraction, denominator: int = DENOMINATOR) -> int:
@@ -126,53 +107,6 @@ def combine(cap: int, budgets: Sequence[tuple[IntArray, int]]) -> IntArray:
     return units
 
 
-def largest_path_sum(units: IntArray, axes: Sequence[Rows]) -> int:
-    """The most that one count can change the measurements, weighted by their units.
-
-    Args:
-        units: int64[p_1, ..., p_d], s per combination of rows.
-        axes: the rows of each axis.
-
-    Returns:
-        max over cells of sum over combinations of |H_1| ... |H_d| s.
-
-    Raises:
-        InternalError: shapes disagree, a negative unit, or sums that int64 might not hold.
-    """
-    if units.shape != tuple(rows.start.size for rows in axes):
-        raise InternalError("units and rows have different shapes", hint="check the strategy")
-    if units.size == 0:
-        return 0
-    largest = [1 if rows.entry is None else int(np.abs(rows.entry).max(initial=0)) for rows in axes]
-    bound = float(units.sum(dtype=np.float64)) * float(np.prod(largest, dtype=np.float64))
-    if int(units.min()) < 0 or bound >= _SAFE:
-        raise InternalError("path sums do not fit 64-bit integers", hint="lower epsilon or the view's cells")
-    sums = units
-    for axis, rows in enumerate(axes):
-        spread = _spread(np.moveaxis(sums, axis, 0).reshape(rows.start.size, -1), rows)
-        others = sums.shape[:axis] + sums.shape[axis + 1 :]
-        sums = np.moveaxis(spread.reshape(rows.cells, *others), 0, axis)
-    return int(sums.max(initial=0))
-
-
-def assert_path_sums(units: IntArray, axes: Sequence[Rows], cap: int) -> None:
-    """Refuse to measure if any path spends more than the cap.
-
-    Args:
-        units: int64[p_1, ..., p_d], s per combination of rows.
-        axes: the rows of each axis.
-        cap: units that the whole view may spend.
-
-    Raises:
-        InternalError: the largest path sum exceeds the cap, or cannot be computed in int64.
-
-    **Privacy**: this is the proof of a view's epsilon, in integers, run on every publish.
-    """
-    largest = largest_path_sum(units, axes)
-    if largest > cap:
-        raise InternalError(f"a path spends {largest} units of {cap}", hint="nothing was measured")
-
-
 def _times_ratio(value: IntArray, part: IntArray, total: int, cap: int) -> IntArray:
     """floor(value * part / total) with 0 <= part <= total, without leaving int64."""
     if cap * total < 1 << 63:
@@ -181,20 +115,3 @@ def _times_ratio(value: IntArray, part: IntArray, total: int, cap: int) -> IntAr
         raise InternalError("an axis budget total is above 2^31", hint="scale the axis budgets down")
     quotient, rest = np.divmod(value, total)
     return quotient * part + rest * part // total
-
-
-def _spread(sums: IntArray, rows: Rows) -> IntArray:
-    """|H|' sums along the first axis: int64[p, rest] to int64[n, rest]."""
-    out = np.zeros((rows.cells + 1, sums.shape[1]), dtype=np.int64)
-    if rows.offset is None or rows.entry is None:
-        np.add.at(out, rows.start, sums)
-        np.subtract.at(out, rows.stop, sums)
-        return np.cumsum(out[:-1], axis=0)
-    length = np.diff(rows.offset)
-    if not np.array_equal(length, rows.stop - rows.start):
-        raise InternalError("rows and their entries have different lengths", hint="check the strategy")
-    row = np.repeat(np.arange(length.size), length)
-    cell = np.arange(rows.entry.size) - np.repeat(rows.offset[:-1] - rows.start, length)
-    for column in range(sums.shape[1]):  # one column at a time: nnz x rest would not fit memory
-        np.add.at(out[:, column], cell, np.abs(rows.entry) * sums[row, column])
-    return out[:-1]

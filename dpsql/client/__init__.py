@@ -6,21 +6,16 @@ Standard library only, so that it can be read in one sitting and carried anywher
 | module  | idea |
 |---------|------|
 | entropy | bytes to exact uniform integers |
-| perturb | the four randomizers, by integer weights |
-| oracles | the same as parts of a plan |
+| oracles | the four randomizers, by integer weights, and their payloads |
 | kinds   | what a view asks: slot, row, cell, item |
-| plan    | reading a collection plan |
-| check   | refusing one |
+| plan    | reading a collection plan, and refusing one |
 | report  | report bytes, version 1, and their JSON twin |
-| varint  | integers in reports |
-| device  | view, item, perturbation |
+| device  | view, item, perturbation; once a person and collection |
 | rows    | joining and looking values up |
-| memory  | a person answers a collection once |
 """
 
-from dpsql.client.device import respond
+from dpsql.client.device import Memory, respond
 from dpsql.client.kinds import Row
-from dpsql.client.memory import Memory
 from dpsql.client.plan import Plan, View, read_plan
 from dpsql.client.report import Report, decode, encode, from_json, to_json
 

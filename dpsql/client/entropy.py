@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections.abc import Callable
 
@@ -16,33 +15,6 @@ LARGEST_BOUND = 1 << 48
 def system_entropy(size: int) -> bytes:
     """Return `size` bytes from the operating system."""
     return os.urandom(size)
-
-
-class InsecureTestEntropy:
-    """A repeatable byte stream for tests; the memory refuses to store what was drawn from it.
-
-    The stream is SHA-256(seed || counter), the counter as four big-endian bytes from 0.
-
-    Example:
-        >>> InsecureTestEntropy(b"dpsql-test-1")(4).hex()
-        '46e96811'
-    """
-
-    insecure = True
-
-    def __init__(self, seed: bytes) -> None:
-        """Start the stream of `seed` at its first byte."""
-        self._seed = seed
-        self._counter = 0
-        self._left = b""
-
-    def __call__(self, size: int) -> bytes:
-        """Return the next `size` bytes of the stream."""
-        while len(self._left) < size:
-            self._left += hashlib.sha256(self._seed + self._counter.to_bytes(4, "big")).digest()
-            self._counter += 1
-        taken, self._left = self._left[:size], self._left[size:]
-        return taken
 
 
 def is_insecure(entropy: Entropy) -> bool:

@@ -1,12 +1,12 @@
 """What a view asks of a person, and how her rows become one item of it.
 
-| plan     | class | items |
-|----------|-------|-------|
-| grid     | `Grid` | cells between edges of each axis, twice with a measure's bit; "no row" |
-| boxes    | `Boxes` | listed boxes, likewise |
-| wave     | `Leaves` | the leaves of one axis, for an oracle that perturbs "no row" itself |
-| rows     | `RowCount` | how many rows the person has |
-| rows_bit | `RowBit` | the same, rounded stochastically to one bit |
+| plan     | items |
+|----------|-------|
+| grid     | cells between edges of each axis, twice with a measure's bit; "no row" |
+| boxes    | listed boxes, of which the first that holds a row is its cell, likewise |
+| wave     | the leaves of one axis, for an oracle that perturbs "no row" itself |
+| rows     | how many rows the person has, up to the cap |
+| rows_bit | the same from floor to cap, rounded stochastically to one bit |
 
 Draws are made in this order: slot, row, measure bit (or the even item).
 
@@ -18,8 +18,9 @@ from __future__ import annotations
 import math
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, ClassVar, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
 from dpsql.client.entropy import Entropy, below
 
@@ -34,160 +35,29 @@ class Row(NamedTuple):
     measures: tuple[int, ...] = ()
 
 
-class Kind(Protocol):
-    """One way of asking."""
+@dataclass(frozen=True)
+class Kind:
+    """One way of asking.
 
-    name: ClassVar[str]
-    """What plans call it."""
-    table: ClassVar[bool]
-    """Whether its items are cells of a table over its axes, with margins along each."""
-    placed: ClassVar[bool]
-    """Whether it asks where a row lies; else how many rows there are."""
-    silent: ClassVar[bool]
-    """Whether its oracle perturbs "no row" itself."""
+    Args:
+        name: what plans call it.
+        cells: number of a view's cells, without measure bit and "no row".
+        items: number of its items, from the view and the plan's cap of rows.
+        sound: whether its cells lie on axes of these leaves; a row that no cell holds is no row.
+        draw: turns the person's rows into one item of a plan's view; None is "no row" where `silent`.
+        table: whether its items are cells of a table over its axes, with margins along each.
+        placed: whether it asks where a row lies; else how many rows there are.
+        silent: whether its oracle perturbs "no row" itself.
+    """
 
-    def cells(self, view: View) -> int:
-        """Number of cells, without measure bit and "no row"."""
-
-    def items(self, view: View, rows_cap: int) -> int:
-        """Number of items."""
-
-    def sound(self, view: View, sizes: Sequence[int]) -> bool:
-        """Whether its cells lie on axes of these leaves; a row that no cell holds is no row."""
-
-    def draw(self, plan: Plan, view: View, rows: Sequence[Row], entropy: Entropy) -> int | None:
-        """Turn the person's rows into one item; None is "no row" where `silent`."""
-
-
-class Grid:
-    """Cells between edges of each axis."""
-
-    name: ClassVar[str] = "grid"
-    table: ClassVar[bool] = True
-    placed: ClassVar[bool] = True
-    silent: ClassVar[bool] = False
-
-    def cells(self, view: View) -> int:
-        """The product over axes."""
-        return math.prod(len(edges) - 1 for edges in view.edges)
-
-    def items(self, view: View, rows_cap: int) -> int:
-        """Cells, twice with a measure's bit, and "no row" where it can occur."""
-        return slot_items(view)
-
-    def sound(self, view: View, sizes: Sequence[int]) -> bool:
-        """Edges from the first leaf to the last."""
-        return edges_sound(view, sizes)
-
-    def draw(self, plan: Plan, view: View, rows: Sequence[Row], entropy: Entropy) -> int | None:
-        """The cell of a slot's row, or "no row"."""
-        item = _slot_item(plan, view, rows, entropy, _grid_cell)
-        return _nothing(view, entropy) if item is None else item
-
-
-class Boxes:
-    """Listed boxes, of which the first that holds a row is its cell."""
-
-    name: ClassVar[str] = "boxes"
-    table: ClassVar[bool] = False
-    placed: ClassVar[bool] = True
-    silent: ClassVar[bool] = False
-
-    def cells(self, view: View) -> int:
-        """Boxes."""
-        return len(view.boxes)
-
-    def items(self, view: View, rows_cap: int) -> int:
-        """Boxes, twice with a measure's bit, and "no row" where it can occur."""
-        return slot_items(view)
-
-    def sound(self, view: View, sizes: Sequence[int]) -> bool:
-        """Two bounds an axis; a row outside of all boxes is no row."""
-        return all(whole(*box) and len(box) == 2 * len(sizes) for box in view.boxes)
-
-    def draw(self, plan: Plan, view: View, rows: Sequence[Row], entropy: Entropy) -> int | None:
-        """The box of a slot's row, or "no row"."""
-        item = _slot_item(plan, view, rows, entropy, _box)
-        return _nothing(view, entropy) if item is None else item
-
-
-class Leaves:
-    """The leaves of one axis, of which neighbours are alike to the oracle."""
-
-    name: ClassVar[str] = "wave"
-    table: ClassVar[bool] = False
-    placed: ClassVar[bool] = True
-    silent: ClassVar[bool] = True
-
-    def cells(self, view: View) -> int:
-        """The product over axes."""
-        return math.prod(len(edges) - 1 for edges in view.edges)
-
-    def items(self, view: View, rows_cap: int) -> int:
-        """Cells."""
-        return view.cells
-
-    def sound(self, view: View, sizes: Sequence[int]) -> bool:
-        """One axis, no measure."""
-        return edges_sound(view, sizes) and view.measure is None and len(sizes) == 1
-
-    def draw(self, plan: Plan, view: View, rows: Sequence[Row], entropy: Entropy) -> int | None:
-        """The leaf of a slot's row, or None."""
-        return _slot_item(plan, view, rows, entropy, _grid_cell)
-
-
-class RowCount:
-    """How many rows, up to the cap."""
-
-    name: ClassVar[str] = "rows"
-    table: ClassVar[bool] = False
-    placed: ClassVar[bool] = False
-    silent: ClassVar[bool] = False
-
-    def cells(self, view: View) -> int:
-        """It has none."""
-        return 0
-
-    def items(self, view: View, rows_cap: int) -> int:
-        """None to the cap."""
-        return rows_cap + 1
-
-    def sound(self, view: View, sizes: Sequence[int]) -> bool:
-        """It has no cells."""
-        return True
-
-    def draw(self, plan: Plan, view: View, rows: Sequence[Row], entropy: Entropy) -> int | None:
-        """The number."""
-        return min(len(rows), plan.rows_cap)
-
-
-class RowBit:
-    """How many rows, from floor to cap, as the chance of a bit."""
-
-    name: ClassVar[str] = "rows_bit"
-    table: ClassVar[bool] = False
-    placed: ClassVar[bool] = False
-    silent: ClassVar[bool] = False
-
-    def cells(self, view: View) -> int:
-        """It has none."""
-        return 0
-
-    def items(self, view: View, rows_cap: int) -> int:
-        """Two."""
-        return 2
-
-    def sound(self, view: View, sizes: Sequence[int]) -> bool:
-        """It has no cells."""
-        return True
-
-    def draw(self, plan: Plan, view: View, rows: Sequence[Row], entropy: Entropy) -> int | None:
-        """The bit."""
-        count = min(max(len(rows), plan.rows_floor), plan.rows_cap) - plan.rows_floor
-        return int(below(plan.rows_cap - plan.rows_floor, entropy) < count)
-
-
-KINDS: tuple[Kind, ...] = (Grid(), Boxes(), Leaves(), RowCount(), RowBit())
+    name: str
+    cells: Callable[[View], int]
+    items: Callable[[View, int], int]
+    sound: Callable[[View, Sequence[int]], bool]
+    draw: Callable[[Plan, View, Sequence[Row], Entropy], int | None]
+    table: bool = False
+    placed: bool = False
+    silent: bool = False
 
 
 def whole(*numbers: object) -> bool:
@@ -200,12 +70,25 @@ def whole(*numbers: object) -> bool:
     return all(type(n) is int for n in numbers)
 
 
-def slot_items(view: View) -> int:
+def _between_edges(view: View) -> int:
+    return math.prod(len(edges) - 1 for edges in view.edges)
+
+
+def _slot_items(view: View, rows_cap: int) -> int:
     """Cells, twice with a measure's bit, and "no row" where it can occur."""
     return view.cells * (1 if view.measure is None else 2) + int(view.empty)
 
 
-def edges_sound(view: View, sizes: Sequence[int]) -> bool:
+def _boxes_sound(view: View, sizes: Sequence[int]) -> bool:
+    """Two bounds an axis; a row outside of all boxes is no row."""
+    return all(whole(*box) and len(box) == 2 * len(sizes) for box in view.boxes)
+
+
+def _one_axis_sound(view: View, sizes: Sequence[int]) -> bool:
+    return _edges_sound(view, sizes) and view.measure is None and len(sizes) == 1
+
+
+def _edges_sound(view: View, sizes: Sequence[int]) -> bool:
     """Increasing edges from 0 to each axis's leaves."""
     return len(view.edges) == len(sizes) and all(
         whole(*e) and e[0] == 0 and e[-1] == size and all(a < b for a, b in pairwise(e))
@@ -256,3 +139,45 @@ def _box(view: View, leaves: Sequence[int]) -> int | None:
         if all(box[2 * i] <= leaf < box[2 * i + 1] for i, leaf in enumerate(leaves)):
             return number
     return None
+
+
+def _cell_item(plan: Plan, view: View, rows: Sequence[Row], entropy: Entropy) -> int | None:
+    item = _slot_item(plan, view, rows, entropy, _grid_cell)
+    return _nothing(view, entropy) if item is None else item
+
+
+def _box_item(plan: Plan, view: View, rows: Sequence[Row], entropy: Entropy) -> int | None:
+    item = _slot_item(plan, view, rows, entropy, _box)
+    return _nothing(view, entropy) if item is None else item
+
+
+def _leaf_item(plan: Plan, view: View, rows: Sequence[Row], entropy: Entropy) -> int | None:
+    return _slot_item(plan, view, rows, entropy, _grid_cell)
+
+
+def _count_item(plan: Plan, view: View, rows: Sequence[Row], entropy: Entropy) -> int | None:
+    return min(len(rows), plan.rows_cap)
+
+
+def _bit_item(plan: Plan, view: View, rows: Sequence[Row], entropy: Entropy) -> int | None:
+    """1 as likely as the number of rows is far from floor to cap."""
+    count = min(max(len(rows), plan.rows_floor), plan.rows_cap) - plan.rows_floor
+    return int(below(plan.rows_cap - plan.rows_floor, entropy) < count)
+
+
+KINDS = (
+    Kind("grid", _between_edges, _slot_items, _edges_sound, _cell_item, table=True, placed=True),
+    Kind("boxes", lambda view: len(view.boxes), _slot_items, _boxes_sound, _box_item, placed=True),
+    Kind(
+        "wave",
+        _between_edges,
+        lambda view, cap: view.cells,
+        _one_axis_sound,
+        _leaf_item,
+        placed=True,
+        silent=True,
+    ),
+    Kind("rows", lambda view: 0, lambda view, cap: cap + 1, lambda view, sizes: True, _count_item),
+    Kind("rows_bit", lambda view: 0, lambda view, cap: 2, lambda view, sizes: True, _bit_item),
+)
+"""The list is closed: a kind without its proof has no place in it."""

@@ -1,20 +1,21 @@
 """Local collections: a public plan, reports from people's devices, and a release made of nothing but reports.
 
-| module     | idea |
-|------------|------|
-| plan       | which views people are drawn to, from axes and measures |
-| predict    | how noisy answers will be, before anyone reports |
-| decode     | report bytes to items, everything else rejected by reason |
-| collector  | spools in, tallies out: idempotent by file, one report a token |
-| tallies    | counts per view and fold of people |
-| estimate   | tallies to tables of shares with covariances |
-| content    | tables to a release of the same shape as a central one |
-| raw        | a raw star as people with rows |
-| simulate   | people with rows to reports, for planning and for tests |
-| survey     | a catalog as questions to people |
-| parts      | interactions of several axes |
-| smooth     | the smooth estimates beside the unbiased ones |
-| positive   | smooth, non-negative counts, stored beside them for answers on request |
-| rounds     | adaptive collections, a plan a round |
-| run        | plan, collect: the two steps |
+| module    | idea |
+|-----------|------|
+| survey    | a catalog as questions to people |
+| plan      | which views people are drawn to, by which oracle, how often |
+| tau       | how noisy answers will be, and how many rows of one person may speak |
+| rounds    | adaptive collections, a plan a round |
+| services  | one plan for each of several services that cannot join on a device |
+| files     | plans, the collector's private state, the release: whole or not there |
+| collector | spools in, tallies out: idempotent by file, one report a token |
+| tallies   | counts per view and fold of people, and what each kind of view tells |
+| estimate  | tallies to tables of shares with covariances |
+| totals    | one number from all axes: rows, a measure's total, its centre, one report's reach |
+| parts     | interactions of several axes |
+| smooth    | smooth, non-negative estimates beside the unbiased ones |
+| content   | tables to a release of the same shape as a central one |
+| joined    | reports of several services to a release |
+| simulate  | a raw star as people with rows, and their reports |
+| run       | plan, collect: the two steps |
 """

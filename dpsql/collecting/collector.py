@@ -1,15 +1,21 @@
-"""Spools in, tallies out: Parquet and JSON-lines files of reports, each counted once, one report a token.
+"""Spools in, tallies out: files of reports, read strictly, each counted once, one report a token.
 
-The state is a private DuckDB file (or memory): a manifest of files by content hash, their tallies, rejections by
-reason, and reports that carry a one-time token until the collection is closed. A file is one transaction, so a
-crash leaves it counted or not at all; adding it again changes nothing, and the order of files does not matter.
+**Files.** Parquet or JSON lines, columns `report` BLOB, optionally `token` VARCHAR and `epoch` INTEGER; JSON lines hold
+the report's JSON twin with the same two optional fields. Nothing in a file can stop a collection. Token and epoch are
+written by whoever receives reports: taken from senders, a sender could name a new epoch and be counted again.
 
-Spool columns: `report` BLOB, optionally `token` VARCHAR and `epoch` INTEGER; JSON lines likewise, the report's twin.
+**Reports.** The plan explains every byte, or the report is rejected by reason. Reports of equal length stand as rows of
+one byte table, so the checks are array comparisons.
+
+**State.** A private DuckDB file (or memory, `files`): a manifest of files by content hash, their tallies, rejections by
+reason, and reports that carry a one-time token until the collection is closed. A file is one transaction, so a crash
+leaves it counted or not at all; adding it again changes nothing, and the order of files does not matter.
 """
 
 from __future__ import annotations
 
 import hashlib
+import json
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -20,9 +26,189 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpsql.client.plan import Plan
-from dpsql.collecting.decode import decode_reports
-from dpsql.collecting.spools import Counted, Spool, file_hash, read_spool
-from dpsql.collecting.tallies import FOLDS, ViewTally, added, empty_tallies
+from dpsql.client.report import HEADER, MAGIC, encode, from_json
+from dpsql.collecting.tallies import FOLDS, ViewTally, added, empty_tallies, oracle_of
+from dpsql.errors import DataError, OperationalError
+from dpsql.mechanisms.oracles.oracle import Bytes
+from dpsql.release.write import registered
+
+LARGEST_EPOCH = 2**31 - 1
+
+
+class Spool(NamedTuple):
+    """A file's reports, and how many bytes the file has; tokens are None where there are none."""
+
+    reports: list[bytes]
+    tokens: list[str | None] | None
+    epochs: list[int] | None
+    unreadable: Counter[str]
+    size: int
+
+
+class Counted(NamedTuple):
+    """A file that was counted: hash and size of what it held then."""
+
+    digest: str
+    size: int
+
+
+def file_hash(path: Path) -> str:
+    """SHA-256 of a file's content."""
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise OperationalError(f"cannot read the spool {path.name}", hint="check the path") from error
+
+
+def read_spool(state: duckdb.DuckDBPyConnection, path: Path, known: Sequence[Counted] = ()) -> Spool:
+    """Read a file's reports; what is no report at all is counted by reason.
+
+    Args:
+        state: any connection.
+        path: a .parquet file, or JSON lines.
+        known: files counted before; lines that one of them held at the head of this file are left out.
+    """
+    if path.suffix == ".parquet":
+        return _read_parquet(state, path)
+    raw = path.read_bytes()
+    return _read_lines(raw[_counted_part(raw, known) :], len(raw))
+
+
+def _counted_part(raw: bytes, known: Sequence[Counted]) -> int:
+    """How many bytes at the head of a file were counted when it was shorter: whole lines only."""
+    done, at, running = 0, 0, hashlib.sha256()
+    for digest, size in sorted(known, key=lambda each: each.size):
+        if at <= size < len(raw):
+            running.update(raw[at:size])
+            at = size
+            if running.hexdigest() == digest:
+                done = size
+    if raw[done : done + 1] in (b"\n", b"\r"):
+        return done
+    return max(raw.rfind(b"\n", 0, done), raw.rfind(b"\r", 0, done)) + 1
+
+
+def _read_parquet(state: duckdb.DuckDBPyConnection, path: Path) -> Spool:
+    size = path.stat().st_size
+    try:
+        types = {
+            str(row[0]): str(row[1])
+            for row in state.execute("DESCRIBE SELECT * FROM read_parquet(?)", [str(path)]).fetchall()
+        }
+        if types.get("report") != "BLOB":
+            total = state.execute("SELECT count(*) FROM read_parquet(?)", [str(path)]).fetchall()
+            return Spool([], None, None, Counter({"no report column of bytes": int(total[0][0])}), size)
+        token = "CAST(token AS VARCHAR)" if "token" in types else "NULL"
+        epoch = "coalesce(TRY_CAST(epoch AS INTEGER), 0)" if "epoch" in types else "0"
+        columns = "report" if token == "NULL" else f"report, {token} AS token, {epoch} AS epoch"
+        fetched = state.execute(f"SELECT {columns} FROM read_parquet(?)", [str(path)]).fetchnumpy()
+        data: dict[str, Any] = dict(fetched)
+    except duckdb.Error:
+        return Spool([], None, None, Counter({"unreadable file": 1}), size)
+    absent = np.ma.getmaskarray(data["report"])
+    reports = data["report"].tolist()
+    unreadable = Counter({"no report": int(absent.sum())})
+    if not absent.any() and token == "NULL":
+        return Spool(reports, None, None, unreadable, size)
+    kept = np.nonzero(~absent)[0].tolist()
+    if token == "NULL":
+        return Spool([reports[i] for i in kept], None, None, unreadable, size)
+    tokens, epochs = np.ma.filled(data["token"].astype(object), None).tolist(), data["epoch"].tolist()
+    epochs = [epochs[i] for i in kept]
+    return Spool([reports[i] for i in kept], [tokens[i] for i in kept], epochs, unreadable, size)
+
+
+def _read_lines(raw: bytes, size: int) -> Spool:
+    reports: list[bytes] = []
+    tokens: list[str | None] = []
+    epochs: list[int] = []
+    unreadable = Counter[str]()
+    for line in raw.splitlines():
+        try:
+            fields = json.loads(line)
+            token, epoch = (
+                (fields.pop("token", None), fields.pop("epoch", 0)) if isinstance(fields, dict) else (None, 0)
+            )
+            report = encode(from_json(json.dumps(fields)))
+            if type(epoch) is not int or not (token is None or isinstance(token, str)):
+                raise DataError("a token is text and an epoch an integer")
+            if abs(epoch) > LARGEST_EPOCH:
+                raise DataError("an epoch has 32 bits")
+            (token or "").encode()  # fails for half a surrogate pair, which has no bytes to hash
+        except (ValueError, DataError, RecursionError):
+            unreadable["not a JSON report of version 1"] += 1
+            continue
+        reports.append(report)
+        tokens.append(token)
+        epochs.append(epoch)
+    return Spool(reports, tokens if any(t is not None for t in tokens) else None, epochs, unreadable, size)
+
+
+class Decoded(NamedTuple):
+    """Tallies of the accepted reports, and how many were rejected for each reason."""
+
+    tallies: list[ViewTally]
+    rejected: Counter[str]
+    accepted: int
+
+
+def decode_reports(plan: Plan, reports: Sequence[bytes], folds: NDArray[np.uint8]) -> Decoded:
+    """Check and count reports.
+
+    Args:
+        plan: the plan that they must name.
+        reports: report bytes.
+        folds: fold of people of each report, 0 .. 3; must not depend on the report.
+
+    Returns:
+        Tallies, rejections by reason, and the number of accepted reports.
+    """
+    tallies, rejected, accepted = empty_tallies(plan), Counter[str](), 0
+    lengths = np.fromiter(map(len, reports), dtype=np.int64, count=len(reports))
+    for length in np.unique(lengths):
+        chosen = np.nonzero(lengths == length)[0]
+        if length <= HEADER:
+            rejected["too short"] += chosen.size
+            continue
+        same = reports if chosen.size == len(reports) else [reports[i] for i in chosen.tolist()]
+        table = np.frombuffer(b"".join(same), dtype=np.uint8).reshape(-1, length)
+        accepted += _count_table(plan, table, folds[chosen], tallies, rejected)
+    return Decoded(tallies, rejected, accepted)
+
+
+def _count_table(
+    plan: Plan, table: Bytes, folds: Bytes, tallies: list[ViewTally], rejected: Counter[str]
+) -> int:
+    """Check one table of equally long reports and add it to the tallies; returns how many were accepted."""
+    views = table[:, 10].astype(np.int64) * 256 + table[:, 11]
+    known = views < len(plan.views)
+    codes = np.array([view.perturbs.code for view in plan.views])
+    checks = [
+        ("not a report of version 1", (table[:, :2] == np.frombuffer(MAGIC, np.uint8)).all(axis=1)),
+        ("another plan", (table[:, 2:10] == np.frombuffer(plan.hash, np.uint8)).all(axis=1)),
+        ("no such view", known),
+        ("not the view's oracle", table[:, 12] == codes[np.where(known, views, 0)]),
+    ]
+    sound = np.ones(len(table), dtype=bool)
+    for reason, passed in checks:
+        rejected[reason] += int((sound & ~passed).sum())
+        sound &= passed
+    accepted = 0
+    for number in np.unique(views[sound]):
+        rows = sound & (views == number)
+        payload = table[rows][:, HEADER:] if not rows.all() else table[:, HEADER:]
+        fold = folds[rows]
+        oracle = oracle_of(plan, plan.views[number])
+        kept, reason = oracle.check(payload)
+        rejected[reason] += int((~kept).sum())
+        if kept.any():
+            payload, fold = payload[kept], fold[kept]
+            tallies[number].reports[:] += np.bincount(fold, minlength=FOLDS)
+            for own in range(FOLDS):
+                tallies[number].support[own] += oracle.count(payload[fold == own])
+        accepted += int(kept.sum())
+    return accepted
 
 
 class SpoolCount(NamedTuple):
@@ -47,7 +233,7 @@ def add_spool(state: duckdb.DuckDBPyConnection, plan: Plan, path: Path, key: byt
     """Count one spool file, once.
 
     Args:
-        state: from `collecting.state.open_state`.
+        state: from `collecting.files.open_state`.
         plan: the plan.
         path: a .parquet, .jsonl or .ndjson file.
         key: secret bytes under which tokens are hashed.
@@ -83,7 +269,7 @@ def close_collection(state: duckdb.DuckDBPyConnection, plan: Plan) -> tuple[list
     """Add everything up, including reports held by token.
 
     Args:
-        state: from `collecting.state.open_state`.
+        state: from `collecting.files.open_state`.
         plan: the plan.
 
     Returns:
@@ -136,17 +322,16 @@ def _hold(state: duckdb.DuckDBPyConnection, rows: list[tuple[str, int, bytes]]) 
         best[at] = min(report, best.get(at, report))
     if not best:
         return
-    columns: dict[str, Any] = {
-        "token": np.array([t for t, _ in best], dtype=object),
-        "epoch": np.array([e for _, e in best], dtype=np.int32),
-        "report": np.array([r.hex() for r in best.values()], dtype=object),
+    columns: dict[str, list[Any]] = {
+        "token": [t for t, _ in best],
+        "epoch": [e for _, e in best],
+        "report": [r.hex() for r in best.values()],
     }
-    state.register("incoming", _frame(columns))
-    state.execute(
-        "INSERT INTO held SELECT token, epoch, from_hex(report) FROM incoming "
-        "ON CONFLICT (token, epoch) DO UPDATE SET report = least(report, excluded.report)"
-    )
-    state.unregister("incoming")
+    with registered(state, "incoming", columns):
+        state.execute(
+            "INSERT INTO held SELECT token, epoch, from_hex(report) FROM incoming "
+            "ON CONFLICT (token, epoch) DO UPDATE SET report = least(report, excluded.report)"
+        )
 
 
 def _held(state: duckdb.DuckDBPyConnection) -> int:
@@ -162,10 +347,10 @@ def _store(state: duckdb.DuckDBPyConnection, digest: str, tallies: list[ViewTall
             state.execute(
                 "INSERT INTO people VALUES (?, ?, ?, ?)", [digest, number, fold, int(tally.reports[fold])]
             )
-    columns = [np.concatenate([p[i] for p in parts]) for i in range(4)]
-    state.register("incoming", _frame(dict(zip(("view", "fold", "item", "support"), columns, strict=True))))
-    state.execute("INSERT INTO tally SELECT ?, view, fold, item, support FROM incoming", [digest])
-    state.unregister("incoming")
+    names = ("view", "fold", "item", "support")
+    columns = {name: np.concatenate([p[i] for p in parts]) for i, name in enumerate(names)}
+    with registered(state, "incoming", columns):
+        state.execute("INSERT INTO tally SELECT ?, view, fold, item, support FROM incoming", [digest])
 
 
 def _load(state: duckdb.DuckDBPyConnection, plan: Plan) -> list[ViewTally]:
@@ -179,9 +364,3 @@ def _load(state: duckdb.DuckDBPyConnection, plan: Plan) -> list[ViewTally]:
     ).fetchall():
         tallies[view].reports[fold] = int(reports)
     return tallies
-
-
-def _frame(columns: dict[str, Any]) -> Any:
-    import pandas as pd
-
-    return pd.DataFrame(columns)

@@ -11,41 +11,53 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
-import duckdb
 import numpy as np
 
-from dpsql.axis import Axis, table_sql
-from dpsql.catalog import spec_hash
 from dpsql.client.plan import Plan
-from dpsql.collecting.centre import centre_of, centred_on
 from dpsql.collecting.collector import Manifest
 from dpsql.collecting.estimate import AxisTable, Parts, Table, axis_table, model_of, table
-from dpsql.collecting.influence import rows_moved
 from dpsql.collecting.parts import interactions
 from dpsql.collecting.plan import facts_of
-from dpsql.collecting.positive import Positive, outside, positive_shares
-from dpsql.collecting.scale import Scale, row_scale
+from dpsql.collecting.smooth import Positive, outside, positive_shares
 from dpsql.collecting.survey import Survey
 from dpsql.collecting.tallies import IntArray, Tallies, oracle_of
-from dpsql.collecting.totals import total_of
-from dpsql.mechanisms.central.rounding import node_sums, round_family, to_units
+from dpsql.collecting.totals import Scale, centre_of, centred_on, row_scale, rows_moved, total_of
+from dpsql.mechanisms.family.reconcile import node_sums, round_family, to_units
 from dpsql.mechanisms.local.blue import Estimate
 from dpsql.mechanisms.local.shuffle import shuffled_epsilon
 from dpsql.mechanisms.oracles.oracle import influence
-from dpsql.release.format import FORMAT, AxisMeta, ColumnMeta, ScaleMeta, StatisticMeta, to_json
-from dpsql.release.write import ARRAYS, AxisContent, ReleaseContent, StatisticContent
-from dpsql.tree import Tree, kary_tree
-from dpsql.variance.prefix import PrefixVariance
+from dpsql.release.format import (
+    FirstRoundMeta,
+    InfluenceMeta,
+    LocalMeta,
+    ManifestMeta,
+    Promise,
+    ScaleMeta,
+    ShuffledMeta,
+    SlotsLeftOut,
+    Spend,
+    StatisticMeta,
+)
+from dpsql.release.write import (
+    AxisPart,
+    PlacedAxis,
+    ReleaseBuilder,
+    StatisticContent,
+    StatisticPart,
+    axis_parts,
+)
+from dpsql.star import spec_hash
+from dpsql.tree import Tree
+from dpsql.variance.kronecker import ProductReading
+from dpsql.variance.leaves import PrefixVariance
 
-ARITY = 4
 SHUFFLE_DELTA = 1e-7
 
 
 def release_content(
     survey: Survey, plan: Plan, tallies: Tallies, manifest: Manifest, release_id: str
-) -> ReleaseContent:
+) -> ReleaseBuilder:
     """All that the release file will hold.
 
     Args:
@@ -57,12 +69,12 @@ def release_content(
     """
     known = {a: axis_table(plan, tallies, a) for a in range(len(survey.axes))}
     scale = row_scale(plan, tallies, known)
-    trees = [kary_tree(axis.leaves, ARITY) for axis in survey.axes]
+    axes = survey_axes(survey)
+    trees = [axis.content.tree for axis in axes]
     models = [PrefixVariance(model_of(known[a].counts)) for a in range(len(survey.axes))]
     smooth = {held: positive_shares(plan, tallies, held, known) for held, _ in survey.views.values()}
     own = _positive_models(smooth, scale.factor, models)
-    statistics: list[StatisticMeta] = []
-    contents: list[StatisticContent] = []
+    statistics: list[StatisticPart] = []
     for measure in [None, *range(len(survey.measures))]:
         mid, found = _family(survey, plan, tallies, known, scale, measure)
         units = round_family([(t.axes, t.values) for _, t in found])
@@ -71,23 +83,34 @@ def release_content(
             rows = None if positive is None else to_units(positive.shares * scale.factor)
             described = replace(_statistic(survey, plan, len(statistics), view, held, measure), mid=mid)
             bars = None if positive is None else own.get(held.axes)
-            statistics.append(replace(described, nonnegative=rows is not None, nonnegative_model=bars))
-            contents.append(statistic_content(leaves, rows, [trees[a] for a in held.axes]))
-    axes = [AxisContent(a.arrays(), table_sql(a, ARRAYS), t) for a, t in zip(survey.axes, trees, strict=True)]
-    scales = _scales(survey, plan, scale)
-    meta = _promise(survey, plan, manifest, scale, release_id)
-    meta["local"]["influence"]["rows_at_most"] = rows_moved(plan, tallies, scale.factor)
-    meta["local"]["smooth_outside_unbiased"] = {
+            described = replace(described, nonnegative=rows is not None, nonnegative_model=bars)
+            numbers = statistic_content(leaves, rows, [trees[a] for a in held.axes])
+            statistics.append(StatisticPart(described, numbers))
+    rows_at_most = rows_moved(plan, tallies, scale.factor)
+    smooth_outside = {
         survey.axes[a].name: outside(positive.shares, known[a].counts)
         for (a, *more), positive in smooth.items()
         if positive is not None and not more
     }
-    meta["axes"] = [to_json(m) for m in axis_metas(survey)]
-    meta["models"] = [m.kind for m in models]
-    meta["statistics"] = [to_json(s) for s in statistics]
-    meta["scales"] = [to_json(s) for s in scales]
-    meta["bounding"] = _bounding(survey, plan, scale)
-    return ReleaseContent(meta, axes, models, contents, scales)
+    facts = facts_of(plan)
+    return ReleaseBuilder(
+        release_id,
+        facts.catalog or {},
+        spec_hash(survey.catalog),
+        _promise(survey, plan),
+        [Spend(f"one report of {plan.collection}", str(plan.epsilon))],
+        insecure=False,
+        axes=axes,
+        models=models,
+        statistics=statistics,
+        scales=_scales(survey, plan, scale),
+        bounding=_bounding(survey, plan, scale),
+        local=replace(
+            _collected(survey, plan, manifest, scale),
+            influence=InfluenceMeta(max(influence(oracle_of(plan, v)) for v in plan.views), rows_at_most),
+            smooth_outside_unbiased=smooth_outside,
+        ),
+    )
 
 
 def _positive_models(
@@ -153,111 +176,72 @@ def _statistic(
         currency="epsilon",
         mechanism="local: " + ", ".join(sorted({v.oracle for v in plan.views})),
         cells=int(held.values.size),
+        reading=ProductReading.name,
+        models=held.axes,
         components=tuple(sorted((part, s) for part, s in held.strengths.items())),
     )
 
 
-def axis_metas(survey: Survey) -> list[AxisMeta]:
-    """What the release tells about its axes."""
-    connection = duckdb.connect()
-    try:
-        return [_axis_meta(connection, survey, i, axis) for i, axis in enumerate(survey.axes)]
-    finally:
-        connection.close()
+def survey_axes(survey: Survey) -> list[AxisPart]:
+    """The survey's axes as a release holds them."""
+    return axis_parts(PlacedAxis(axis, survey.of, "reports of people") for axis in survey.axes)
 
 
-def _axis_meta(connection: duckdb.DuckDBPyConnection, survey: Survey, i: int, axis: Axis) -> AxisMeta:
-    import pandas as pd
-
-    connection.register(ARRAYS, pd.DataFrame({n: pd.Series(v[:1]) for n, v in axis.arrays().items()}))
-    described = connection.execute(f"DESCRIBE {table_sql(axis, ARRAYS)}").fetchall()
-    connection.unregister(ARRAYS)
-    types = {str(row[0]): str(row[1]) for row in described}
-    columns = tuple(
-        ColumnMeta(c.path, c.table, c.column, c.sql_name, types[c.sql_name], c.description)
-        for c in [*axis.columns, *(column for column, _ in axis.derived)]
-    )
-    return AxisMeta(
-        axis.name, axis.table, axis.path, survey.of, axis.leaves, axis.null_leaf, axis.missing_leaf,
-        axis.other_leaf, columns, axis.atomic, i, "reports of people",
-    )  # fmt: skip
-
-
-def _promise(survey: Survey, plan: Plan, manifest: Manifest, scale: Scale, release_id: str) -> dict[str, Any]:
-    """Who is promised what, and what was collected."""
-    facts = facts_of(plan)
-    simulated = {"simulated": True} if facts.simulated else {}
-    privacy: dict[str, Any] = {
-        "unit": survey.catalog.privacy.unit,
-        "neighbours": "replace_one",
-        "trust": "local",
-        "epsilon": str(plan.epsilon),
-        "delta": "0",
-        "rows_per_unit": {survey.of: plan.tau},
-        "adds_up": "no central cap is charged; whoever is also in a central release of the same people is "
+def _promise(survey: Survey, plan: Plan) -> Promise:
+    """Who is promised what."""
+    return Promise(
+        unit=survey.catalog.privacy.unit.name,
+        neighbours="replace_one",
+        trust="local",
+        epsilon=str(plan.epsilon),
+        rows_per_unit={survey.of: plan.tau},
+        adds_up="no central cap is charged; whoever is also in a central release of the same people is "
         "promised, for replacing one person, twice its add-or-remove epsilon plus this one",
-    }
-    return {
-        "format": FORMAT,
-        "release_id": release_id,
-        "catalog": facts.catalog,
-        "spec_hash": spec_hash(survey.catalog),
-        "privacy": privacy | simulated,
-        "spends": [[f"one report of {plan.collection}", str(plan.epsilon)]],
-        "insecure_entropy": False,
-        "local": {"participation": survey.participation}
-        | _collected(plan, manifest, scale, facts.shuffled)
-        | simulated,
-    }
+        simulated=facts_of(plan).simulated or None,
+    )
 
 
-def _collected(plan: Plan, manifest: Manifest, scale: Scale, shuffled: bool) -> dict[str, Any]:
-    """What was collected, how far one hostile report reaches, and what a shuffler adds."""
-    reach = max(influence(oracle_of(plan, v)) for v in plan.views)
-    found: dict[str, Any] = {
-        "collection": plan.collection,
-        "plan_hash": plan.hash.hex(),
-        "manifest": manifest._asdict(),
-        "tau": plan.tau,
-        "row_weight": scale.weight,
-        "row_weight_error": scale.weight_error,
-        "clipped_fraction": None if scale.clipped is None else scale.clipped.value,
-        "clipped_fraction_error": None if scale.clipped is None else scale.clipped.error,
-        "influence": {"reports_in_its_view": reach},
-    }
-    first = facts_of(plan).row_reports
-    if first is not None:
-        found["first_round"] = {"plan_hash": first.plan, "reports_of_row_counts": first.reports}
-    if shuffled and manifest.tokens:
-        found["shuffled"] = {
-            "void": f"{manifest.tokens} reports came with a token, which a shuffler cannot hide"
-        }
-    elif shuffled:
-        honest = manifest.accepted
-        found["shuffled"] = {
-            "epsilon": shuffled_epsilon(honest, float(plan.epsilon), SHUFFLE_DELTA),
-            "delta": SHUFFLE_DELTA,
-            "people": honest,
-            "holds_if": "reports reach the collector only through an anonymous shuffler, from honest distinct "
-            "people who were all handed the same plan, each report once, in one round, without linkable tokens, "
-            "timing or metadata; neighbours replace one person",
-        }
-    return found
+def _collected(survey: Survey, plan: Plan, manifest: Manifest, scale: Scale) -> LocalMeta:
+    """What was collected, and what a shuffler adds."""
+    facts, clipped = facts_of(plan), scale.clipped
+    first = facts.row_reports
+    return LocalMeta(
+        collection=plan.collection,
+        participation=survey.participation,
+        manifest=ManifestMeta(**manifest._asdict()),
+        tau=plan.tau,
+        plan_hash=plan.hash.hex(),
+        row_weight=scale.weight,
+        row_weight_error=scale.weight_error,
+        clipped_fraction=None if clipped is None else clipped.value,
+        clipped_fraction_error=None if clipped is None else clipped.error,
+        first_round=None if first is None else FirstRoundMeta(first.plan, first.reports),
+        shuffled=_shuffled(plan, manifest) if facts.shuffled else None,
+        simulated=facts.simulated or None,
+    )
 
 
-def _bounding(survey: Survey, plan: Plan, scale: Scale) -> list[dict[str, Any]]:
+def _shuffled(plan: Plan, manifest: Manifest) -> ShuffledMeta:
+    """The promise of all reports together, if a shuffler stood in between."""
+    if manifest.tokens:
+        return ShuffledMeta(void=f"{manifest.tokens} reports came with a token, which a shuffler cannot hide")
+    return ShuffledMeta(
+        epsilon=shuffled_epsilon(manifest.accepted, float(plan.epsilon), SHUFFLE_DELTA),
+        delta=SHUFFLE_DELTA,
+        people=manifest.accepted,
+        holds_if="reports reach the collector only through an anonymous shuffler, from honest distinct "
+        "people who were all handed the same plan, each report once, in one round, without linkable tokens, "
+        "timing or metadata; neighbours replace one person",
+    )
+
+
+def _bounding(survey: Survey, plan: Plan, scale: Scale) -> list[SlotsLeftOut]:
     """What tau left out of the counted table; nothing where people have no more rows than slots."""
     if plan.rows_floor >= plan.tau:
         return []
     told = scale.clipped
-    return [
-        {
-            "of": survey.of, "bounding": "slots", "tau": plan.tau,
-            "clipped_fraction": None if told is None else told.value,
-            "clipped_fraction_error": None if told is None else told.error,
-            "put_back": scale.weight_error > 0,
-        }
-    ]  # fmt: skip
+    fraction, error = (None, None) if told is None else (told.value, told.error)
+    return [SlotsLeftOut(survey.of, "slots", plan.tau, scale.weight_error > 0, fraction, error)]
 
 
 def _scales(survey: Survey, plan: Plan, scale: Scale) -> list[ScaleMeta]:

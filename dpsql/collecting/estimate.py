@@ -1,4 +1,7 @@
-"""Tallies to tables: the unbiased estimate of each set of axes, its parts, and how noisy each part is.
+"""Tallies to tables: what views say of cells, the unbiased estimate of each set of axes, and how noisy each part is.
+
+A view's item is cell + cells * bit, the last item "no row". Both bits together count rows; bit 1 minus bit 0 is the
+measure in half-ranges around its middle, and the two are nearly uncorrelated.
 
 A table over several axes is the sum of its parts: its total, each axis's deviation (from all reports that touch the
 axis) and each interaction (from the views that hold those axes together). A part left unseen is zero.
@@ -18,12 +21,96 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dpsql.client.plan import Plan
-from dpsql.collecting.cells import Cells, axis_groups, margin, signed_groups, view_cells
-from dpsql.collecting.tallies import Tallies, oracle_of
+from dpsql.client.plan import Plan, View
+from dpsql.collecting.tallies import FOLDS, Tallies, kind_of, oracle_of, shares
 from dpsql.errors import DataError
-from dpsql.mechanisms.local.blue import Estimate, blue, cell_design, signed_blue
+from dpsql.mechanisms.local.blue import Estimate, Group, blue, cell_design, signed_blue
 from dpsql.mechanisms.oracles.oracle import FloatArray
+
+
+@dataclass(frozen=True)
+class Cells:
+    """Unbiased shares of one view.
+
+    Args:
+        counts: share of people whose slot holds a row in the cell, shape (cells per axis, ...).
+        signed: the same for the centred measure, or None.
+        empty: share of people without a row, or None where it cannot occur.
+        reports: number of reports.
+        fan: items added up in each cell.
+    """
+
+    counts: FloatArray
+    signed: FloatArray | None
+    empty: float | None
+    reports: float
+    fan: int
+
+
+def view_cells(plan: Plan, number: int, tallies: Tallies, folds: Sequence[int] | None = None) -> Cells:
+    """Shares of a grid view's cells from some folds of people (all if None)."""
+    view = plan.views[number]
+    kept = list(range(FOLDS)) if folds is None else list(folds)
+    found = shares(plan, number, tallies[number], kept)
+    shape = tuple(len(e) - 1 for e in view.edges)
+    first = found[: view.cells].reshape(shape)
+    empty = float(found[-1]) if view.empty else None
+    reports = float(tallies[number].reports[kept].sum())
+    if view.measure is None:
+        return Cells(first, None, empty, reports, 1)
+    second = found[view.cells : 2 * view.cells].reshape(shape)
+    return Cells(first + second, second - first, empty, reports, 2)
+
+
+def margin(cells: Cells, view: View, axes: Sequence[int]) -> Cells:
+    """Add a view's cells up over the axes that are not in `axes`; the rest keep the view's order."""
+    dropped = tuple(i for i, a in enumerate(view.axes) if a not in axes)
+    merged = int(np.prod([cells.counts.shape[i] for i in dropped])) if dropped else 1
+    signed = None if cells.signed is None else cells.signed.sum(axis=dropped)
+    return Cells(cells.counts.sum(axis=dropped), signed, cells.empty, cells.reports, cells.fan * merged)
+
+
+class Told(NamedTuple):
+    """What one view's reports say of one axis: the view's number, its items in each cell, their shares."""
+
+    number: int
+    items: FloatArray
+    group: Group
+
+
+def told_of(
+    plan: Plan, tallies: Tallies, axis: int, measure: int | None = None, folds: Sequence[int] = range(FOLDS)
+) -> list[Told]:
+    """All that the reports say about one axis: its trees, the margins of grids, Square Wave.
+
+    Args:
+        plan: the plan.
+        tallies: counts per view.
+        axis: position of the axis.
+        measure: None for counts, else the measure's position: its values in half-ranges around the middle.
+        folds: folds of people to use.
+
+    Returns:
+        Groups over the axis's leaves; of counts with one more leaf for "no row" where it can occur.
+    """
+    found = []
+    for number, (view, tally) in enumerate(zip(plan.views, tallies, strict=True)):
+        reports = float(tally.reports[list(folds)].sum())
+        along = kind_of(view).along(plan, view, axis, measure) if axis in view.axes and reports else None
+        if along is not None:
+            seen = along.items @ shares(plan, number, tally, folds)
+            fan = np.maximum(np.abs(along.items).sum(axis=1), 1.0)
+            group = Group(along.design, seen, reports, oracle_of(plan, view), fan)
+            found.append(Told(number, along.items, group))
+    return found
+
+
+def axis_groups(
+    plan: Plan, tallies: Tallies, axis: int, measure: int | None = None, folds: Sequence[int] = range(FOLDS)
+) -> list[Group]:
+    """The groups of `told_of`."""
+    return [told.group for told in told_of(plan, tallies, axis, measure, folds)]
+
 
 LIFT = 1e-9
 """Variance of the total relative to the leaves' that keeps a model's total positive where it is known exactly."""
@@ -74,7 +161,7 @@ def axis_table(plan: Plan, tallies: Tallies, axis: int) -> AxisTable:
     held = np.clip(whole.shares, 0, None)
     plugged = held[:leaves] / held.sum()
     signed = tuple(
-        signed_blue(signed_groups(plan, tallies, axis, m), plugged) for m in range(len(plan.measures))
+        signed_blue(axis_groups(plan, tallies, axis, m), plugged) for m in range(len(plan.measures))
     )
     return AxisTable(counts, signed, float(counts.shares.sum()))
 

@@ -1,18 +1,32 @@
-"""Files of a collection: read or refused in one line, written whole or not at all.
+"""Files of a collection: plans, the collector's private state with the key of its tokens, and the release.
 
-**Privacy**: plans are public, reports and releases private already; nothing here looks inside them.
+Each is read or refused in one line, and written whole or not at all. Plans are public; state and key are readable by
+their owner alone. Tokens are pseudonyms that can be guessed. They are kept hashed under a secret key, so the key is
+whole or not there, and a state goes on under its own key alone: under another one every token would count once more.
+
+| a crash leaves | the next run |
+|---|---|
+| `<state>.key.new` or `<state>.new` | makes it anew |
+| a key without a state | uses it |
+| a state | has its key: that was renamed into place first |
+
+DuckDB makes files with the machine's default mode. So the state is made aside, holding public facts, and gets its mode
+before its name; and every commit goes to the file itself, without a log beside it.
 """
 
 from __future__ import annotations
 
+import hashlib
 import os
 from pathlib import Path
+from typing import NamedTuple
 
 import duckdb
 
 from dpsql.client.plan import Plan, read_plan
-from dpsql.errors import DataError, OperationalError
-from dpsql.release.write import ReleaseContent, write_release
+from dpsql.errors import DataError, InterfaceError, OperationalError
+from dpsql.ledger.files import PRIVATE_FILE, sync, write_private
+from dpsql.release.write import ReleaseBuilder
 
 
 def plan_file(path: Path) -> Plan:
@@ -73,7 +87,7 @@ def write_plan_file(path: Path, raw: bytes) -> None:
         raise unwritable(path) from error
 
 
-def write_release_file(path: Path, content: ReleaseContent) -> None:
+def write_release_file(path: Path, content: ReleaseBuilder) -> None:
     """Write a release beside its name, make it durable and read-only, and rename it into place.
 
     Raises:
@@ -82,7 +96,7 @@ def write_release_file(path: Path, content: ReleaseContent) -> None:
     fresh = path.with_name(path.name + ".new")
     try:
         fresh.unlink(missing_ok=True)  # what a killed run left
-        write_release(fresh, content)
+        content.write(fresh)
         fresh.chmod(0o444)
         with fresh.open("rb") as file:
             os.fsync(file.fileno())
@@ -95,3 +109,171 @@ def write_release_file(path: Path, content: ReleaseContent) -> None:
 def unwritable(path: Path) -> OperationalError:
     """The error of a file that the system refuses to write."""
     return OperationalError(f"cannot write {path}", hint="check the folder, its rights and the disk")
+
+
+KEY_BYTES = 32
+SCHEMA = """
+CREATE TABLE plan (hash BLOB PRIMARY KEY, key BLOB);
+CREATE TABLE file (hash VARCHAR PRIMARY KEY, name VARCHAR, reports BIGINT, accepted BIGINT);
+CREATE TABLE size (file VARCHAR PRIMARY KEY, bytes BIGINT);
+CREATE TABLE rejected (file VARCHAR, reason VARCHAR, reports BIGINT);
+CREATE TABLE tally (file VARCHAR, view INTEGER, fold INTEGER, item INTEGER, support BIGINT);
+CREATE TABLE people (file VARCHAR, view INTEGER, fold INTEGER, reports BIGINT);
+CREATE TABLE held (token VARCHAR, epoch INTEGER, report BLOB, PRIMARY KEY (token, epoch));
+"""
+BACKUP = "bring it back; without it begin with a new state and all spools"
+
+
+class Kept(NamedTuple):
+    """Where a state is kept, and the key of its tokens."""
+
+    path: Path
+    key: bytes
+
+
+def token_key(state: Path | None, fresh: bytes) -> bytes:
+    """The secret under which tokens are hashed: a kept state's own, made once and whole.
+
+    Args:
+        state: the state file; without one nothing is kept.
+        fresh: 32 secret bytes, used if there is no state yet.
+
+    Raises:
+        InterfaceError: `fresh` has another length.
+        OperationalError: the state's key is gone, has another length or is open to others, or cannot be written.
+
+    **Privacy**: without the key, hashed tokens tell nothing about the pseudonyms; under a short or empty one they do.
+    """
+    if state is None:
+        return fresh
+    if len(fresh) != KEY_BYTES:
+        raise InterfaceError(
+            f"a key of tokens has {KEY_BYTES} bytes", hint="draw it from the system's entropy"
+        )
+    file = state.with_name(state.name + ".key")
+    try:
+        if file.exists():
+            return _read_key(file)
+        if state.exists():
+            raise OperationalError(f"the state {state.name} is here, its key {file.name} is not", hint=BACKUP)
+        write_private(file, fresh)
+    except OSError as error:
+        raise unwritable(file) from error
+    return fresh
+
+
+def _read_key(file: Path) -> bytes:
+    check_private(file)
+    key = file.read_bytes()
+    if len(key) != KEY_BYTES:
+        raise OperationalError(f"{file.name} holds {len(key)} bytes, a key has {KEY_BYTES}", hint=BACKUP)
+    return key
+
+
+def check_private(file: Path) -> None:
+    """Refuse a private file that others can read or write.
+
+    Raises:
+        OperationalError: with the file's name.
+    """
+    if file.stat().st_mode & 0o077:
+        raise OperationalError(f"{file.name} is open to others", hint="chmod 600 it and find out why")
+
+
+def check_state(path: Path) -> None:
+    """Refuse a file that is no private DuckDB database; DuckDB itself would read some text files as one.
+
+    Raises:
+        OperationalError: it is something else, open to others, or its folder is not there.
+    """
+    check_folder(path)
+    if not path.exists():
+        return
+    with path.open("rb") as file:
+        if file.read(12)[8:] != b"DUCK":
+            raise OperationalError(f"{path.name} is no state of a collection", hint="name a new file")
+    check_private(path)
+
+
+def open_state(plan: Plan, kept: Kept | None = None) -> duckdb.DuckDBPyConnection:
+    """Open a collection's state, making it if there is none.
+
+    Args:
+        plan: the collection's plan; a state belongs to one plan.
+        kept: where it is kept; memory if None.
+
+    Returns:
+        The connection.
+
+    Raises:
+        DataError: the state belongs to another plan.
+        OperationalError: it cannot be made or opened, or belongs to another key.
+    """
+    if kept is None:
+        state = _connect(None)
+        _fill(state, plan, b"")
+        return state
+    if not kept.path.exists():
+        _make(plan, kept)
+    state = _connect(kept.path)
+    try:
+        _check_owner(state, plan, kept)
+    except BaseException:
+        state.close()
+        raise
+    return state
+
+
+def _make(plan: Plan, kept: Kept) -> None:
+    """Make the file aside, give it its mode and then its name."""
+    aside = kept.path.with_name(kept.path.name + ".new")
+    try:
+        aside.unlink(missing_ok=True)
+        state = _connect(aside)
+        try:
+            _fill(state, plan, _mark(kept.key))
+        finally:
+            state.close()
+        aside.chmod(PRIVATE_FILE)
+        sync(aside)
+        aside.replace(kept.path)
+        sync(kept.path.parent)
+    except OSError as error:
+        raise unwritable(kept.path) from error
+
+
+def _connect(path: Path | None) -> duckdb.DuckDBPyConnection:
+    try:
+        state = duckdb.connect(":memory:" if path is None else str(path))
+    except duckdb.Error as error:
+        raise OperationalError(f"cannot open the state {path}", hint="name a new one, or the last") from error
+    state.execute("SET threads = 1")
+    state.execute("SET wal_autocheckpoint = '0KB'")
+    state.execute("SET max_temp_directory_size = '0B'")  # nothing is spilled for others to read
+    return state
+
+
+def _fill(state: duckdb.DuckDBPyConnection, plan: Plan, mark: bytes) -> None:
+    state.execute(SCHEMA)
+    state.execute("INSERT INTO plan VALUES (?, ?)", [plan.hash, mark])
+
+
+def _check_owner(state: duckdb.DuckDBPyConnection, plan: Plan, kept: Kept) -> None:
+    """Refuse another plan's state, and a key that is not this state's."""
+    try:
+        ((hashed, mark),) = state.execute("SELECT hash, key FROM plan").fetchall()
+    except (duckdb.Error, ValueError) as error:
+        raise OperationalError(
+            f"{kept.path.name} is no state of a collection", hint="name a new file"
+        ) from error
+    if bytes(hashed) != plan.hash:
+        raise DataError("this collection state belongs to another plan", hint="name a fresh state file")
+    if bytes(mark) != _mark(kept.key):
+        raise OperationalError(
+            f"the key beside {kept.path.name} is not the one its tokens were hashed with", hint=BACKUP
+        )
+
+
+def _mark(key: bytes) -> bytes:
+    """What tells a key from another without telling it."""
+    return hashlib.blake2b(b"", key=key, digest_size=16, person=b"dpsql key").digest()

@@ -7,13 +7,14 @@ measured by fitting again to what it would have brought in.
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
 from dpsql.client.plan import Plan
 from dpsql.collecting.estimate import AxisTable, Part, centred, interaction, model_of, rest
-from dpsql.collecting.smooth import LARGEST, Joint, joint_table
+from dpsql.collecting.smooth import LARGEST, SMOOTH, Joint, joint_table, told
 from dpsql.collecting.tallies import Tallies
 from dpsql.mechanisms.local.joint import posterior
 from dpsql.mechanisms.oracles.oracle import FloatArray
@@ -60,14 +61,8 @@ def interactions(
     }
     found: dict[PartKey, Part] = {}
     for key in sorted(wanted, key=lambda k: (len(k), k)):
-        pairs = itertools.combinations(key, 2)
-        told = all(any(view.holds(pair) for view in plan.views) for pair in pairs)
-        cells = int(np.prod([plan.axes[a].leaves for a in key])) * (1 if measure is None else 2)
-        smooth = all(plan.axes[a].smooth > 3 for a in key)
-        if told and smooth and cells <= LARGEST:
-            found[key] = smooth_part(plan, tallies, key, known, measure)
-            continue
-        part = grid_part(plan, tallies, key, known, measure)
+        offers = (estimate(plan, tallies, key, known, measure) for estimate in (smooth_part, grid_part))
+        part = next((part for part in offers if part is not None), None)
         if part is not None:
             found[key] = part
     return found
@@ -100,8 +95,14 @@ def _noises(views: Sequence[tuple[float, list[FloatArray]]]) -> list[tuple[float
 
 def smooth_part(
     plan: Plan, tallies: Tallies, axes: PartKey, known: Mapping[int, AxisTable], measure: int | None
-) -> Part:
-    """The interaction of a joint fit; its strength is the posterior's over boxes and what the grid says of bias."""
+) -> Part | None:
+    """The interaction of a joint fit; its strength is the posterior's over boxes and what the grid says of bias.
+
+    None where axes are not ordered, a pair of them is seen by no view, or the fit would be too large.
+    """
+    cells = math.prod(plan.axes[a].leaves for a in axes) * (1 if measure is None else 2)
+    if cells > LARGEST or not told(plan, axes) or any(plan.axes[a].smooth < SMOOTH for a in axes):
+        return None
     filled = float(np.clip(np.mean([known[a].filled for a in axes]), 1e-6, 1.0))
     joint = joint_table(plan, tallies, axes, measure, filled)
     rng = np.random.default_rng(int.from_bytes(plan.hash, "big"))

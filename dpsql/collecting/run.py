@@ -1,29 +1,64 @@
-"""The two steps of a collection: write the plan, and turn the reports that came back into a release."""
+"""The two steps of a collection: write the plan, and turn the reports that came back into a release.
+
+Both run their linear algebra on one thread. Numpy's BLAS starts a thread a core for every product and factorisation.
+Local estimates solve thousands of systems of tens to hundreds of unknowns; there the threads cost far more in waiting
+for each other than they bring, above all while other programs use the cores. A user should not have to know of
+`OPENBLAS_NUM_THREADS`.
+
+| work (2 cores; a machine in use, and with two busy programs besides) | a thread a core | one thread |
+|----------------------------------------------------------------------|-----------------|------------|
+| release of one axis of 100 leaves, by the stack                      | 4.7-7.1, 14 s   | 0.5, 1.5 s |
+| release of two views of two axes, by joint fits                      | 34 s            | 1.8, 5.2 s |
+
+Planning a central release takes the same time either way, so publishing leaves the threads alone.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from dpsql.blas import one_blas_thread
-from dpsql.catalog import Catalog, catalog_from_json, load_catalog
+from threadpoolctl import threadpool_limits
+
 from dpsql.client.plan import Plan, read_plan
 from dpsql.collecting.collector import Manifest, add_spool, close_collection
 from dpsql.collecting.content import release_content
-from dpsql.collecting.files import check_folder, plan_file, write_plan_file, write_release_file
+from dpsql.collecting.files import (
+    Kept,
+    check_folder,
+    check_state,
+    open_state,
+    plan_file,
+    token_key,
+    write_plan_file,
+    write_release_file,
+)
+from dpsql.collecting.joined import join_spools, joined_content
 from dpsql.collecting.plan import Design, facts_of
-from dpsql.collecting.predict import Prediction, predict
-from dpsql.collecting.product import joined_content
-from dpsql.collecting.pseudonyms import join_spools
 from dpsql.collecting.services import Sheet, make_sheet, predict_services, read_sheet, write_sheet
-from dpsql.collecting.state import Kept, check_state, open_state, token_key
-from dpsql.collecting.survey import design_of, needs_rows, public_axis_maker, survey_of
-from dpsql.collecting.tau import asks_rows_alone, first_plan, row_reports, second_plan
+from dpsql.collecting.survey import Survey, design_of, needs_rows, public_axis_maker, survey_of
+from dpsql.collecting.tallies import ViewTally
+from dpsql.collecting.tau import Prediction, asks_rows_alone, first_plan, predict, row_reports, second_plan
 from dpsql.errors import DataError, InterfaceError, OperationalError
+from dpsql.progress import Progress, Stage, silent
+from dpsql.release.write import ReleaseBuilder
+from dpsql.star import Catalog, catalog_from_json, load_catalog
 
-Progress = Callable[[str], None]
+_turn = threading.RLock()
+
+
+@contextmanager
+def one_blas_thread() -> Iterator[None]:
+    """Run BLAS on one thread inside a `with` block or a decorated function; the number before comes back after it.
+
+    Blocks may be nested; another Python thread waits until the first one has left.
+    """
+    with _turn, threadpool_limits(limits=1, user_api="blas"):
+        yield
 
 
 class Collected(NamedTuple):
@@ -33,22 +68,26 @@ class Collected(NamedTuple):
     manifest: Manifest
 
 
-class FirstRound(NamedTuple):
-    """A first round that asked how many rows people have.
+class Reports(NamedTuple):
+    """What came back, and what goes with it.
 
     Args:
-        plan: its plan.
-        spools: Parquet and JSON-lines files of the reports that came back.
-        key: secret bytes under which one-time tokens are hashed.
+        plan: the plan that was answered.
+        spools: Parquet and JSON-lines files of reports.
+        key: secret bytes under which one-time tokens are hashed, unless the state has its own.
+        catalog: the YAML file; needed only where an axis is a public dimension's rows.
+        state: where to keep what was counted, for later runs.
     """
 
     plan: Path
     spools: Sequence[Path]
     key: bytes
+    catalog: Path | None = None
+    state: Path | None = None
 
 
 def write_plan(
-    catalog: Path, target: Path, people: int, label: str = "", after: FirstRound | None = None
+    catalog: Path, target: Path, people: int, label: str = "", after: Reports | None = None
 ) -> list[Prediction]:
     """Write the collection plan of a catalog.
 
@@ -95,40 +134,20 @@ def _part(plan: Plan) -> float:
     return plan.round_shares[plan.round] / sum(plan.round_shares) if plan.round_shares else 1.0
 
 
-def _second_plan(design: Design, after: FirstRound) -> bytes:
+def _second_plan(design: Design, after: Reports) -> bytes:
     """Count the first round's reports and plan the second."""
     first = plan_file(after.plan)
-    state = open_state(first)
-    try:
-        for spool in after.spools:
-            add_spool(state, first, spool, after.key)
-        tallies, _ = close_collection(state, first)
-    finally:
-        state.close()
+    tallies, _ = _tallied(first, after, lambda step: None)
     return second_plan(design, first, row_reports(first, tallies))
 
 
-def collect(
-    plan: Path,
-    spools: Sequence[Path],
-    target: Path,
-    *,
-    key: bytes,
-    release_id: str,
-    catalog: Path | None = None,
-    state: Path | None = None,
-    progress: Progress = lambda step: None,
-) -> Collected:
+def collect(reports: Reports, target: Path, release_id: str, progress: Progress = silent) -> Collected:
     """Count reports and write a release.
 
     Args:
-        plan: the plan file.
-        spools: Parquet and JSON-lines files of reports.
+        reports: what came back.
         target: the release file to make.
-        key: secret bytes under which one-time tokens are hashed, unless the state has its own.
         release_id: the release's id.
-        catalog: the YAML file; needed only where an axis is a public dimension's rows.
-        state: where to keep what was counted, for later runs.
         progress: told each file.
 
     Returns:
@@ -146,74 +165,72 @@ def collect(
             f"{target.name} exists", hint="a release is never overwritten; name another file"
         )
     check_folder(target)
-    if state is not None:
-        check_state(state)
-    sheet = read_sheet(plan)
-    if sheet is not None:
-        if state is not None:
-            raise InterfaceError(
-                "reports of services are joined in one run", hint="name all files, and no state"
-            )
-        return _collect_services(sheet, spools, target, key, release_id, catalog, progress)
-    loaded = plan_file(plan)
-    if asks_rows_alone(loaded):
+    if reports.state is not None:
+        check_state(reports.state)
+    sheet = read_sheet(reports.plan)
+    if sheet is None:
+        content, manifest = _counted(plan_file(reports.plan), reports, release_id, progress)
+    else:
+        content, manifest = _joined(sheet, reports, release_id, progress)
+    write_release_file(target, content)
+    return Collected(target, manifest)
+
+
+def _counted(
+    plan: Plan, reports: Reports, release_id: str, progress: Progress
+) -> tuple[ReleaseBuilder, Manifest]:
+    """Count the reports to one plan."""
+    if asks_rows_alone(plan):
         raise DataError(
             "this plan asks for row counts alone; no release can be made of them",
             hint="make the second plan: dpsql collection-plan CATALOG REPORTS --after PLAN -o NEXT",
         )
-    facts = facts_of(loaded)
+    facts = facts_of(plan)
     if facts.service is not None:
         raise InterfaceError(
             f"this plan is that of the service {facts.service} alone",
             hint="name the plan that was written beside it, and the reports of all services",
         )
-    described = _catalog(facts.catalog, catalog)
-    survey = survey_of(described, public_axis_maker(described))
-    secret = token_key(state, key)
-    connection = open_state(loaded, None if state is None else Kept(state, secret))
-    try:
-        for spool in spools:
-            count = add_spool(connection, loaded, spool, secret)
-            progress(
-                f"{spool.name}: {count.accepted} of {count.reports} reports"
-                + (" (known)" if count.known else "")
-            )
-        tallies, manifest = close_collection(connection, loaded)
-    finally:
-        connection.close()
+    survey = _survey(facts.catalog, reports.catalog)
+    tallies, manifest = _tallied(plan, reports, progress)
     if manifest.accepted == 0:
         raise _nothing(manifest)
-    progress("estimating and writing")
+    progress(Stage("estimating and writing"))
     with one_blas_thread():
-        content = release_content(survey, loaded, tallies, manifest, release_id)
-    write_release_file(target, content)
-    return Collected(target, manifest)
+        return release_content(survey, plan, tallies, manifest, release_id), manifest
 
 
-def _collect_services(
-    sheet: Sheet,
-    spools: Sequence[Path],
-    target: Path,
-    key: bytes,
-    release_id: str,
-    catalog: Path | None,
-    progress: Progress,
-) -> Collected:
-    """Join the reports of several services by pseudonym and write a release."""
-    described = _catalog(sheet.catalog, catalog)
-    survey = survey_of(described, public_axis_maker(described))
-    joined = join_spools(sheet, spools, key, progress)
+def _tallied(plan: Plan, reports: Reports, progress: Progress) -> tuple[list[ViewTally], Manifest]:
+    """Every spool once, into the state."""
+    key = token_key(reports.state, reports.key)
+    state = open_state(plan, None if reports.state is None else Kept(reports.state, key))
+    try:
+        for spool in reports.spools:
+            count = add_spool(state, plan, spool, key)
+            counts = {"reports": count.reports, "accepted": count.accepted}
+            progress(Stage("known" if count.known else "counted", spool.name, counts))
+        return close_collection(state, plan)
+    finally:
+        state.close()
+
+
+def _joined(
+    sheet: Sheet, reports: Reports, release_id: str, progress: Progress
+) -> tuple[ReleaseBuilder, Manifest]:
+    """Join the reports of several services by pseudonym."""
+    if reports.state is not None:
+        raise InterfaceError("reports of services are joined in one run", hint="name all files, and no state")
+    survey = _survey(sheet.catalog, reports.catalog)
+    joined = join_spools(sheet, reports.spools, reports.key, progress)
     if joined.people < 2:
         why = ", ".join(f"{count} {reason}" for reason, count in joined.manifest.rejected.items())
         raise DataError(
             f"no two people have a sound report of every service under one pseudonym: {why}",
             hint="give the reports of all services, each with the person's pseudonym as its token",
         )
-    progress(f"joining {joined.people} people and writing")
+    progress(Stage("joining and writing", counts={"people": joined.people}))
     with one_blas_thread():
-        content = joined_content(survey, sheet, joined, release_id)
-    write_release_file(target, content)
-    return Collected(target, joined.manifest)
+        return joined_content(survey, sheet, joined, release_id), joined.manifest
 
 
 def _nothing(manifest: Manifest) -> DataError:
@@ -222,6 +239,12 @@ def _nothing(manifest: Manifest) -> DataError:
         return DataError("no report was accepted: the files hold none", hint="check the paths")
     why = ", ".join(f"{count} {reason}" for reason, count in manifest.rejected.items())
     return DataError(f"no report was accepted: {why}", hint="check that the reports belong to this plan")
+
+
+def _survey(held: Any, path: Path | None) -> Survey:
+    """The questions of the catalog that the plan carries."""
+    catalog = _catalog(held, path)
+    return survey_of(catalog, public_axis_maker(catalog))
 
 
 def _catalog(held: Any, path: Path | None) -> Catalog:

@@ -24,16 +24,15 @@ from typing import Any
 
 import numpy as np
 
-from dpsql.catalog import service_shares, view_axes
 from dpsql.client.plan import Plan, View, largest_weight, read_plan
 from dpsql.collecting.files import write_plan_file
-from dpsql.collecting.plan import ONLY, Design, canonical, checked
-from dpsql.collecting.predict import Prediction
+from dpsql.collecting.plan import ONLY, Asked, Design, canonical, checked, with_oracle
 from dpsql.collecting.survey import Survey, design_of
 from dpsql.collecting.tallies import oracle_of
-from dpsql.collecting.views import Asked, with_oracle
+from dpsql.collecting.tau import Prediction
 from dpsql.errors import CatalogError, DataError, OperationalError, PrivacyError
 from dpsql.mechanisms.oracles.registry import choose_oracle
+from dpsql.star import service_shares
 
 MOST_ITEMS = 4096
 """Most items of one service: a report of OUE has a bit for each."""
@@ -118,8 +117,8 @@ def make_sheet(survey: Survey, label: str = "", simulated: bool = False) -> Shee
 def _places(survey: Survey) -> dict[str, int]:
     """The survey's position of every axis as the views write it."""
     found: dict[str, int] = {}
-    for _, view in sorted(survey.catalog.views.items()):
-        for written, axis in zip(view.axes, view_axes(survey.catalog, view), strict=True):
+    for _, view in sorted(survey.catalog.star.views.items()):
+        for written, axis in view.axes:
             place = survey.resolved.index(axis)
             if found.setdefault(written.axis, place) != place:
                 raise CatalogError(

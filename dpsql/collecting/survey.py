@@ -14,19 +14,17 @@ from typing import Any
 
 from dpsql.axis import Axis, PublicTable, build_axis, needed_tables
 from dpsql.axis.model import CategoryRule, OrderedRule
-from dpsql.catalog import (
+from dpsql.collecting.plan import Design, PlannedAxis, PlannedGrid, PlannedMeasure
+from dpsql.engines.keys import open_star
+from dpsql.errors import CatalogError, SourceError
+from dpsql.star import (
     Catalog,
     Collection,
     ResolvedAxis,
     ResolvedMeasure,
     joint_view,
-    max_ids,
-    view_axes,
-    view_measures,
 )
-from dpsql.collecting.plan import Design, PlannedAxis, PlannedGrid, PlannedMeasure
-from dpsql.errors import CatalogError, SourceError
-from dpsql.sources.keys import open_star
+from dpsql.star.collection import Participation
 
 AxisMaker = Callable[[ResolvedAxis], Axis]
 
@@ -52,7 +50,7 @@ class Survey:
     views: Mapping[str, tuple[tuple[int, ...], tuple[int, ...]]]
 
     @property
-    def participation(self) -> str:
+    def participation(self) -> Participation:
         """Whom the people who report stand for."""
         collection = self.catalog.collection
         return "unknown" if collection is None else collection.participation
@@ -79,10 +77,10 @@ def survey_of(catalog: Catalog, make: AxisMaker) -> Survey:
     resolved: list[ResolvedAxis] = []
     measures: dict[str, ResolvedMeasure] = {}
     views: dict[str, tuple[tuple[int, ...], tuple[int, ...]]] = {}
-    for name, view in sorted(catalog.views.items()):  # a catalog inside a plan has lost its order
-        own = view_axes(catalog, view)
+    for name, view in sorted(catalog.star.views.items()):  # a catalog inside a plan has lost its order
+        own = view.meant
         resolved += [axis for axis in own if axis not in resolved]
-        asked = [m for m in view_measures(catalog, view) if not m.is_count]
+        asked = [m for m in view.measures if not m.is_count]
         measures |= {m.name: m for m in asked if m.name not in measures}
         places = tuple(sorted(resolved.index(axis) for axis in own))
         views[name] = (places, tuple(list(measures).index(m.name) for m in asked))
@@ -99,7 +97,7 @@ def _check_cells(view: str, axes: Sequence[Axis], most: int) -> None:
         sizes = " x ".join(f"{axis.leaves} ({axis.name})" for axis in axes)
         raise CatalogError(
             f"views.{view}: {sizes} = {cells} cells are over the cap of {most}",
-            hint="write several views of fewer axes, or cut the axes wider (`cuts`, `coarsen`)",
+            hint="write several views of fewer axes, or cut the axes wider (`cuts`)",
         )
 
 
@@ -114,18 +112,17 @@ def design_of(survey: Survey, people: int, label: str = "") -> Design:
     catalog, collection = survey.catalog, survey.catalog.collection
     if collection is None:
         raise CatalogError("the catalog has no `collection:`")
-    one_row = catalog.privacy.unit in ("row", f"{survey.of}.{catalog.tables[survey.of].key}")
+    table = catalog.star.tables[survey.of]
     declared = collection.tau if isinstance(collection.tau, int) else 1
-    if one_row and (collection.tau != 1 or collection.row_weighting != "none"):
+    if table.one_row and collection.settled & {"tau", "row_weighting"}:
         raise CatalogError(
             f"everybody has one row of `{survey.of}`",
             hint="write tau: 1 in `collection:`, and no row_weighting",
         )
-    most = 1 if one_row else max_ids(catalog, survey.of)
     guess = tuple(
         float(collection.row_guess.get(r, 0)) for r in range(max(collection.row_guess, default=-1) + 1)
     )
-    cap = max(int(most) if isinstance(most, int) else 10, declared, 2, len(guess) - 1)
+    cap = max(table.most or 10, declared, 2, len(guess) - 1)
     return Design(
         collection=":".join(part for part in (catalog.name, catalog.privacy.lineage, label) if part),
         epsilon=Fraction(catalog.privacy.epsilon if collection.epsilon is None else collection.epsilon),
@@ -136,11 +133,11 @@ def design_of(survey: Survey, people: int, label: str = "") -> Design:
         joint=_joint_grids(survey, collection),
         asked=_asked(survey, collection),
         tau=declared,
-        tau_from="declared" if declared == collection.tau else str(collection.tau),
+        tau_from=collection.slots.name,
         row_guess=guess,
-        rows_floor=1 if one_row else 0,
+        rows_floor=1 if table.one_row else 0,
         rows_cap=cap,
-        row_share=Fraction(0) if one_row else collection.counted_share,
+        row_share=Fraction(0) if table.one_row else collection.counted_share,
         row_weighting=collection.row_weighting,
         shuffled=collection.shuffled,
         catalog=json.loads(catalog.to_json()),
@@ -151,11 +148,8 @@ def _joint_grids(survey: Survey, collection: Collection) -> tuple[PlannedGrid, .
     """Declared joint grids by the survey's axes; the catalog has checked that a view holds each."""
     found = []
     for name, grid in sorted(collection.joint.items()):
-        view = survey.catalog.views[str(joint_view(survey.catalog, grid))]
-        places = {
-            written.axis: survey.resolved.index(axis)
-            for written, axis in zip(view.axes, view_axes(survey.catalog, view), strict=True)
-        }
+        view = survey.catalog.star.views[str(joint_view(survey.catalog, grid))]
+        places = {written.axis: survey.resolved.index(axis) for written, axis in view.axes}
         found.append(PlannedGrid(name, tuple(sorted(places[axis] for axis in grid.axes)), grid.share))
     return tuple(found)
 
@@ -188,9 +182,7 @@ def _planned(axis: Axis) -> PlannedAxis:
 
 def needs_rows(catalog: Catalog) -> bool:
     """Whether an axis of a catalog's views is a public table's rows, which neither catalog nor plan holds."""
-    return any(
-        needed_tables(catalog, axis) for view in catalog.views.values() for axis in view_axes(catalog, view)
-    )
+    return any(needed_tables(catalog, axis) for view in catalog.star.views.values() for axis in view.meant)
 
 
 def public_axis_maker(catalog: Catalog) -> AxisMaker:

@@ -1,16 +1,27 @@
-"""Counts of reports per view and fold of people: all that estimation ever sees."""
+"""Counts of reports per view and fold of people, and what each kind of view makes of people's rows.
+
+Tallies are all that estimation ever sees. The kinds are the collector's halves of `dpsql.client.kinds`: for planning
+and tests they draw items of many people at once, following the client's steps (slot, row, measure bit, or even item).
+
+**Privacy**: draws made here protect nobody.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpsql.client.plan import Plan, View
-from dpsql.mechanisms.oracles.oracle import FloatArray, Oracle, estimate
+from dpsql.errors import InternalError
+from dpsql.mechanisms.local.blue import cell_design
+from dpsql.mechanisms.local.truncation import Measured
+from dpsql.mechanisms.oracles.oracle import FloatArray, Oracle, estimate, variance
 from dpsql.mechanisms.oracles.registry import oracle_named
+from dpsql.mechanisms.oracles.square_wave import SquareWave, wave_matrix
 
 IntArray = NDArray[np.int64]
 FOLDS = 4
@@ -68,3 +79,191 @@ def shares(plan: Plan, number: int, tally: ViewTally, folds: Sequence[int] | Non
         tally.support[kept].sum(axis=0).astype(np.float64),
         float(max(tally.reports[kept].sum(), 1)),
     )
+
+
+@dataclass(frozen=True)
+class People:
+    """Rows of many people, sorted by person.
+
+    Args:
+        first: index of each person's first row, and one past the last row at the end, shape (people + 1,).
+        leaves: leaf per row and axis, shape (rows, axes).
+        measures: integer per row and measure, shape (rows, measures).
+    """
+
+    first: IntArray
+    leaves: IntArray
+    measures: IntArray
+
+    @property
+    def count(self) -> int:
+        """Number of people."""
+        return self.first.size - 1
+
+    def rows(self, who: IntArray) -> IntArray:
+        """How many rows some people have."""
+        return np.asarray(self.first[who + 1] - self.first[who])
+
+
+class Along(NamedTuple):
+    """What a view's items say of one axis.
+
+    Args:
+        design: share of each cell as a linear function of leaves (and of "no row" at the end), shape (cells, leaves).
+        items: the cells as sums of the view's items, shape (cells, items).
+    """
+
+    design: FloatArray
+    items: FloatArray
+
+
+def _nothing_along(plan: Plan, view: View, axis: int, measure: int | None) -> Along | None:
+    return None
+
+
+def _nothing_of_rows(plan: Plan, number: int, tally: ViewTally) -> Measured | None:
+    return None
+
+
+@dataclass(frozen=True)
+class Kind:
+    """One way of asking, as its collector sees it.
+
+    Args:
+        name: what plans call it.
+        draw: from plan, view, people and who of them is asked to each person's item; the domain itself is the "no row"
+            that the oracle perturbs.
+        along: from plan, view and one of its axes to what its items say of it; with a measure, of that one's values in
+            half-ranges. None where they say nothing.
+        mean_rows: mean rows of a person, by the reports of one view of the plan; None where they do not tell.
+        histogram: whether its reports are a histogram of people's numbers of rows.
+    """
+
+    name: str
+    draw: Callable[[Plan, View, People, IntArray, np.random.Generator], IntArray]
+    along: Callable[[Plan, View, int, int | None], Along | None] = _nothing_along
+    mean_rows: Callable[[Plan, int, ViewTally], Measured | None] = _nothing_of_rows
+    histogram: bool = False
+
+
+def _slot_items(
+    plan: Plan,
+    view: View,
+    people: People,
+    who: IntArray,
+    rng: np.random.Generator,
+    cells_of: Callable[[View, IntArray], IntArray],
+) -> IntArray:
+    rows = people.rows(who)
+    filled = rng.integers(0, plan.tau, size=who.size) < rows
+    silent = view.asks.silent
+    items = np.full(who.size, view.domain if silent else view.domain - 1, dtype=np.int64)
+    if not view.empty and not silent:
+        items[~filled] = rng.integers(0, view.domain, size=who.size - int(filled.sum()))
+    row = people.first[who[filled]] + rng.integers(0, rows[filled])
+    cell = cells_of(view, people.leaves[row][:, list(view.axes)])
+    if view.measure is not None:
+        bounds = plan.measures[view.measure]
+        value = np.clip(people.measures[row, view.measure], bounds.lower, bounds.upper) - bounds.lower
+        cell = cell + view.cells * (rng.integers(0, bounds.upper - bounds.lower, size=row.size) < value)
+    items[filled] = cell
+    return items
+
+
+def _grid_cells(view: View, leaves: IntArray) -> IntArray:
+    cell = np.zeros(len(leaves), dtype=np.int64)
+    for position, edges in enumerate(view.edges):
+        cell = cell * (len(edges) - 1) + np.searchsorted(edges, leaves[:, position], side="right") - 1
+    return cell
+
+
+def _boxes(view: View, leaves: IntArray) -> IntArray:
+    boxes = np.array(view.boxes, dtype=np.int64).reshape(len(view.boxes), -1, 2)
+    inside = (boxes[None, :, :, 0] <= leaves[:, None, :]) & (leaves[:, None, :] < boxes[None, :, :, 1])
+    return np.asarray(np.argmax(inside.all(axis=2), axis=1), dtype=np.int64)
+
+
+def _cell_of_slot(
+    plan: Plan, view: View, people: People, who: IntArray, rng: np.random.Generator
+) -> IntArray:
+    """The cell of a slot's row, or "no row"."""
+    return _slot_items(plan, view, people, who, rng, _grid_cells)
+
+
+def _box_of_slot(plan: Plan, view: View, people: People, who: IntArray, rng: np.random.Generator) -> IntArray:
+    return _slot_items(plan, view, people, who, rng, _boxes)
+
+
+def _number_of_rows(
+    plan: Plan, view: View, people: People, who: IntArray, rng: np.random.Generator
+) -> IntArray:
+    return np.asarray(np.minimum(people.rows(who), plan.rows_cap))
+
+
+def _bit_of_rows(plan: Plan, view: View, people: People, who: IntArray, rng: np.random.Generator) -> IntArray:
+    """1 as likely as the number of rows is far from floor to cap."""
+    count = np.clip(people.rows(who), plan.rows_floor, plan.rows_cap) - plan.rows_floor
+    draw = rng.integers(0, plan.rows_cap - plan.rows_floor, size=who.size)
+    return np.asarray(draw < count, dtype=np.int64)
+
+
+def _mean_of_bits(plan: Plan, number: int, tally: ViewTally) -> Measured | None:
+    """From floor to cap, by the share of ones."""
+    if not tally.total:
+        return None
+    up = shares(plan, number, tally)
+    reach = plan.rows_cap - plan.rows_floor
+    noise = variance(oracle_of(plan, plan.views[number]), np.clip(up, 0, 1), float(tally.total))
+    return Measured(plan.rows_floor + float(up[1]) * reach, float(np.sqrt(noise[1])) * reach)
+
+
+def _margin_along(plan: Plan, view: View, axis: int, measure: int | None) -> Along | None:
+    """A grid's margin: both bits of a cell count rows, bit 1 minus bit 0 is a measure."""
+    if measure not in (None, view.measure):
+        return None
+    place, sizes = view.axes.index(axis), [len(edges) - 1 for edges in view.edges]
+    design = cell_design(view.edges[place], plan.axes[axis].leaves)
+    bits = [1.0] if view.measure is None else [1.0, 1.0] if measure is None else [-1.0, 1.0]
+    items, told = np.zeros((sizes[place], view.domain)), len(bits) * view.cells
+    items[:, :told] = np.kron(bits, np.indices(sizes)[place].ravel() == np.arange(sizes[place])[:, None])
+    if measure is not None or not _empty(plan):
+        return Along(design, items)
+    silence = (np.arange(view.domain) >= told).astype(np.float64)
+    whole = np.pad(design, ((0, 1), (0, 1)))
+    whole[-1, -1] = 1.0
+    return Along(whole, np.vstack([items, silence]))
+
+
+def _blur_along(plan: Plan, view: View, axis: int, measure: int | None) -> Along | None:
+    """Square Wave's bins; whoever has no row draws bins evenly."""
+    if measure is not None:
+        return None
+    blur = wave_matrix(SquareWave(view.domain, plan.own, view.extra))
+    even = np.full((len(blur), int(_empty(plan))), 1 / len(blur))
+    return Along(np.hstack([blur, even]), np.eye(len(blur)))
+
+
+def _empty(plan: Plan) -> bool:
+    """Whether "no row" can occur."""
+    return any(view.empty for view in plan.views)
+
+
+KINDS = (
+    Kind("grid", _cell_of_slot, _margin_along),
+    Kind("boxes", _box_of_slot),
+    Kind("wave", _cell_of_slot, _blur_along),
+    Kind("rows", _number_of_rows, histogram=True),
+    Kind("rows_bit", _bit_of_rows, mean_rows=_mean_of_bits),
+)
+
+
+def kind_of(view: View) -> Kind:
+    """What a view asks.
+
+    Raises:
+        InternalError: something that has no half here.
+    """
+    for kind in KINDS:
+        if kind.name == view.kind:
+            return kind
+    raise InternalError(f"no view asks {view.kind!r}", hint="use the version that wrote the plan")

@@ -1,4 +1,7 @@
-"""How many rows of one person may speak: tau declared, from a public guess (T), or from the people themselves (E).
+"""How noisy a collection's answers will be before anyone reports, and how many rows of one person may speak.
+
+The prediction is exact for evenly spread people. From it tau is chosen: declared, from a public guess (T), or from the
+people themselves (E).
 
 | kind       | there       | what happens |
 |------------|-------------|--------------|
@@ -16,22 +19,106 @@ with all of epsilon. The second plan is a function of the first round's reports,
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import NamedTuple
 
 import numpy as np
 
-from dpsql.client.plan import Plan, largest_weight, read_plan
-from dpsql.collecting.kinds import kind_of
-from dpsql.collecting.plan import Design, PlannedRound, RowReports, build_plan, checked, facts_of
-from dpsql.collecting.predict import range_variances
-from dpsql.collecting.tallies import Tallies, oracle_of
-from dpsql.collecting.views import ROW_COUNTS, SHARES, with_oracle
+from dpsql.client.plan import Plan, View, largest_weight, read_plan
+from dpsql.collecting.estimate import axis_groups
+from dpsql.collecting.plan import (
+    ROW_COUNTS,
+    SHARES,
+    Design,
+    PlannedRound,
+    RowReports,
+    build_plan,
+    checked,
+    facts_of,
+    with_oracle,
+)
+from dpsql.collecting.tallies import FOLDS, Tallies, ViewTally, kind_of, oracle_of
 from dpsql.errors import DataError
-from dpsql.mechanisms.local.blue import range_workload
-from dpsql.mechanisms.local.truncation import theory_tau
+from dpsql.mechanisms.local.blue import blue, range_workload
+from dpsql.mechanisms.local.truncation import lost_by_histogram, theory_tau
 from dpsql.mechanisms.oracles.oracle import FloatArray
+
+MANY = 1_000_000
+"""Variances of evenly spread people go with 1 / people exactly: fewer than this are scaled, so that none round to 0."""
+
+
+class Prediction(NamedTuple):
+    """A kind of question, and the standard error of its COUNT in rows a person."""
+
+    question: str
+    error: float
+
+
+def expected_tallies(plan: Plan, people: int) -> list[ViewTally]:
+    """The tallies that evenly spread people would bring in on average, rounded."""
+    total = sum(v.share for v in plan.views)
+    found = []
+    for view in plan.views:
+        reports = people * view.share / total / FOLDS
+        support = oracle_of(plan, view).even_support() * reports
+        rows = np.rint(np.tile(support, (FOLDS, 1))).astype(np.int64)
+        found.append(ViewTally(rows, np.full(FOLDS, round(reports), dtype=np.int64)))
+    return found
+
+
+def predict(plan: Plan, people: int) -> list[Prediction]:
+    """Standard errors of the unbiased estimates.
+
+    Args:
+        plan: the plan.
+        people: how many will report.
+
+    Returns:
+        One line per axis (a range) and per grid of several axes (one of its cells). A plan that asks for row counts
+        alone: their mean.
+    """
+    if asks_rows_alone(plan):
+        return [Prediction("the rows of a person", _rows_error(plan, people))]
+    found = []
+    for described, variance in zip(plan.axes, range_variances(plan, people), strict=True):
+        found.append(Prediction(f"a range of {described.name}", plan.tau * float(np.sqrt(variance))))
+    grids: dict[tuple[int, ...], View] = {}
+    for view in plan.views:
+        if view.asks.table and len(view.axes) > 1:
+            grids.setdefault(view.axes, view)
+    total = sum(v.share for v in plan.views)
+    for axes, view in sorted(grids.items(), key=lambda held: (len(held[0]), held[0])):
+        fan = 1.0 if view.measure is None else 2.0
+        noise = oracle_of(plan, view).structure(np.full(1, 1 / view.domain), fan).diagonal[0]
+        names = " and ".join(plan.axes[a].name for a in axes)
+        error = plan.tau * float(np.sqrt(noise * total / (people * view.share)))
+        found.append(Prediction(f"a grid cell of {names}", error))
+    return found
+
+
+def range_variances(plan: Plan, people: int) -> list[float]:
+    """Mean variance of the unbiased share of each axis's ranges.
+
+    Args:
+        plan: the plan.
+        people: how many will report.
+    """
+    many = max(people, MANY)
+    tallies = expected_tallies(plan, many)
+    found = []
+    for axis, described in enumerate(plan.axes):
+        leaves = described.leaves
+        covariance = blue(axis_groups(plan, tallies, axis)).covariance[:leaves, :leaves]
+        found.append(max(float((covariance * range_workload(leaves)).sum()), 0.0) * many / people)
+    return found
+
+
+def _rows_error(plan: Plan, people: int) -> float:
+    """Standard error of the mean number of rows of a person."""
+    oracle = oracle_of(plan, plan.views[0])
+    return lost_by_histogram(oracle, oracle.even_support() * people, float(people), 0).error
 
 
 class Question(NamedTuple):
@@ -53,17 +140,47 @@ def first_plan(design: Design) -> bytes:
     Raises:
         CatalogError: as `build_plan`.
     """
-    if design.tau_from == "theory":
-        return build_plan(replace(design, tau=best_tau(design, np.array(design.row_guess))))
-    if design.tau_from == "estimate":
-        own = largest_weight(design.epsilon)
-        return checked(design, [with_oracle(design, own, ROW_COUNTS)], _planned_round(design, 0))
-    return build_plan(design)
+    return _source_of(design).first_plan(design)
+
+
+@dataclass(frozen=True)
+class TauSource:
+    """Where tau comes from.
+
+    Args:
+        name: what designs call it.
+        first_plan: the plan that goes out first.
+        asks_rows: whether a first round asks some people how many rows they have.
+    """
+
+    name: str
+    first_plan: Callable[[Design], bytes]
+    asks_rows: bool = False
+
+
+def _by_guess(design: Design) -> bytes:
+    return build_plan(replace(design, tau=best_tau(design, np.array(design.row_guess))))
+
+
+def _row_counts(design: Design) -> bytes:
+    own = largest_weight(design.epsilon)
+    return checked(design, [with_oracle(design, own, ROW_COUNTS)], _planned_round(design, 0))
+
+
+SOURCES = (
+    TauSource("declared", build_plan),
+    TauSource("theory", _by_guess),
+    TauSource("estimate", _row_counts, asks_rows=True),
+)
+
+
+def _source_of(design: Design) -> TauSource:
+    return next(source for source in SOURCES if source.name == design.tau_from)
 
 
 def asks_rows_alone(plan: Plan) -> bool:
     """Whether a plan is the first round of two, which no release can be made of."""
-    return plan.rounds == 2 and plan.round == 0 and [kind_of(view).histogram for view in plan.views] == [True]
+    return [kind_of(view).histogram for view in plan.views] == [True]
 
 
 def row_reports(plan: Plan, tallies: Tallies) -> RowReports:
@@ -99,7 +216,7 @@ def second_plan(design: Design, first: Plan, rows: RowReports) -> bytes:
     **Privacy**: a function of reports that are private already; the people asked now have not answered before.
     """
     facts = facts_of(first)
-    if facts.catalog != design.catalog or design.tau_from != "estimate":
+    if facts.catalog != design.catalog or not _source_of(design).asks_rows:
         raise DataError(
             "the catalog is not the one of the first round",
             hint="bring it back, or start under another --label",
@@ -110,7 +227,7 @@ def second_plan(design: Design, first: Plan, rows: RowReports) -> bytes:
         row_share=Fraction(0),
         simulated=design.simulated or facts.simulated,
     )
-    people = max(round(design.people * (1 - design.counted_share)), 1)
+    people = max(round(design.people * (1 - design.row_share)), 1)
     tau = best_tau(asked, rows.shares)
     return build_plan(replace(asked, tau=tau, people=people), _planned_round(design, 1, rows))
 
@@ -142,6 +259,6 @@ def _mean_square(leaves: int) -> float:
 
 def _planned_round(design: Design, number: int, reports: RowReports | None = None) -> PlannedRound:
     """One of two rounds, drawn by weight."""
-    first = min(max(round(design.counted_share * SHARES), 1), SHARES - 1)
+    first = min(max(round(design.row_share * SHARES), 1), SHARES - 1)
     divisor = math.gcd(first, SHARES - first)
     return PlannedRound(number, 2, (first // divisor, (SHARES - first) // divisor), reports)

@@ -1,27 +1,61 @@
-"""How many slots hold a row, and a measure's total: one number from all axes, since every report tells of it.
+"""One number from all axes: rows, a measure's total and centre, the scale from shares to rows, one report's reach.
 
-Each axis has its own estimate of the total. They are put together by their variances; reports of a grid enter several
-axes at once, so the variance of the mean is computed from what every item of every view adds to it.
+**Totals.** Each axis has its own estimate of the total, since every report tells of it. They are put together by their
+variances; reports of a grid enter several axes at once, so the variance of the mean is computed from what every item of
+every view adds to it (its lean).
 
-| here | there | unit |
-|------|-------|------|
-| lean | what one item's share adds to an axis's total | |
-| weight | inverse variance of an axis's own total, scaled | |
+**Centre.** SUM is put together as y + mid c, and answers take the errors of y and c for independent. One report says
+both: where most values lie near a bound the two bits of a cell err together, the more the larger epsilon is. Around the
+right mid the sum's error is what the count's does not explain.
 
-**Privacy**: post-processing of tallies.
+**Scale.** How many people reported, what tau left out, and how surely that is known.
+
+**Reach.** An axis's unbiased estimate is linear in what the reports say, with weights that do not depend on them. A
+report of GRR or Square Wave says one cell; one of OUE or OLH may say any of its view's cells at once, and so moves a
+set of leaves much further than any one of them.
+
+| here     | there                     | unit |
+|----------|---------------------------|------|
+| counts, signed | c, s; s is bit 1 minus bit 0 | shares of slots |
+| crossed  | cov(c, s)                 | squared shares |
+| centre   | middle + half x sum of cov(c, s) over ranges / sum of var(c), rounded | measure units |
+| slots    | N tau                     | people of both rounds times tau |
+| kept     | E min(r, tau)             | rows a person within tau: the filled slots that ordinary reports tell |
+| lost     | E (r - tau)+              | rows a person beyond tau: from people who reported how many they have |
+| weight   | E r / E min(r, tau)       | only with `row_weighting: mar` |
+| clipped  | lost / (lost + kept)      | share of all rows (up to `rows_cap` a person) |
+| gain, moved | leaves moved by a cell's share, by one report | reports |
+
+**Privacy**: post-processing of tallies, whose reports were private before they left the device.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 
-from dpsql.client.plan import Plan, View
-from dpsql.collecting.cells import axis_groups, axis_views, signed_group
-from dpsql.collecting.estimate import AxisTable, Total, weights_of
-from dpsql.collecting.tallies import FOLDS, Tallies, oracle_of, shares
-from dpsql.mechanisms.local.blue import gains, signed_gains
+from dpsql.client.plan import Plan
+from dpsql.collecting.estimate import (
+    AxisTable,
+    Part,
+    Parts,
+    Total,
+    axis_groups,
+    told_of,
+    weights_of,
+)
+from dpsql.collecting.plan import facts_of
+from dpsql.collecting.tallies import Tallies, kind_of, oracle_of, shares
+from dpsql.mechanisms.local.blue import Estimate, Group, crossed, gains, range_workload, signed_gains
+from dpsql.mechanisms.local.truncation import (
+    Measured,
+    clipped_share,
+    lost_by_histogram,
+    weighting_named,
+)
 from dpsql.mechanisms.oracles.oracle import FloatArray, Structure
 
 Leans = dict[int, FloatArray]
@@ -47,11 +81,11 @@ def total_of(
     """
     leans = {}
     for axis in known:
-        count = _count_leans(plan, tallies, axis)
+        count = _leans(plan, tallies, axis)
         if measure is None:
             leans[axis] = count
             continue
-        signed = _signed_leans(plan, tallies, axis, measure)
+        signed = _leans(plan, tallies, axis, measure)
         leans[axis] = {n: half * signed.get(n, np.zeros(1)) + shift * lean for n, lean in count.items()}
     covariance = _covariance(plan, tallies, list(leans.values()))
     found = [t.counts if measure is None else t.signed[measure] for t in known.values()]
@@ -77,33 +111,195 @@ def _noise(plan: Plan, number: int, tallies: Tallies) -> Structure:
     return oracle_of(plan, plan.views[number]).structure(held)
 
 
-def _count_leans(plan: Plan, tallies: Tallies, axis: int) -> Leans:
-    leaves, found = plan.axes[axis].leaves, {}
-    numbers, groups = axis_views(plan, tallies, axis, range(FOLDS)), axis_groups(plan, tallies, axis)
-    for number, gain in zip(numbers, gains(groups), strict=True):
-        view, lean = plan.views[number], gain[:leaves].sum(axis=0)
-        if not view.holds((axis,)):
-            found[number] = lean
-            continue
-        cells = _spread(view, axis, lean)
-        bits = cells if view.measure is None else np.concatenate([cells, cells])
-        found[number] = np.append(bits, lean[-1]) if view.empty else bits
-    return found
+def _leans(plan: Plan, tallies: Tallies, axis: int, measure: int | None = None) -> Leans:
+    told, leaves = told_of(plan, tallies, axis, measure), plan.axes[axis].leaves
+    weights = (gains if measure is None else signed_gains)([each.group for each in told])
+    return {
+        each.number: gain[:leaves].sum(axis=0) @ each.items for each, gain in zip(told, weights, strict=True)
+    }
 
 
-def _signed_leans(plan: Plan, tallies: Tallies, axis: int, measure: int) -> Leans:
-    numbers = axis_views(plan, tallies, axis, range(FOLDS))
-    told = {n: g for n in numbers if (g := signed_group(plan, tallies, axis, measure, n)) is not None}
-    found = {}
-    for number, gain in zip(told, signed_gains(list(told.values())), strict=True):
-        cells = _spread(plan.views[number], axis, gain.sum(axis=0))
-        bits = np.concatenate([-cells, cells])
-        found[number] = np.append(bits, 0.0) if plan.views[number].empty else bits
-    return found
+class Centre(NamedTuple):
+    """Where a measure's sums are centred.
+
+    Args:
+        mid: the centre.
+        half: half the measure's range.
+        shift: the range's middle minus `mid`.
+        left: what rounding `mid` leaves of the lean, in measure units.
+        crossed: per axis the covariance of counts (rows) and signed values (columns).
+    """
+
+    mid: int
+    half: float
+    shift: float
+    left: float
+    crossed: Mapping[int, FloatArray]
 
 
-def _spread(view: View, axis: int, lean: FloatArray) -> FloatArray:
-    """An axis's lean on each cell of a view, in the order of its items."""
-    place, sizes = view.axes.index(axis), [len(e) - 1 for e in view.edges]
-    shape = [size if i == place else 1 for i, size in enumerate(sizes)]
-    return np.asarray(np.broadcast_to(lean[: sizes[place]].reshape(shape), sizes)).ravel()
+def centre_of(plan: Plan, tallies: Tallies, known: Mapping[int, AxisTable], measure: int) -> Centre:
+    """The centre around which a measure's sums err independently of counts, over all ranges of all axes.
+
+    Args:
+        plan: the plan.
+        tallies: counts per view.
+        known: every axis's table.
+        measure: the measure's position.
+    """
+    together = {a: _crossed(plan, tallies, a, held, measure) for a, held in known.items()}
+    both = sum(float((k * range_workload(len(k))).sum()) for k in together.values())
+    own = sum(
+        float((t.counts.covariance * range_workload(t.counts.shares.size)).sum()) for t in known.values()
+    )
+    bounds = plan.measures[measure]
+    lower, upper = bounds.lower, bounds.upper
+    middle, half = (lower + upper) / 2, (upper - lower) / 2
+    best = middle + half * float(np.clip(both / own if own > 0 else 0.0, -1.0, 1.0))
+    mid = min(max(round(best), lower), upper)
+    return Centre(mid, half, middle - mid, best - mid, together)
+
+
+def centred_on(
+    centre: Centre, known: Mapping[int, AxisTable], parts: Parts, counts: Parts, measure: int
+) -> tuple[dict[int, AxisTable], dict[tuple[int, ...], Part]]:
+    """A measure's tables and interactions in measure units around the centre.
+
+    Args:
+        centre: from `centre_of`.
+        known: every axis's table.
+        parts: the measure's interactions.
+        counts: the interactions of counts.
+        measure: the measure's position.
+
+    Returns:
+        Axis tables whose `signed` holds the sums, and interactions. A part's own errors with the count's are not known;
+        its strength is that of the sum around the middle, which is no less.
+    """
+    tables = {a: replace(t, signed=_moved(centre, a, t, measure)) for a, t in known.items()}
+    moved = {}
+    for key in {*parts, *counts}:
+        signed, count = parts.get(key), counts.get(key)
+        values = sum(f * p.values for f, p in ((centre.half, signed), (centre.shift, count)) if p is not None)
+        strength = sum(
+            f**2 * p.strength for f, p in ((centre.half, signed), (centre.left, count)) if p is not None
+        )
+        moved[key] = Part(np.asarray(values), strength)
+    return tables, moved
+
+
+def _moved(centre: Centre, axis: int, held: AxisTable, measure: int) -> tuple[Estimate, ...]:
+    """The signed estimates of an axis with the measure's in measure units around the centre."""
+    signed, together = held.signed[measure], centre.crossed[axis]
+    shares = centre.half * signed.shares + centre.shift * held.counts.shares
+    covariance = (
+        centre.half**2 * signed.covariance
+        + centre.half * centre.shift * (together + together.T)
+        + centre.shift**2 * held.counts.covariance
+    )
+    return (*held.signed[:measure], Estimate(shares, covariance), *held.signed[measure + 1 :])
+
+
+def _crossed(plan: Plan, tallies: Tallies, axis: int, held: AxisTable, measure: int) -> FloatArray:
+    leaves, told = held.counts.shares.size, told_of(plan, tallies, axis)
+    groups, twins = (
+        [t.group for t in told],
+        {t.number: t.group for t in told_of(plan, tallies, axis, measure)},
+    )
+    shares = np.clip(held.counts.shares, 0, None)
+    silent = np.full(groups[0].design.shape[1] - leaves, max(1 - float(held.counts.shares.sum()), 0.0))
+    whole = np.append(shares, silent)
+    whole /= whole.sum()
+    values = np.clip(held.signed[measure].shares, -whole[:leaves], whole[:leaves])
+    return crossed(groups, [twins.get(t.number) for t in told], whole, values)[:leaves]
+
+
+@dataclass(frozen=True)
+class Scale:
+    """Shares to rows.
+
+    Args:
+        slots: people of the collection times tau.
+        weight: rows per counted row, 1 unless rows are taken as missing at random.
+        weight_error: standard error that the mean rows of a person bring to `weight`. What `kept` brings cancels
+            against the noise of counts and sums themselves, which their error bars see to.
+        clipped: share of the rows that tau left out, with its error; None where nobody reported row counts.
+    """
+
+    slots: float
+    weight: float
+    weight_error: float
+    clipped: Measured | None = None
+
+    @property
+    def factor(self) -> float:
+        """Rows per unit of share."""
+        return self.slots * self.weight
+
+
+def row_scale(plan: Plan, tallies: Tallies, known: Mapping[int, AxisTable]) -> Scale:
+    """People's slots, the weight of rows that tau left out, and which share of all rows those are.
+
+    Args:
+        plan: the plan that people answered.
+        tallies: counts per view.
+        known: every axis's table.
+    """
+    facts = facts_of(plan)
+    first = facts.row_reports
+    people = sum(t.total for t in tallies) + (0 if first is None else first.reports)
+    kept = _kept(plan, tallies, known)
+    mean = _mean_rows(plan, tallies)
+    if mean is not None:
+        # The mean counts kept rows too, so what is lost errs against them.
+        lost = Measured(mean.value - kept.value, float(np.hypot(mean.error, kept.error)))
+        clipped = clipped_share(lost, kept, together=-(kept.error**2))
+        weight = weighting_named(facts.row_weighting).weight(mean, kept)
+        return Scale(float(people) * plan.tau, weight.value, weight.error, clipped)
+    if first is None:
+        return Scale(float(people) * plan.tau, 1.0, 0.0)
+    counted = np.array(first.support, dtype=np.float64)
+    lost = lost_by_histogram(first.oracle, counted, float(first.reports), plan.tau)
+    return Scale(float(people) * plan.tau, 1.0, 0.0, clipped_share(lost, kept))
+
+
+def _kept(plan: Plan, tallies: Tallies, known: Mapping[int, AxisTable]) -> Measured:
+    """Rows a person within tau."""
+    total = total_of(plan, tallies, known)
+    return Measured(max(total.value, 1e-9) * plan.tau, float(np.sqrt(total.variance)) * plan.tau)
+
+
+def _mean_rows(plan: Plan, tallies: Tallies) -> Measured | None:
+    """Mean rows of a person, `rows_floor` to `rows_cap`, from one-bit reports; None if there are none."""
+    for number, view in enumerate(plan.views):
+        told = kind_of(view).mean_rows(plan, number, tallies[number])
+        if told is not None:
+            return told
+    return None
+
+
+def rows_moved(plan: Plan, tallies: Tallies, slots: float) -> float:
+    """Most rows by which one report more moves the COUNT of any set of leaves of any one axis.
+
+    Args:
+        plan: the plan.
+        tallies: counts per view.
+        slots: rows per unit of share (`Scale.factor`).
+    """
+    return slots * max(
+        axis_moved(axis_groups(plan, tallies, axis), described.leaves)
+        for axis, described in enumerate(plan.axes)
+    )
+
+
+def axis_moved(groups: Sequence[Group], leaves: int) -> float:
+    """Most that one report moves the estimated share of any set of an axis's leaves, up or down.
+
+    Args:
+        groups: what all views say about the axis.
+        leaves: its leaves; what `groups` hold beyond them ("no row") is counted by no answer.
+    """
+    moved = [
+        group.oracle.moved(gain[:leaves], group.shares, group.fan) / group.reports
+        for group, gain in zip(groups, gains(groups), strict=True)
+    ]
+    return max(moved)

@@ -1,7 +1,13 @@
-"""`make demo`: publish the bundled shop once, ask it questions, and hold the answers against the truth; then let its
-customers report for themselves (`local_demo`) and answer one question from both kinds of release.
+"""`make demo`: publish the bundled shop once, ask it questions, and hold the answers against the truth.
 
 The truth can be shown because the shop is generated. With real people it is what nobody sees.
+
+Then the same fifty thousand customers report for themselves, in spring and in autumn, and one question is answered
+three ways. Their reports are simulated from the generated shop, and everything made of them says so.
+
+    central   the curator's release: a trusted curator held the rows
+    local     releases made of scrambled reports: nobody held the rows
+    both      the inverse-variance mean of all of them
 """
 
 from __future__ import annotations
@@ -12,10 +18,11 @@ from typing import Any
 
 import duckdb
 from rich.console import Console
+from rich.table import Table
 
 import dpsql
-from dpsql.examples.local_demo import ask_three_ways, collect_surveys
-from dpsql.output import margin_text, number
+from dpsql.answer import Result
+from dpsql.answer.output import margin_text, number
 
 CATALOG = Path("catalog/retail.yaml")
 RELEASE = Path("retail.dpsql")
@@ -39,6 +46,12 @@ QUESTIONS: Mapping[str, str] = {
     "Who are the customers?": "SELECT sex, COUNT(*) AS customers FROM customer GROUP BY sex",
 }
 
+SURVEY = Path("catalog/shop_survey.yaml")
+SEASONS = ("spring", "autumn")
+SEED = 20250101
+ASKED_THREE_WAYS = """SELECT sex, COUNT(*) AS customers FROM customer
+WHERE age BETWEEN 30 AND 49 AND income >= 40000 GROUP BY sex"""
+
 
 def main() -> None:
     """Publish, ask, print; then collect and ask three ways."""
@@ -53,8 +66,8 @@ def main() -> None:
         inside, total = inside + hits, total + values
     console.print(f"{inside} of {total} true values lie inside their {LEVEL:.0%} intervals.\n")
     console.print("[bold]The same customers report for themselves, one scrambled report a season[/bold]")
-    surveys = collect_surveys(console, DATA / "survey")
-    ask_three_ways(console, RELEASE, surveys, truth, LEVEL)
+    surveys = _collect_surveys(console, DATA / "survey")
+    _ask_three_ways(console, RELEASE, surveys, truth)
     console.print('\nNow ask your own: .venv/bin/dpsql query retail.dpsql "SELECT ..."')
 
 
@@ -62,30 +75,30 @@ def _ask(console: Console, truth: duckdb.DuckDBPyConnection, title: str, sql: st
     """Print one question's answers beside the truth; returns how many intervals hold it."""
     console.print(f"[bold]{title}[/bold]\n[dim]{' '.join(sql.split())}[/dim]")
     result = dpsql.query(sql, release=RELEASE)
-    low, high = (frame.to_numpy() for frame in result.interval(LEVEL))
-    noisy = [any(row[i] is not None for row in result.stderr_rows) for i in range(len(result.columns))]
-    exact = _by_key(truth.execute(sql).fetchall(), noisy)
+    low, high = result.interval_rows(LEVEL)
+    exact = {_key(row, result): row for row in truth.execute(sql).fetchall()}
     hits = values = 0
-    for r, (row, errors) in enumerate(zip(result.rows, result.stderr_rows, strict=True)):
-        key, expected = _split(row, noisy)[0], iter(exact.get(_split(row, noisy)[0], ()))
-        parts = ["  " + ", ".join(str(part)[:10] for part in key)] if key else [" "]
-        for i, (value, error) in enumerate(zip(row, errors, strict=True)):
-            if not noisy[i]:
+    for r, row in enumerate(result.rows):
+        key = _key(row, result)
+        parts = ["  " + ", ".join(key)] if key else [" "]
+        for c in result.noisy:
+            name, (least, most) = result.columns[c], (low[r][c], high[r][c])
+            if key not in exact or least is None or most is None:
+                parts.append(f"{name} {number(row[c])}")
                 continue
-            true = next(expected, None)
-            if value is None or error is None or true is None:
-                parts.append(f"{result.columns[i]} {number(value)}")
-                continue
-            held = bool(low[r][i] <= float(true) <= high[r][i])
-            margin = (high[r][i] - low[r][i]) / 2
+            true, margin = exact[key][c], (most - least) / 2
+            held = bool(least <= float(true) <= most)
             hits, values = hits + held, values + 1
             place = "inside" if held else "OUTSIDE"
-            parts.append(
-                f"{result.columns[i]} {margin_text(value, margin)} (true {number(true, margin)}, {place})"
-            )
+            parts.append(f"{name} {margin_text(row[c], margin)} (true {number(true, margin)}, {place})")
         console.print("  ".join(parts))
     console.print()
     return hits, values
+
+
+def _key(row: Sequence[Any], result: Result) -> tuple[str, ...]:
+    """What a row is about; dates and timestamps of one day are the same key."""
+    return tuple(number(value)[:10] for c, value in enumerate(row) if c not in result.noisy)
 
 
 def _truth(data: Path) -> duckdb.DuckDBPyConnection:
@@ -95,14 +108,69 @@ def _truth(data: Path) -> duckdb.DuckDBPyConnection:
     return connection
 
 
-def _split(row: Sequence[Any], noisy: Sequence[bool]) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
-    """(keys, aggregates) of a row; dates and timestamps of one day are the same key."""
-    key = tuple(str(v)[:10] for v, is_noisy in zip(row, noisy, strict=True) if not is_noisy)
-    return key, tuple(v for v, is_noisy in zip(row, noisy, strict=True) if is_noisy)
+def _collect_surveys(console: Console, folder: Path) -> list[Path]:
+    """Simulate a report of every customer in each season, and collect each season into a release.
+
+    Args:
+        console: where to print.
+        folder: where plans, reports and releases go.
+
+    Returns:
+        The releases.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    releases = []
+    for year, season in enumerate(SEASONS):
+        plan, reports, release = (folder / f"{season}{end}" for end in (".json", ".parquet", ".dpsql"))
+        for old in (plan, reports, release):
+            old.unlink(missing_ok=True)
+        with console.status(f"{season}: everybody reports") as status:
+            people = dpsql.simulate(
+                SURVEY,
+                reports,
+                plan,
+                seed=SEED + year,
+                label=season,
+                progress=lambda step: status.update(str(step)),
+            )
+            done = dpsql.collect(plan, [reports], release, progress=lambda step: status.update(str(step)))
+        console.print(f"  {season}: {people} simulated reports, {done.manifest.accepted} accepted")
+        releases.append(release)
+    return releases
 
 
-def _by_key(rows: Sequence[Sequence[Any]], noisy: Sequence[bool]) -> dict[tuple[Any, ...], tuple[Any, ...]]:
-    return dict(_split(row, noisy) for row in rows)
+def _ask_three_ways(
+    console: Console, central: Path, surveys: Sequence[Path], truth: duckdb.DuckDBPyConnection
+) -> None:
+    """Print one question's answers from the central release, from the surveys, and from all, beside the truth."""
+    ways: Mapping[str, Sequence[Path]] = {"central": [central], "local": surveys, "both": [central, *surveys]}
+    cells: dict[str, dict[str, str]] = {}
+    for name, paths in ways.items():
+        with dpsql.connect(*paths, combine=True) as connection:
+            result = connection.execute(ASKED_THREE_WAYS).result
+            cells[name], told = _cells(result), result.provenance
+    console.print(f"[dim]{' '.join(ASKED_THREE_WAYS.split())}[/dim]")
+    table = Table("sex", *cells, "true", box=None, pad_edge=False)
+    for sex, exact in sorted(truth.execute(ASKED_THREE_WAYS).fetchall()):
+        table.add_row(str(sex), *(shown.get(sex, "-") for shown in cells.values()), number(exact))
+    console.print(table)
+    for part in told.get("combined", ()):
+        console.print(
+            f"  {part['release']}: error {number(part['mean_error'])}, weight {part['mean_share']:.0%}"
+        )
+    if told.get("all_together"):
+        console.print(
+            f"  Somebody in all of them: epsilon {told['all_together']['epsilon']} for replacing a person."
+        )
+
+
+def _cells(result: Result) -> dict[str, str]:
+    """The count of each sex with its margin."""
+    low, high = result.interval_rows(LEVEL)
+    return {
+        str(row[0]): margin_text(row[1], (above[1] - below[1]) / 2)
+        for row, below, above in zip(result.rows, low, high, strict=True)
+    }
 
 
 if __name__ == "__main__":

@@ -22,7 +22,6 @@ from numpy.typing import NDArray
 CUSTOMERS, PRODUCTS = 50_000, 2_000
 REGIONS = ("north", "south", "east", "west")
 CATEGORIES = ("books", "clothes", "food", "garden", "home", "sport", "tech", "toys")
-BRANDS_PER_CATEGORY = 5
 # Share of customers with 0, 1, .. 10 sales: mean 3.84, median 3, 99th percentile 10.
 ORDERS = (0.04, 0.14, 0.17, 0.17, 0.13, 0.11, 0.08, 0.06, 0.045, 0.035, 0.02)
 # How much each month sells, January first.

@@ -1,8 +1,8 @@
 """Durable spends: every release is charged to a lineage's cap before anybody can see it, exactly once.
 
-Read in this order: `identity` (what is charged, to whom), `publish` (the protocol), `rules` (what it
-refuses), `recovery`, `store` (the private DuckDB file and its hash chain), `files` (locks and durable small
-files), `report`.
+Read in this order: `identity` (what is charged, to whom), `publish` (the protocol and recovery), `rules`
+(what it refuses), `store` (the private DuckDB file, its hash chain and its report), `files` (locks and durable
+small files).
 
 Beside the ledger file live `<ledger>.lock` (one spender at a time), `<ledger>.head` (the last entry's hash:
 a ledger that was cut short or restored from an old copy is recognised) and, while a release is being made,
@@ -10,7 +10,6 @@ a ledger that was cut short or restored from an old copy is recognised) and, whi
 """
 
 from dpsql.ledger.identity import (
-    Currency,
     Entry,
     Label,
     Lineage,
@@ -21,21 +20,19 @@ from dpsql.ledger.identity import (
     Spend,
     SpendLine,
     new_release_id,
-    spec_hash,
 )
-from dpsql.ledger.publish import publish_file, published_before
-from dpsql.ledger.recovery import KillPoint, recover
-from dpsql.ledger.report import BudgetReport, EntryReport, LineageReport, budget_report, ledger_entries
+from dpsql.ledger.publish import KillPoint, Order, publish_file, published_before
+from dpsql.ledger.store import BudgetReport, EntryReport, LineageReport, budget_report, ledger_entries
 
 __all__ = [
     "BudgetReport",
-    "Currency",
     "Entry",
     "EntryReport",
     "KillPoint",
     "Label",
     "Lineage",
     "LineageReport",
+    "Order",
     "PublicRelease",
     "Receipt",
     "Recovery",
@@ -47,6 +44,4 @@ __all__ = [
     "new_release_id",
     "publish_file",
     "published_before",
-    "recover",
-    "spec_hash",
 ]

@@ -3,8 +3,8 @@
 A **lineage** is the budget of one group of people: a name, the privacy unit, the neighbour relation, delta
 and the cap. It is declared, never guessed, and fixed at its first use.
 
-A cap is an epsilon at the lineage's delta. What is counted is epsilon where delta is 0 and rho else, so under a delta
-the cap is converted once, by the conversion that turns a release's epsilon into rho (`stated`).
+A cap is an epsilon at the lineage's delta. What is counted is epsilon where delta is 0 and rho else, so under
+a delta the cap is converted once, by the conversion that turns a release's epsilon into rho.
 
 Amounts are fractions; the ledger counts them in grains, 1 / (2^40 3^4 5^20) of epsilon or rho, rounded up
 for charges and down for caps. Decimals of up to 20 places, halves and thirds are exact, so ten releases of
@@ -20,16 +20,13 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from fractions import Fraction
 from pathlib import Path
-from typing import Literal, NamedTuple, TypeAlias
+from typing import NamedTuple
 
-from dpsql.budget import pure_rho
+from dpsql.budget import Currency, currency_at
 from dpsql.errors import LineageError, PrivacyError
-from dpsql.ledger.stated import counted, left_epsilon, spent_epsilon
 from dpsql.noise import os_entropy
 
-Currency: TypeAlias = Literal["epsilon", "rho"]
-
-GRAINS = 2**40 * 3**4 * 5**20  # about 8e27; the largest cap, 1000, stays far inside HUGEINT (1.7e38)
+GRAINS = 2**40 * 3**4 * 5**20  # about 8e27; the largest cap, 10^4, stays far inside HUGEINT (1.7e38)
 GENESIS = "0" * 64
 
 
@@ -53,13 +50,13 @@ class Lineage:
 
     @property
     def currency(self) -> Currency:
-        """What is counted: `epsilon` while delta is 0, `rho` with a delta."""
-        return "rho" if self.delta else "epsilon"
+        """What is counted."""
+        return currency_at(self.delta)
 
     @property
     def limit(self) -> Fraction:
-        """The cap in the currency: under a delta the largest rho that implies it."""
-        return counted(self.cap, self.delta)
+        """The cap in the currency."""
+        return self.currency.counted(self.cap)
 
 
 class SpendLine(NamedTuple):
@@ -67,7 +64,7 @@ class SpendLine(NamedTuple):
 
     purpose: str
     amount: Fraction
-    currency: Currency
+    currency: str
 
 
 class SourceTable(NamedTuple):
@@ -109,23 +106,22 @@ class Spend:
     def cost(self) -> Fraction:
         """What the lines cost in the lineage's currency.
 
-        Returns:
-            The exact sum; in rho a pure line of epsilon costs epsilon^2 / 2.
-
         Raises:
             PrivacyError: no lines, or a line that is not above 0.
-            LineageError: a rho line on an epsilon lineage; pure budgets cannot hold it.
+            LineageError: a line in another currency.
 
         **Privacy**: basic composition in either currency.
         """
         if not self.lines or any(line.amount <= 0 for line in self.lines):
             raise PrivacyError("every spend needs an amount above 0", hint="give each part a share above 0")
-        if self.lineage.currency == "epsilon" and any(line.currency == "rho" for line in self.lines):
+        name = self.lineage.currency.name
+        other = next((line.currency for line in self.lines if line.currency != name), None)
+        if other is not None:
             raise LineageError(
-                f"lineage {self.lineage.name!r} counts pure epsilon and cannot hold a spend in rho",
-                hint="publish with delta 0, or name a new lineage with a delta",
+                f"lineage {self.lineage.name!r} counts {name} and cannot hold a spend in {other}",
+                hint="publish at the lineage's delta, or name a new lineage",
             )
-        return sum((_cost(line, self.lineage.currency) for line in self.lines), Fraction(0))
+        return sum((line.amount for line in self.lines), Fraction(0))
 
 
 @dataclass(frozen=True)
@@ -169,7 +165,12 @@ class Entry:
     @property
     def epsilon(self) -> Fraction:
         """What this release alone cost, as an epsilon at the lineage's delta."""
-        return spent_epsilon(Fraction(self.cost), Fraction(self.delta))
+        return self.currency.epsilon(Fraction(self.cost))
+
+    @property
+    def currency(self) -> Currency:
+        """What its lineage counts."""
+        return currency_at(Fraction(self.delta))
 
     def grains(self) -> int:
         """What was charged, in grains."""
@@ -210,7 +211,7 @@ class Receipt:
         drawn: False if an earlier release of the same specification and label was returned.
         charged: what this call charged, in the lineage's currency; 0 if nothing was drawn.
         left: what the lineage has left, in its currency.
-        delta: the lineage's delta.
+        currency: what the lineage counts.
         recovery: what an earlier crash had left behind, and what was done about it.
     """
 
@@ -220,23 +221,18 @@ class Receipt:
     drawn: bool
     charged: Fraction
     left: Fraction
-    delta: Fraction
+    currency: Currency
     recovery: Recovery = Recovery()
 
     @property
     def charged_epsilon(self) -> Fraction:
         """What was charged, as an epsilon at delta."""
-        return spent_epsilon(self.charged, self.delta)
+        return self.currency.epsilon(self.charged)
 
     @property
     def left_epsilon(self) -> Fraction:
         """The largest epsilon of one more release that is left."""
-        return left_epsilon(self.left, self.delta)
-
-
-def spec_hash(canonical: str) -> str:
-    """The hash of a canonical specification (catalog, views, budget); with the label it names a release."""
-    return hashlib.sha256(canonical.encode()).hexdigest()
+        return self.currency.room(self.left)
 
 
 def new_release_id() -> str:
@@ -262,10 +258,6 @@ def charge_grains(amount: Fraction) -> int:
 def limit_grains(limit: Fraction) -> int:
     """A limit in grains, rounded down."""
     return math.floor(limit * GRAINS)
-
-
-def _cost(line: SpendLine, currency: Currency) -> Fraction:
-    return pure_rho(line.amount) if currency == "rho" and line.currency == "epsilon" else line.amount
 
 
 def _canonical(value: object) -> str:

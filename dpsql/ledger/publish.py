@@ -1,4 +1,4 @@
-"""The publish protocol: lock, recover, check, draw, hash, charge and record in one commit, show.
+"""The publish protocol: lock, recover, check, draw, charge and record in one commit, show; and recovery.
 
     step        what is on disk                                     a crash after it
     checked     nothing new                                         nothing happened
@@ -7,18 +7,32 @@
     committed   charge + entry, then <ledger>.head                  the rename is finished
     renamed     the release in place, mode 0444                     the intent is removed
 
-Recovery rolls forward and never draws again: a draw that was charged is shown, one that was not is destroyed.
+Recovery rolls forward and never draws again: a draw that was charged (the ledger holds its entry) is shown,
+one that was not is destroyed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
+import json
+import shutil
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import NamedTuple, TypeAlias
 
-from dpsql.errors import BudgetExceeded, InternalError
-from dpsql.ledger.files import file_hash, make_directory, sync
+from dpsql.errors import BudgetExceeded, IntegrityError, InternalError
+from dpsql.ledger.files import (
+    RELEASE_MODE,
+    beside,
+    file_hash,
+    holds,
+    locked,
+    make_directory,
+    sync,
+    write_json,
+)
 from dpsql.ledger.identity import (
     ChargedTable,
     Entry,
@@ -26,11 +40,11 @@ from dpsql.ledger.identity import (
     Lineage,
     PublicRelease,
     Receipt,
+    Recovery,
     Spend,
     lines_json,
     tables_json,
 )
-from dpsql.ledger.recovery import Draft, KillPoint, clean, no_kill, opened, settle, show, write_intent
 from dpsql.ledger.rules import (
     check_copies,
     check_public,
@@ -42,33 +56,132 @@ from dpsql.ledger.rules import (
 )
 from dpsql.ledger.store import Store
 
+KillPoint: TypeAlias = Callable[[str], None]
 
-def publish_file(
-    ledger: Path,
-    spend: Spend,
-    *,
-    release_id: str,
-    label: str,
-    spec_hash: str,
-    digests: Callable[[], Mapping[str, tuple[str, ...]]],
-    build: Callable[[Path], None],
-    target: Path,
-    public: Iterable[PublicRelease] = (),
-    kill_point: KillPoint = no_kill,
-) -> Receipt:
+
+class Draft(NamedTuple):
+    """A draw on its way: its private directory, the file in it, and where it is to be shown."""
+
+    release_id: str
+    target: Path
+
+    @property
+    def directory(self) -> Path:
+        """The private directory next to the target: the rename stays within one file system."""
+        return self.target.with_name(f".{self.target.name}.{self.release_id}.staging")
+
+    @property
+    def file(self) -> Path:
+        """The draw."""
+        return self.directory / self.target.name
+
+
+def no_kill(step: str) -> None:
+    """Go on."""
+
+
+@contextmanager
+def opened(ledger: Path) -> Iterator[Store]:
+    """The ledger, locked and checked, and closed whatever happens."""
+    with locked(ledger):
+        store = Store(ledger)
+        try:
+            yield store
+        finally:
+            store.close()
+
+
+def settle(store: Store) -> Recovery:
+    """Recover with the ledger open: the head catches up, then the intent is finished or undone."""
+    store.move_head()
+    intent = beside(store.path, ".intent")
+    # A note that a kill cut short: the one before it still stands, or there was none and nothing was drawn.
+    beside(store.path, ".intent.new").unlink(missing_ok=True)
+    if not intent.exists():
+        return Recovery()
+    draft = _read_intent(intent)
+    entry = next((entry for entry in store.entries if entry.release_id == draft.release_id), None)
+    if entry is None:
+        clean(store, draft)
+        return Recovery(removed=draft.directory)
+    if draft.target.exists():
+        if not holds(draft.target, entry.sha256):
+            raise IntegrityError(
+                f"{draft.target} stands where release {entry.label!r} belongs", hint="move that file away"
+            )
+        sync(draft.target.parent)
+        clean(store, draft)
+        return Recovery(finished=draft.target)
+    if holds(draft.file, entry.sha256):
+        show(draft, no_kill)
+        clean(store, draft)
+        return Recovery(finished=draft.target)
+    clean(store, draft)
+    return Recovery(lost=draft.target)
+
+
+def _read_intent(intent: Path) -> Draft:
+    try:
+        value = json.loads(intent.read_text(encoding="utf-8"))
+        return Draft(str(value["release_id"]), Path(value["target"]))
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise IntegrityError(
+            f"the note {intent} of an unfinished publish is damaged",
+            hint="restore it, or remove it after the unfinished draw",
+        ) from error
+
+
+def write_intent(store: Store, draft: Draft) -> None:
+    """Note, durably, which draw is about to be made."""
+    intent = {"release_id": draft.release_id, "target": str(draft.target)}
+    write_json(beside(store.path, ".intent"), intent)
+
+
+def show(draft: Draft, kill_point: KillPoint) -> None:
+    """Put the charged release in place."""
+    draft.file.chmod(RELEASE_MODE)
+    kill_point("readable")
+    draft.file.rename(draft.target)
+    kill_point("renamed")
+    sync(draft.target.parent)
+
+
+def clean(store: Store, draft: Draft) -> None:
+    """Remove the private directory, with the draw if it is still in there, and then the intent."""
+    if draft.directory.exists():
+        shutil.rmtree(draft.directory)
+    beside(store.path, ".intent").unlink(missing_ok=True)
+
+
+@dataclass(frozen=True)
+class Order:
+    """One release file that is to be made.
+
+    Args:
+        name: lineage, label and specification: what decides which releases are "the same". Data are not compared: that
+            would tell whether they are equal.
+        target: where it is to be shown.
+        release_id: the id that `build` writes into it, from `new_release_id()`.
+        build: draws the noise and writes and closes a fresh file at the path it is given.
+        digests: makes digests of each raw table's rows, if there is something to draw; kept as keyed hashes only.
+        public: releases of the lineage that are out; one that the ledger does not know stops spending.
+    """
+
+    name: Label
+    target: Path
+    release_id: str
+    build: Callable[[Path], None]
+    digests: Callable[[], Mapping[str, tuple[str, ...]]]
+    public: tuple[PublicRelease, ...] = ()
+
+
+def publish_file(ledger: Path, spend: Spend, order: Order, kill_point: KillPoint = no_kill) -> Receipt:
     """Publish one release file and charge it, exactly once.
 
     Args:
         ledger: the ledger file; made if there has never been one.
         spend: whose budget, what for, which raw tables.
-        release_id: the id that `build` writes into the file, from `new_release_id()`.
-        label: the curator's name for this release; with the specification it decides what is "the same". Data are
-            not compared: that would tell whether they are equal.
-        spec_hash: the hash of the canonical specification, from `spec_hash()`.
-        digests: makes digests of each raw table's rows, if there is something to draw; kept as keyed hashes only.
-        build: draws the noise and writes and closes a fresh file at the path it is given.
-        target: where the release is to be shown.
-        public: releases of the lineage that are out; one that the ledger does not know stops spending.
+        order: the file.
         kill_point: called with the name of each step, for tests that kill there.
 
     Returns:
@@ -83,30 +196,29 @@ def publish_file(
 
     **Privacy**: what becomes readable has been charged, durably, before; each draw is charged at most once.
     """
-    target = target.absolute()
+    name, target, release_id = order.name, order.target.absolute(), order.release_id
     with opened(ledger) as store:
         kill_point("locked")
         recovery = settle(store)
         kill_point("recovered")
-        name = Label(spend.lineage.name, label, spec_hash)
         known = find(store, name)
         if known is not None:
             return replace(earlier(store, known, name, target), recovery=recovery)
         check_target(store, target)
-        check_public(store, public)
+        check_public(store, order.public)
         check_release_id(store, release_id)
         check_spend(store, spend)
-        tables = _charged(store, spend, digests())
+        tables = _charged(store, spend, order.digests)
         check_copies(store, spend.lineage, tables)
         kill_point("checked")
         draft = Draft(release_id, target)
-        digest = _draw(store, draft, build, kill_point)
+        digest = _draw(store, draft, order.build, kill_point)
         entry = _seal(store, spend, name, tables, draft, digest)
         _commit(store, entry, spend.lineage, draft, kill_point)
         show(draft, kill_point)
         clean(store, draft)
         left = spend.lineage.limit - store.spent(spend.lineage.name)
-        return Receipt(release_id, target, digest, True, spend.cost(), left, spend.lineage.delta, recovery)
+        return Receipt(release_id, target, digest, True, spend.cost(), left, spend.lineage.currency, recovery)
 
 
 def published_before(ledger: Path, name: Label, target: Path) -> Receipt | None:
@@ -158,10 +270,13 @@ def _draw(store: Store, draft: Draft, build: Callable[[Path], None], kill_point:
     return digest
 
 
-def _charged(store: Store, spend: Spend, digests: Mapping[str, tuple[str, ...]]) -> tuple[ChargedTable, ...]:
+def _charged(
+    store: Store, spend: Spend, digests: Callable[[], Mapping[str, tuple[str, ...]]]
+) -> tuple[ChargedTable, ...]:
     """The raw tables as the ledger keeps them."""
+    found = digests()
     return tuple(
-        ChargedTable(table.name, table.places, tuple(map(store.fingerprint, digests.get(table.name, ()))))
+        ChargedTable(table.name, table.places, tuple(map(store.fingerprint, found.get(table.name, ()))))
         for table in spend.tables
     )
 

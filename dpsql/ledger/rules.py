@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from fractions import Fraction
 from pathlib import Path
 
@@ -19,7 +19,6 @@ from dpsql.ledger.identity import (
     charge_grains,
     limit_grains,
 )
-from dpsql.ledger.stated import at_delta, left_epsilon, spent_epsilon
 from dpsql.ledger.store import Store
 
 
@@ -39,7 +38,7 @@ def earlier(store: Store, entry: Entry, name: Label, target: Path) -> Receipt:
     for path in (target, Path(entry.target)):
         if holds(path, entry.sha256):
             left = lineage.limit - store.spent(entry.lineage)
-            return Receipt(entry.release_id, path, entry.sha256, False, Fraction(0), left, lineage.delta)
+            return Receipt(entry.release_id, path, entry.sha256, False, Fraction(0), left, lineage.currency)
     raise ReleaseExists(
         f"label {entry.label!r} is charged but its file is gone or changed",
         hint=f"restore {Path(entry.target).name} from a backup, or choose a new label to spend again",
@@ -80,22 +79,18 @@ def check_release_id(store: Store, release_id: str) -> None:
 def check_spend(store: Store, spend: Spend) -> None:
     """Refuse a spend that contradicts its lineage, reads another lineage's table, or passes the cap."""
     lineage, cost = spend.lineage, spend.cost()
-    owners = {
-        place: entry.lineage for entry in store.entries for t in entry.charged_tables() for place in t.places
-    }
     for table in spend.tables:
-        for owner in (owners.get(place, lineage.name) for place in table.places):
-            if owner != lineage.name:
-                raise LineageError(
-                    f"table {table.name!r} belongs to lineage {owner!r}", hint=f"name lineage {owner!r}"
-                )
+        for owner in _others(store, lineage, table.places, lambda charged: charged.places):
+            raise LineageError(
+                f"table {table.name!r} belongs to lineage {owner!r}", hint=f"name lineage {owner!r}"
+            )
     if lineage.name in store.counters:
         _check_identity(lineage, store.counters[lineage.name].lineage)
-    left, delta = lineage.limit - store.spent(lineage.name), lineage.delta
+    left, currency = lineage.limit - store.spent(lineage.name), lineage.currency
     if charge_grains(cost) > limit_grains(left):
         raise BudgetExceeded(
-            f"lineage {lineage.name!r} has {_short(left_epsilon(max(left, Fraction(0)), delta))} epsilon left"
-            f" of {_short(lineage.cap)}{at_delta(delta)} and this release costs {_short(spent_epsilon(cost, delta))}",
+            f"lineage {lineage.name!r} has {_short(currency.room(max(left, Fraction(0))))} epsilon left"
+            f" of {_short(lineage.cap)}{currency.at_delta} and this release costs {_short(currency.epsilon(cost))}",
             hint="lower epsilon; a cap never rises",
         )
 
@@ -105,19 +100,21 @@ def check_copies(store: Store, lineage: Lineage, tables: Iterable[ChargedTable])
 
     **Privacy**: the refusal tells the curator, who holds both tables, that their rows are the same.
     """
-    owners = {
-        mark: entry.lineage
-        for entry in store.entries
-        for t in entry.charged_tables()
-        for mark in t.fingerprints
-    }
     for table in tables:
-        for owner in (owners.get(mark, lineage.name) for mark in table.fingerprints):
-            if owner != lineage.name:
-                raise LineageError(
-                    f"table {table.name!r} holds the same rows as a table of lineage {owner!r}",
-                    hint=f"name lineage {owner!r}",
-                )
+        for owner in _others(store, lineage, table.fingerprints, lambda charged: charged.fingerprints):
+            raise LineageError(
+                f"table {table.name!r} holds the same rows as a table of lineage {owner!r}",
+                hint=f"name lineage {owner!r}",
+            )
+
+
+def _others(
+    store: Store, lineage: Lineage, marks: Sequence[str], own: Callable[[ChargedTable], Sequence[str]]
+) -> Iterator[str]:
+    """Other lineages whose charged tables have one of some marks."""
+    for entry in store.entries:
+        if entry.lineage != lineage.name and any(set(own(t)) & set(marks) for t in entry.charged_tables()):
+            yield entry.lineage
 
 
 def _check_identity(lineage: Lineage, known: Lineage) -> None:

@@ -1,4 +1,4 @@
-"""The ledger file: one counter row per lineage with a CHECK, one entry per release, a hash chain over all.
+"""The ledger file: one counter row per lineage with a CHECK, one entry per release, a hash chain; its report.
 
 | table | one row per | columns |
 |---|---|---|
@@ -6,7 +6,7 @@
 | `lineage` | lineage | name, unit, neighbours, delta, cap in epsilon, ceiling, spent, CHECK (spent <= ceiling) |
 | `entry` | release | the fields of `Entry` |
 
-Ceiling and spent are grains of what the lineage counts (`stated`).
+Ceiling and spent are grains of what the lineage counts.
 
 DuckDB decides the shape: transactions that each SUM entries overspend (24 of 10 measured), so the counter is
 one row; a cut write-ahead log opens as a shorter history, so `<ledger>.head` keeps the last hash outside.
@@ -18,7 +18,7 @@ import hashlib
 import hmac
 import json
 from collections.abc import Callable
-from dataclasses import astuple, fields
+from dataclasses import astuple, dataclass, fields
 from fractions import Fraction
 from pathlib import Path
 from typing import NamedTuple
@@ -26,8 +26,15 @@ from typing import NamedTuple
 import duckdb
 
 from dpsql.errors import BudgetExceeded, IntegrityError, OperationalError
-from dpsql.ledger.files import beside, made_aside, private_log, write_json
-from dpsql.ledger.identity import GENESIS, GRAINS, Entry, Lineage, limit_grains
+from dpsql.ledger.files import beside, locked, made_aside, private_log, write_json
+from dpsql.ledger.identity import (
+    GENESIS,
+    GRAINS,
+    Entry,
+    Lineage,
+    SpendLine,
+    limit_grains,
+)
 from dpsql.noise import os_entropy
 
 _FORMAT = "dpsql-ledger-2"
@@ -156,14 +163,11 @@ class Store:
             counters = self._connection.execute("SELECT * FROM lineage").fetchall()
         except duckdb.Error as error:
             raise IntegrityError(f"{self.path} is not a ledger or is damaged", hint=_RESTORE) from error
-        known = {row[0]: _counter(*row) for row in counters}
+        known = {
+            name: Counter(Lineage(name, unit, neighbours, Fraction(delta), Fraction(cap)), ceiling, spent)
+            for name, unit, neighbours, delta, cap, ceiling, spent in counters
+        }
         return [Entry(*row) for row in rows], known, bytes.fromhex(meta["secret"])
-
-
-def _counter(
-    name: str, unit: str, neighbours: str, delta: str, cap: str, ceiling: int, spent: int
-) -> Counter:
-    return Counter(Lineage(name, unit, neighbours, Fraction(delta), Fraction(cap)), ceiling, spent)
 
 
 def _connect(path: Path) -> duckdb.DuckDBPyConnection:
@@ -237,3 +241,116 @@ def _check_head(entries: list[Entry], head: Path) -> None:
         raise IntegrityError(f"the ledger holds {len(entries)} entries, its head {sequence}", hint=_RESTORE)
     if last != (entries[sequence - 1].hash if sequence else GENESIS):
         raise IntegrityError("the ledger's head is not on its chain", hint=_RESTORE)
+
+
+@dataclass(frozen=True)
+class EntryReport:
+    """One release of a lineage.
+
+    Attributes:
+        label, release_id, published_at, path: which release, when (UTC), and where it was put.
+        cost: what it was charged, in the lineage's currency.
+        epsilon: the same as an epsilon at the lineage's delta, for this release alone.
+        lines: what for.
+        present: whether the file is still there (a missing one stays charged).
+    """
+
+    label: str
+    release_id: str
+    published_at: str
+    path: Path
+    cost: Fraction
+    epsilon: Fraction
+    lines: tuple[SpendLine, ...]
+    present: bool
+
+
+@dataclass(frozen=True)
+class LineageReport:
+    """One lineage: its identity and cap, what is spent and left in its currency, and the releases."""
+
+    lineage: Lineage
+    spent: Fraction
+    left: Fraction
+    entries: tuple[EntryReport, ...]
+
+    @property
+    def spent_epsilon(self) -> Fraction:
+        """What is spent, as an epsilon at the lineage's delta."""
+        return self.lineage.currency.epsilon(self.spent)
+
+    @property
+    def left_epsilon(self) -> Fraction:
+        """The largest epsilon of one more release; under a delta epsilons do not add up to the cap."""
+        return self.lineage.currency.room(self.left)
+
+
+@dataclass(frozen=True)
+class BudgetReport:
+    """All lineages of one ledger, by name; none if the ledger has not been used yet."""
+
+    ledger: Path
+    lineages: tuple[LineageReport, ...]
+
+
+def budget_report(ledger: Path) -> BudgetReport:
+    """Read the ledger and check its chain.
+
+    Args:
+        ledger: the ledger file; one that was never used gives an empty report.
+
+    Returns:
+        Per lineage its cap, what is spent and left, and the releases in order.
+
+    Raises:
+        IntegrityError: the chain is broken or cut short.
+        OperationalError: the file cannot be opened.
+
+    **Privacy**: for the curator; it holds labels and paths but no data.
+    """
+    if not ledger.exists() and not beside(ledger, ".head").exists():
+        return BudgetReport(ledger, ())
+    with locked(ledger):
+        store = Store(ledger)
+        store.close()
+    reports = []
+    for name in sorted(store.counters):
+        counter = store.counters[name]
+        entries = tuple(_entry_report(entry) for entry in store.entries if entry.lineage == name)
+        spent, left = (
+            Fraction(grains, GRAINS) for grains in (counter.spent, counter.ceiling - counter.spent)
+        )
+        reports.append(LineageReport(counter.lineage, spent, left, entries))
+    return BudgetReport(ledger, tuple(reports))
+
+
+def ledger_entries(ledger: Path) -> tuple[Entry, ...]:
+    """All entries of a ledger in order, its chain checked; none if it has not been used yet.
+
+    Args:
+        ledger: the ledger file.
+
+    Raises:
+        IntegrityError: the chain is broken or cut short.
+        OperationalError: the file cannot be opened.
+    """
+    if not ledger.exists() and not beside(ledger, ".head").exists():
+        return ()
+    with locked(ledger):
+        store = Store(ledger)
+        store.close()
+    return tuple(store.entries)
+
+
+def _entry_report(entry: Entry) -> EntryReport:
+    path = Path(entry.target)
+    return EntryReport(
+        entry.label,
+        entry.release_id,
+        entry.published_at,
+        path,
+        Fraction(entry.cost),
+        entry.epsilon,
+        entry.spend_lines(),
+        path.is_file(),
+    )

@@ -21,18 +21,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from math import isqrt, prod, sqrt
+from math import prod, sqrt
 from typing import ClassVar, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from dpsql.budget import DENOMINATOR, cap_units, combine, gaussian_sigma2, scaled_denominator
+from dpsql.budget import Currency, cap_units, combine, gaussian_sigma2, scaled_denominator
 from dpsql.errors import InternalError, PrivacyError
 from dpsql.mechanisms.axis.rows import SparseRows
 from dpsql.noise import Noise, laplace_variance
 
-FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 
 SMALLEST_RATIO = 1e-9
@@ -157,8 +156,12 @@ class NoiseLaw(Protocol):
     def unit_noise(self, spend: Fraction) -> float:
         """About the standard deviation of `draw_bounded` for a bound of 1."""
 
-    def bought(self, rho: Fraction) -> Fraction:
-        """The largest spend that fits into rho-zCDP; of epsilon, rounded down."""
+    def bought(self, amount: Fraction, currency: Currency) -> Fraction:
+        """The largest spend of the law's own kind within an amount of a currency that pays for it (`laws_for`).
+
+        Raises:
+            PrivacyError: the currency cannot hold such noise.
+        """
 
 
 @dataclass(frozen=True)
@@ -242,9 +245,9 @@ class Laplace:
         """See `NoiseLaw`."""
         return sqrt(2) / float(spend)
 
-    def bought(self, rho: Fraction) -> Fraction:
-        """The largest epsilon with epsilon^2 / 2 <= rho."""
-        return Fraction(isqrt(2 * rho.numerator * DENOMINATOR**2 // rho.denominator), DENOMINATOR)
+    def bought(self, amount: Fraction, currency: Currency) -> Fraction:
+        """An epsilon."""
+        return currency.pure(amount)
 
 
 @dataclass(frozen=True)
@@ -328,12 +331,18 @@ class Gaussian:
         """See `NoiseLaw`."""
         return sqrt(1 / (2 * float(spend)))
 
-    def bought(self, rho: Fraction) -> Fraction:
-        """All of it."""
-        return rho
+    def bought(self, amount: Fraction, currency: Currency) -> Fraction:
+        """A rho."""
+        return currency.concentrated(amount)
 
 
 LAPLACE, GAUSSIAN = Laplace(), Gaussian()
+
+
+def laws_for(currency: Currency) -> tuple[NoiseLaw, ...]:
+    """Those that a currency pays for: epsilon Laplace noise, rho both; first that of statistics without a choice."""
+    return (GAUSSIAN, LAPLACE) if currency.delta else (LAPLACE,)
+
 
 LAWS: dict[int, NoiseLaw] = {law.norm: law for law in (LAPLACE, GAUSSIAN)}
 """By the norm that a file stores."""

@@ -1,7 +1,7 @@
 """Exact integer noise: the discrete Laplace and the discrete Gaussian, vectorised, no float in the law.
 
-Read in this order: `source` (what a mechanism is given), `laplace`, `gaussian`, `coins` (how a uniform
-integer becomes an exact e^(-u/t)), `entropy`. Only this package touches the operating system's entropy.
+Read in this order: `source` (what a mechanism is given, and entropy), `laplace`, `gaussian`, `coins` (how a
+uniform integer becomes an exact e^(-u/t)). Only this package touches the operating system's entropy.
 
 >>> import numpy as np
 >>> noise = ExactNoise(os_entropy())
@@ -10,10 +10,9 @@ integer becomes an exact e^(-u/t)), `entropy`. Only this package touches the ope
 """
 
 from dpsql.noise.coins import HEADROOM, Entropy
-from dpsql.noise.entropy import insecure_test_entropy, os_entropy
-from dpsql.noise.gaussian import discrete_gaussian, gaussian_variance
+from dpsql.noise.gaussian import discrete_gaussian
 from dpsql.noise.laplace import discrete_laplace, laplace_variance
-from dpsql.noise.source import ExactNoise, Noise, ZeroNoise, noised
+from dpsql.noise.source import ExactNoise, Noise, ZeroNoise, insecure_test_entropy, noised, os_entropy
 
 __all__ = [
     "HEADROOM",
@@ -23,7 +22,6 @@ __all__ = [
     "ZeroNoise",
     "discrete_gaussian",
     "discrete_laplace",
-    "gaussian_variance",
     "insecure_test_entropy",
     "laplace_variance",
     "noised",

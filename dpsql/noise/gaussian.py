@@ -1,4 +1,4 @@
-"""The exact discrete Gaussian, and its variance.
+"""The exact discrete Gaussian.
 
 | here | there | unit |
 |---|---|---|
@@ -59,23 +59,6 @@ def discrete_gaussian(sigma2: Fraction, size: int, entropy: Entropy) -> IntArray
     for start in range(0, size, BLOCK):
         noise[start : start + BLOCK] = _gaussian_block(sigma2, scale, min(BLOCK, size - start), entropy)
     return noise
-
-
-def gaussian_variance(sigma2: Fraction) -> float:
-    """The variance of the discrete Gaussian: sigma^2 up to 1e-15 from sigma^2 = 3 on, less below.
-
-    Args:
-        sigma2: its parameter sigma^2 > 0.
-
-    Returns:
-        The variance in counts squared.
-    """
-    if sigma2 >= 3:  # Poisson summation: the relative gap is about 8 pi^2 sigma^2 e^(-2 pi^2 sigma^2)
-        return float(sigma2)
-    x = np.arange(1, 80, dtype=np.float64)
-    with np.errstate(under="ignore"):
-        weight = np.exp(-(x**2) / (2.0 * float(sigma2)))
-    return float(2.0 * (x**2 * weight).sum() / (1.0 + 2.0 * weight.sum()))
 
 
 def _gaussian_block(sigma2: Fraction, scale: int, size: int, entropy: Entropy) -> IntArray:

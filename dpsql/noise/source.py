@@ -1,7 +1,8 @@
-"""Where noise comes from: the protocol that mechanisms take, and the two sources there are."""
+"""Where noise comes from: the protocol that mechanisms take, its two sources, and the entropy behind them."""
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import ClassVar, Protocol
@@ -11,6 +12,34 @@ import numpy as np
 from dpsql.noise.coins import Entropy, IntArray
 from dpsql.noise.gaussian import discrete_gaussian
 from dpsql.noise.laplace import discrete_laplace
+
+
+def os_entropy() -> Entropy:
+    """The operating system's cryptographic source, the only one fit for a release."""
+    return os.urandom
+
+
+@dataclass(frozen=True)
+class _TestEntropy:
+    generator: np.random.Generator
+    insecure: ClassVar[bool] = True
+
+    def __call__(self, size: int) -> bytes:
+        return self.generator.bytes(size)
+
+
+def insecure_test_entropy(seed: int) -> Entropy:
+    """A repeatable source for tests, marked `insecure = True`.
+
+    Args:
+        seed: any non-negative integer; the same seed gives the same draws.
+
+    Returns:
+        An entropy source whose draws anybody can repeat.
+
+    **Privacy**: none. A release made with it is stamped `insecure_entropy`.
+    """
+    return _TestEntropy(np.random.Generator(np.random.PCG64(seed)))
 
 
 def noised(exact: IntArray | None, drawn: IntArray) -> IntArray:

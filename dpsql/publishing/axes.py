@@ -1,24 +1,43 @@
-"""Build axes at publish time: public tables are read here, private ones never.
+"""Axes at publish time: their leaves, and the ranges that they will be asked for, from public facts alone.
 
-An axis over a private column follows from the catalog; an axis over a public dimension takes its leaves
-from that dimension's rows. Either way the result is a public fact.
+An axis over a private column follows from the catalog; an axis over a public dimension takes its leaves from
+that dimension's rows. Either way the result is a public fact. Public tables are read here, private ones
+never.
+
+Where the catalog lists ranges (`asked`), they are a public query log. A log seldom covers everything, so 15%
+of the weight goes to evenly spread ranges and single leaves: no leaf is left without budget, and questions
+that the log did not foresee stay answerable.
+
+**Privacy**: the log is part of the catalog and published with it. It must be public, or private on its own.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 
-import duckdb
+import numpy as np
 
-from dpsql.axis import Axis, AxisColumn, KeyRule, PublicTable, build_axis, leaf_sql, needed_tables, table_sql
-from dpsql.catalog import Catalog, ResolvedAxis
-from dpsql.errors import SourceError
-from dpsql.publishing.contributions import alias
-from dpsql.release.write import ARRAYS
-from dpsql.sources import RawSide, identifier
+from dpsql.axis import (
+    Axis,
+    OrderedRule,
+    PublicTable,
+    build_axis,
+    needed_tables,
+)
+from dpsql.engines import RawSide, no_sources
+from dpsql.engines.keys import open_star
+from dpsql.errors import CatalogError, SourceError
+from dpsql.star import Catalog, ResolvedAxis
+from dpsql.star.model import AxisSpec
+from dpsql.star.sql import identifier
+from dpsql.tree import Workload
 
 AxisMaker = Callable[[ResolvedAxis], Axis]
+
+
+UNFORESEEN = 0.15
+
+CUTS = 64
 
 
 def axis_maker(catalog: Catalog, raw: RawSide) -> AxisMaker:
@@ -48,50 +67,76 @@ def _read_public(raw: RawSide, table: str) -> PublicTable:
     return PublicTable(table, types, columns)
 
 
-def typed_columns(connection: duckdb.DuckDBPyConnection, axis: Axis) -> tuple[AxisColumn, ...]:
-    """All columns of the axis table, the derived ones with the type that DuckDB gives them."""
-    import pandas as pd
+def open_public(catalog: Catalog) -> RawSide:
+    """Open the public tables of a source; private ones stay closed.
 
-    arrays = {name: pd.Series(values[:1]) for name, values in axis.arrays().items()}
-    connection.register(ARRAYS, pd.DataFrame(arrays))
-    described = connection.execute(f"DESCRIBE {table_sql(axis, ARRAYS)}").fetchall()
-    connection.unregister(ARRAYS)
-    types = {str(row[0]): str(row[1]) for row in described}
-    columns = [*axis.columns, *(column for column, _ in axis.derived)]
-    return tuple(replace(column, type=types[column.sql_name]) for column in columns)
+    Raises:
+        CatalogError, SourceError: a public table cannot be read.
+    """
+    if catalog.source is None and not any(table.is_public for table in catalog.tables.values()):
+        return no_sources()
+    source = catalog.raw_source()
+    public = [name for name, table in catalog.tables.items() if table.is_public and name in source.tables]
+    if not public:
+        return no_sources()
+    return open_star(catalog, public)
 
 
-def leaf_expression(
-    connection: duckdb.DuckDBPyConnection, axis_id: int, axis: Axis, catalog: Catalog
-) -> tuple[str, str]:
-    """SQL for the leaf of a row, and the join that it needs (or an empty string).
+def declared_workload(spec: AxisSpec, resolved: ResolvedAxis, axis: Axis) -> Workload | None:
+    """The declared ranges of an axis as ranges of leaves.
 
     Args:
-        connection: where `checked.*` is; receives the look-up table of a public dimension.
-        axis_id: the axis's id in the release.
-        axis: the axis.
-        catalog: the catalog.
+        spec: the axis as the catalog writes it.
+        resolved, axis: what it means and its leaves.
 
     Returns:
-        (leaf expression over `alias(path)`, LEFT JOIN or "").
+        Ranges with weights that add up to 1, or None where the catalog lists none.
+
+    Raises:
+        CatalogError: the axis is not ordered, or a range holds none of its values.
     """
-    here = alias(axis.path)
-    present = None
-    if axis.path:
-        present = f"{here}.{identifier(str(catalog.tables[axis.table].key))} IS NOT NULL"
-    if not isinstance(axis.rule, KeyRule):
-        return leaf_sql(axis, f"{here}.{identifier(str(axis.resolved.column))}", present), ""
-    lookup, name = f'checked."leaf of {axis_id}"', identifier(f"leaf of {axis_id}")
-    _store_lookup(connection, lookup, axis.rule)
-    missing = "NULL" if axis.missing_leaf is None else str(axis.missing_leaf)
-    join = f"LEFT JOIN {lookup} AS {name} ON {here}.{identifier(axis.rule.key)} = {name}.key"
-    return f"CAST(coalesce({name}.leaf, {missing}) AS INTEGER)", join
+    if not spec.asked:
+        return None
+    column = resolved.spec
+    if column is None or not isinstance(axis.rule, OrderedRule):
+        raise CatalogError(f"axis {axis.name}: `asked` needs an ordered column", hint="remove `asked`")
+    starts = axis.rule.starts
+    lo, hi, weight = [], [], []
+    for low, high, times in spec.asked:
+        first = max(int(np.searchsorted(starts, column.units(low), side="right")) - 1, 0)
+        last = int(np.searchsorted(starts, column.units(high, upper=True), side="right"))
+        if last <= first:
+            raise CatalogError(
+                f"axis {axis.name}: asked [{low}, {high}] holds no value", hint="swap its ends"
+            )
+        lo.append(first)
+        hi.append(last)
+        weight.append(float(times))
+    return with_unforeseen(Workload(np.array(lo), np.array(hi), np.array(weight)), axis.leaves)
 
 
-def _store_lookup(connection: duckdb.DuckDBPyConnection, lookup: str, rule: KeyRule) -> None:
-    import pandas as pd
+def with_unforeseen(log: Workload, n: int) -> Workload:
+    """A log joined with evenly spread ranges and single leaves, as it is optimised for.
 
-    frame = pd.DataFrame({"key": pd.Series(list(rule.keys)), "leaf": pd.Series(rule.leaf)})
-    connection.register("incoming_leaves", frame)
-    connection.execute(f"CREATE OR REPLACE TABLE {lookup} AS SELECT * FROM incoming_leaves")
-    connection.unregister("incoming_leaves")
+    Args:
+        log: ranges of leaves.
+        n: leaves of the axis.
+
+    Returns:
+        The same ranges and others, with weights that add up to 1.
+    """
+    spread = _spread(n)
+    return Workload(
+        np.append(log.lo, spread.lo).astype(np.int64),
+        np.append(log.hi, spread.hi).astype(np.int64),
+        np.append((1 - UNFORESEEN) * log.weight / np.sum(log.weight), UNFORESEEN * spread.weight),
+    )
+
+
+def _spread(n: int) -> Workload:
+    """Ranges between evenly spaced cuts and all single leaves, half the weight each."""
+    cuts = np.unique(np.linspace(0, n, min(n, CUTS) + 1).astype(np.int64))
+    i, j = np.triu_indices(len(cuts), 1)
+    single = np.arange(n)
+    weight = np.append(np.full(len(i), 0.5 / len(i)), np.full(n, 0.5 / n))
+    return Workload(np.append(cuts[i], single), np.append(cuts[j], single + 1), weight)

@@ -1,37 +1,41 @@
-"""Bounding a person's rows by a declared `max_ids`, and telling how much it left out.
+"""How many rows of one unit count, each way a class; and the one place where exact cells and noise meet.
 
-| word | a unit's rows beyond tau | what COUNT then means |
-|---|---|---|
-| `truncate` | left out, by keyed hash | rows, at most tau a unit |
-| `weight` | all of them count min(1, tau / rows of the unit) | the same total a unit, spread over all its rows |
+| class | the catalog | a unit's rows beyond tau | what COUNT then means |
+|---|---|---|---|
+| `Truncate` | `max_ids: 4`; `unit: row` | left out, by sampling | rows, at most tau a unit |
+| `Weight` | `bounding: weight` too | all count min(1, tau / rows of the unit) | the same total, spread over all rows |
+| `Auto` | `max_ids: auto` | weighted; tau is chosen, a factor puts the total back | rows |
 
-With `clipped_share` one more number is released: the rows beyond tau, at most `REACH` tau of one unit. It says how
-far answers are biased, which no error bar can.
+With `clipped_share` one more number is released where tau is `Declared`: the rows beyond tau, at most `REACH`
+tau of one unit. It says how far answers are biased, which no error bar can.
 
-**Privacy**: the number of rows left out is itself private: one unit changes it by at most REACH tau, and its draw has
-a line of its own in the ledger.
+**Privacy**: a way says what one unit may change (`docs/privacy.md` section 2); the number of rows left out is
+itself private: one unit changes it by at most REACH tau, and its draw has a line of its own in the ledger.
 **Source**: docs/method/rows.md, "At most tau rows of a unit".
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import TYPE_CHECKING
+from typing import ClassVar, NamedTuple, Protocol
 
 import numpy as np
 
-from dpsql.catalog.graph import unit_path
-from dpsql.catalog.model import Catalog
-from dpsql.mechanisms.law import LAPLACE, NoiseLaw
+from dpsql.engines import RawSide
+from dpsql.errors import CatalogError
+from dpsql.mechanisms.family.whitened import UNIT
+from dpsql.mechanisms.law import LAPLACE, NoisyRows
 from dpsql.noise import Noise
-from dpsql.publishing.exact import cut_sum
-from dpsql.publishing.userlevel_plan import Step
-from dpsql.sources import RawSide
-
-if TYPE_CHECKING:
-    from dpsql.publishing.planned import PlannedStatistic, ReleasePlan
+from dpsql.progress import Progress, Stage
+from dpsql.publishing.cells import Cells, PlacedCells, cut_sum
+from dpsql.publishing.planned import PlannedStatistic, ReleasePlan, Step
+from dpsql.publishing.rows import place_rows
+from dpsql.publishing.userlevel.choose import Buy, Divided, Table, divide
+from dpsql.publishing.userlevel.recipe import TableScale, settle_table
+from dpsql.publishing.userlevel.sql import make_pure_weights, weighted_cells
+from dpsql.star import Catalog
 
 CLIPPED = "rows left out"
 
@@ -45,7 +49,7 @@ class LeftOut:
 
     Args:
         of: the counted table.
-        bounding: `truncate` or `weight`.
+        bounding: the catalog's word.
         tau: rows that one unit counts for.
         rows: noisy number of rows left out.
         stderr: its standard error.
@@ -64,31 +68,282 @@ class LeftOut:
         return max(0.0, self.rows) / max(1.0, self.rows + kept)
 
 
-def is_weighted(catalog: Catalog, of: str) -> bool:
-    """Whether the rows of a table count with weights."""
-    return catalog.tables[of].bounding == "weight" and unit_path(catalog, of) is not None
+class Scan(NamedTuple):
+    """The raw side of a release being made; `prepare_tables` has run.
+
+    Args:
+        catalog, raw, plan: the release.
+        noise: where noise comes from.
+    """
+
+    catalog: Catalog
+    raw: RawSide
+    plan: ReleasePlan
+    noise: Noise
 
 
-def set_aside(
-    catalog: Catalog,
-    of: str,
-    statistics: Sequence[PlannedStatistic],
-    buy: Callable[[Fraction, NoiseLaw], Fraction],
-) -> tuple[list[Step], list[PlannedStatistic]]:
+class DrawnTable(NamedTuple):
+    """One table, drawn.
+
+    Args:
+        statistics: what was drawn, by position in the plan, with what was chosen on the way.
+        views: their noisy integers.
+        scales: the table's scale, if it has one.
+        left_out: what bounding left out, if that is told.
+    """
+
+    statistics: dict[int, PlannedStatistic]
+    views: dict[int, NoisyRows]
+    scales: tuple[TableScale, ...] = ()
+    left_out: tuple[LeftOut, ...] = ()
+
+
+class Bounding(Protocol):
+    """How the rows of one table are held to what a unit may contribute."""
+
+    @property
+    def of(self) -> str:
+        """The counted table."""
+
+    @property
+    def tau(self) -> int:
+        """Rows of one unit that count; 0 where publishing chooses."""
+
+    @property
+    def unit(self) -> int:
+        """Planned integers that make a row: 1, or 2^20 where rows have weights."""
+
+    @property
+    def people(self) -> bool:
+        """Whether weights are chosen at publish, by what people own in all views of the table."""
+
+    def told(self, tau: int) -> int | str:
+        """What the promise says of rows per unit."""
+
+    def alone(self, view: str) -> str:
+        """The view, if it has factors of its own and so agrees with no other; else empty."""
+
+    def divide(self, statistics: Sequence[PlannedStatistic], buy: Buy) -> Divided:
+        """Take what is not spent on statistics out of the charges of the table's; charges add up to what they were.
+
+        Args:
+            statistics: all statistics of the release.
+            buy: (charge, law) -> what it buys in the noise's own currency.
+        """
+
+    def draw(self, scan: Scan) -> DrawnTable:
+        """Draw the table's statistics.
+
+        **Privacy**: spends the table's lines, each once.
+        """
+
+
+class Kept(Protocol):
+    """What becomes of a unit's rows where tau is declared."""
+
+    @property
+    def name(self) -> str:
+        """The catalog's word."""
+
+    @property
+    def unit(self) -> int:
+        """Integers that make a row."""
+
+    def cells(self, scan: Scan, of: str, tau: int) -> PlacedCells:
+        """The rows of a table that count, and for how much."""
+
+
+@dataclass(frozen=True)
+class Truncate:
+    """Tau rows of each unit count, by systematic sampling; all rows where every row is a unit."""
+
+    name: ClassVar[str] = "truncate"
+    unit: ClassVar[int] = 1
+
+    def cells(self, scan: Scan, of: str, tau: int) -> PlacedCells:
+        """See `Kept`."""
+        rows, columns = place_rows(scan.catalog, scan.raw, scan.plan, of, tau=tau)
+        return PlacedCells(scan.raw.connection, scan.plan, rows, columns)
+
+
+@dataclass(frozen=True)
+class Weight:
+    """All rows count, those of one unit for min(1, tau / rows of the unit)."""
+
+    name: ClassVar[str] = "weight"
+    unit: ClassVar[int] = UNIT
+
+    def cells(self, scan: Scan, of: str, tau: int) -> PlacedCells:
+        """See `Kept`."""
+        rows, columns = place_rows(scan.catalog, scan.raw, scan.plan, of, tau=0)
+        weights = make_pure_weights(scan.raw.connection, rows, of, tau, [])
+        return weighted_cells(scan.raw.connection, scan.plan, rows, weights, columns)
+
+
+@dataclass(frozen=True)
+class Declared:
+    """The catalog says how many rows of a unit count.
+
+    Args:
+        of, tau: as of `Bounding`.
+        kept: what becomes of them.
+        share: part of the table's charges that tells how many rows were left out.
+    """
+
+    of: str
+    tau: int
+    kept: Kept
+    share: Fraction
+    people: ClassVar[bool] = False
+
+    @property
+    def unit(self) -> int:
+        """See `Kept`."""
+        return self.kept.unit
+
+    def told(self, tau: int) -> int | str:
+        """The number."""
+        return tau
+
+    def alone(self, view: str) -> str:
+        """No view has factors."""
+        return ""
+
+    def divide(self, statistics: Sequence[PlannedStatistic], buy: Buy) -> Divided:
+        """See `set_aside`."""
+        return set_aside(self.of, self.share, statistics, buy)
+
+    def cells(self, scan: Scan) -> PlacedCells:
+        """See `Kept`."""
+        return self.kept.cells(scan, self.of, self.tau)
+
+    def draw(self, scan: Scan) -> DrawnTable:
+        """See `Bounding`."""
+        left_out = measure_left_out(scan, self)
+        return DrawnTable(scan.plan.mine(self.of), draw_cells(scan, self.of, self.cells(scan)), (), left_out)
+
+
+@dataclass(frozen=True)
+class Auto:
+    """Weights, bounds and one factor are chosen at publish from noisy numbers: see `userlevel`.
+
+    Args:
+        of: as of `Bounding`.
+        public_rows: whether the number of rows may be told.
+        grouped: names of the views with factors by group.
+    """
+
+    of: str
+    public_rows: bool
+    grouped: tuple[str, ...]
+    tau: ClassVar[int] = 0
+    unit: ClassVar[int] = 1
+    people: ClassVar[bool] = True
+
+    def told(self, tau: int) -> int | str:
+        """The catalog's word."""
+        return "auto"
+
+    def alone(self, view: str) -> str:
+        """A calibrated view: its totals differ from those of the others."""
+        return view if view in self.grouped else ""
+
+    def divide(self, statistics: Sequence[PlannedStatistic], buy: Buy) -> Divided:
+        """The recipe's steps."""
+        return divide(self.of, statistics, buy, public_rows=self.public_rows, grouped=self.grouped)
+
+    def draw(self, scan: Scan) -> DrawnTable:
+        """See `Bounding`."""
+        rows, columns = place_rows(scan.catalog, scan.raw, scan.plan, self.of)
+        drawn = settle_table(Table(scan.raw.connection, scan.plan, self.of, rows, columns, scan.noise))
+        return DrawnTable(dict(drawn.statistics), dict(drawn.views), (drawn.scale,))
+
+
+KEPT: dict[str, Kept] = {each.name: each for each in (Truncate(), Weight())}
+"""By the catalog's word."""
+
+
+def bounding_of(catalog: Catalog, of: str) -> Bounding:
+    """How the rows of a table are bounded.
+
+    Raises:
+        CatalogError: the catalog does not say, or a view has factors by group without `max_ids: auto`.
+    """
+    star, table = catalog.star, catalog.tables[of]
+    rows = star.tables[of].most
+    grouped = tuple(view.name for view in star.views_of(of) if view.spec.calibrate.by_group)
+    if not rows:
+        return Auto(of, catalog.privacy.rows.told, grouped)
+    if grouped:
+        raise CatalogError(
+            f"views.{grouped[0]}.calibrate: per_group goes with `max_ids: auto`",
+            hint="remove it, or write max_ids: auto",
+        )
+    if star.tables[of].unit is None:
+        return Declared(of, rows, Truncate(), Fraction(0))
+    return Declared(of, rows, KEPT[table.bounding.name], table.clipped_share or Fraction(0))
+
+
+class DrawnRelease(NamedTuple):
+    """All noisy numbers of a release.
+
+    Args:
+        plan: the plan, with what was chosen on the way.
+        views: noisy integers of each statistic, in the plan's order.
+        scales: of each table with `max_ids: auto`.
+        left_out: of each table with `clipped_share`.
+    """
+
+    plan: ReleasePlan
+    views: tuple[NoisyRows, ...]
+    scales: tuple[TableScale, ...] = ()
+    left_out: tuple[LeftOut, ...] = ()
+
+
+def draw_release(scan: Scan, progress: Progress) -> DrawnRelease:
+    """Draw all statistics, table by table.
+
+    Args:
+        scan: the release being made.
+        progress: told each table.
+
+    **Privacy**: spends every line of the plan, once. What is returned is noisy; the cells themselves go nowhere else.
+    """
+    tables: list[DrawnTable] = []
+    names = tuple(dict.fromkeys(s.of for s in scan.plan.statistics))
+    for of in names:
+        progress(Stage("bounding, counting and drawing", of, done=len(tables) + 1, total=len(names)))
+        tables.append(bounding_of(scan.catalog, of).draw(scan))
+    statistics = {i: s for table in tables for i, s in table.statistics.items()}
+    views = {i: view for table in tables for i, view in table.views.items()}
+    return DrawnRelease(
+        replace(scan.plan, statistics=tuple(s for _, s in sorted(statistics.items()))),
+        tuple(view for _, view in sorted(views.items())),
+        tuple(scale for table in tables for scale in table.scales),
+        tuple(each for table in tables for each in table.left_out),
+    )
+
+
+def draw_cells(scan: Scan, of: str, cells: Cells) -> dict[int, NoisyRows]:
+    """The one draw of each of a table's statistics, whose cells are fetched view by view."""
+    plan, views = scan.plan, {}
+    for group in plan.by_view(of):
+        statistics = [plan.statistics[i] for i in group]
+        for i, s, exact in zip(group, statistics, cells.of(*statistics), strict=True):
+            views[i] = s.measurement.draw(exact, s.terms(plan.axes), scan.noise)
+    return views
+
+
+def set_aside(of: str, share: Fraction, statistics: Sequence[PlannedStatistic], buy: Buy) -> Divided:
     """Take the table's `clipped_share` out of the charges of its statistics.
 
     Args:
-        catalog: the catalog.
         of: the counted table.
-        statistics: all statistics of the release.
-        buy: (charge, law) -> what it buys in the noise's own currency.
-
-    Returns:
-        (the step, if the table has one; all statistics); charges add up to what they were.
+        share: what is taken; 0 for nothing.
+        statistics, buy: as of `Bounding.divide`.
     """
-    share = catalog.tables[of].clipped_share
-    if share is None or unit_path(catalog, of) is None:
-        return [], list(statistics)
+    if not share:
+        return Divided([], list(statistics))
     charge = share * sum((s.charge for s in statistics if s.of == of), Fraction(0))
 
     def reduced(s: PlannedStatistic) -> PlannedStatistic:
@@ -96,31 +351,21 @@ def set_aside(
         return replace(s, charge=left, spend=buy(left, s.law))
 
     step = Step(of, CLIPPED, "", buy(charge, LAPLACE), charge)
-    return [step], [reduced(s) if s.of == of else s for s in statistics]
+    return Divided([step], [reduced(s) if s.of == of else s for s in statistics])
 
 
-def measure_left_out(
-    catalog: Catalog, raw: RawSide, plan: ReleasePlan, of: str, noise: Noise
-) -> list[LeftOut]:
+def measure_left_out(scan: Scan, bounding: Declared) -> tuple[LeftOut, ...]:
     """Draw the number of rows left out, where the table pays for it.
-
-    Args:
-        catalog, raw, plan: the release being made; `prepare_tables` has run.
-        of: the counted table.
-        noise: where noise comes from.
 
     **Privacy**: the step's epsilon; sensitivity REACH tau.
     """
-    from dpsql.publishing.rows import place_rows
-
-    steps = [step for step in plan.steps if (step.of, step.kind) == (of, CLIPPED)]
-    if not steps:
-        return []
-    tau = next(s.tau for s in plan.statistics if s.of == of)
-    table, _ = place_rows(catalog, raw, plan, of, tau=0)
-    ((beyond,),) = raw.connection.execute(
+    of, tau, step = bounding.of, bounding.tau, scan.plan.step(bounding.of, CLIPPED)
+    if step is None:
+        return ()
+    table, _ = place_rows(scan.catalog, scan.raw, scan.plan, of, tau=0)
+    ((beyond,),) = scan.raw.connection.execute(
         f"SELECT {cut_sum(f'least(greatest(n - {tau}, 0), {REACH * tau})')} "
         f"FROM (SELECT count(*) AS n FROM {table} GROUP BY unit)"
     ).fetchall()
-    drawn = LAPLACE.draw_bounded(np.array([beyond], np.int64), REACH * tau, steps[0].spend, noise)
-    return [LeftOut(of, catalog.tables[of].bounding, tau, int(drawn.value[0]), drawn.sd, REACH * tau)]
+    drawn = LAPLACE.draw_bounded(np.array([beyond], np.int64), REACH * tau, step.spend, scan.noise)
+    return (LeftOut(of, bounding.kept.name, tau, int(drawn.value[0]), drawn.sd, REACH * tau),)

@@ -2,35 +2,43 @@
 
 Read top down: `publish_release` is the whole story, each step is a module of its own.
 
-    plan        plan.py            public: axes, strategies, budgets
-    rows        rows.py, contributions.py    raw rows to integer histograms
-    draw        draw.py, userlevel.py, mechanisms.axis.strategy  exact integers plus exact noise
-    estimate    mechanisms.axis.strategy, reconcile, rounding    post-processing
-    write       release.write      the file
-    charge      ledger             one commit = charge + seal
+    plan        plan.py              public: axes, strategies, budgets
+    rows        rows.py, cells.py    raw rows to integer histograms
+    draw        draw.py, userlevel   exact integers plus exact noise
+    estimate    content.py           post-processing
+    write       release.write        the file
+    charge      ledger               one commit = charge + seal
+
+Before anything is spent, the releases beside the target are looked at: if the ledger does not know one of its
+lineage, the ledger is not the one that was charged. Whoever may write into the folder must not be able to
+stop a publish. So only files of the one who publishes are looked at, links and odd files are passed over, and
+what cannot be read as a release, or is another lineage's, stops nothing.
 
 **Privacy**: docs/privacy.md sections 2 to 5.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import json
+import os
+import stat
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from dpsql.catalog import Catalog, spec_hash
-from dpsql.catalog.graph import ledger_path
-from dpsql.catalog.queries import files_read
-from dpsql.catalog.source import Source, expand
-from dpsql.errors import CatalogError
+from dpsql.engines import RawSide
+from dpsql.engines.identity import places, table_digests
+from dpsql.engines.keys import open_star
+from dpsql.errors import CatalogError, ReleaseError
 from dpsql.ledger import (
-    KillPoint,
     Label,
     Lineage,
+    Order,
+    PublicRelease,
     Receipt,
     SourceTable,
     Spend,
@@ -39,24 +47,23 @@ from dpsql.ledger import (
     publish_file,
     published_before,
 )
-from dpsql.ledger.stated import at_delta
 from dpsql.noise import Noise
+from dpsql.progress import Progress, Stage, silent
 from dpsql.publishing.axes import axis_maker
-from dpsql.publishing.beside import releases_beside
+from dpsql.publishing.bounding import Scan, draw_release
 from dpsql.publishing.content import release_content
-from dpsql.publishing.contributions import set_key
-from dpsql.publishing.draw import draw_release
 from dpsql.publishing.plan import plan_release
 from dpsql.publishing.planned import ReleasePlan
-from dpsql.publishing.rows import prepare_tables
+from dpsql.publishing.rows import prepare_tables, set_key
 from dpsql.release import open_release
-from dpsql.release.write import write_release
-from dpsql.sources import RawSide
-from dpsql.sources.identity import places, table_digests
-from dpsql.sources.keys import open_star
-from dpsql.sql.rowlocal import is_select
+from dpsql.star import Catalog, spec_hash
+from dpsql.star.graph import ledger_path
+from dpsql.star.source import Source, expand, files_read
+from dpsql.star.sql.rowlocal import is_select
 
-Progress = Callable[[str], None]
+PROMISE = "promise.json"
+
+_LARGEST_PROMISE = 1 << 26
 
 
 @dataclass(frozen=True)
@@ -83,7 +90,7 @@ class Published:
             "drawn": self.receipt.drawn,
             "charged": str(self.receipt.charged_epsilon),
             "left": str(self.receipt.left_epsilon),
-            "delta": str(self.receipt.delta),
+            "delta": str(self.receipt.currency.delta),
             "statistics": self.statistics,
             "cells": self.cells,
         }
@@ -93,7 +100,7 @@ class Published:
         if self.receipt.drawn:
             done = (
                 f"published {self.path}: {self.statistics} statistics, {self.cells} cells; "
-                f"charged epsilon {float(self.receipt.charged_epsilon):g}{at_delta(self.receipt.delta)}, "
+                f"charged epsilon {float(self.receipt.charged_epsilon):g}{self.receipt.currency.at_delta}, "
                 f"left {float(self.receipt.left_epsilon):g}"
             )
         else:
@@ -123,8 +130,7 @@ def publish_release(
     noise: Noise,
     key: bytes,
     label: str | None = None,
-    progress: Progress = lambda step: None,
-    kill_point: KillPoint = lambda step: None,
+    progress: Progress = silent,
 ) -> Published:
     """Make a release and charge it.
 
@@ -135,8 +141,7 @@ def publish_release(
         key: 32 secret bytes that rank a unit's rows; fresh for each release, kept nowhere.
         label: idempotence label; the target's name unless given. With the same specification and label the release is
             returned as it is; no raw row is opened and data are not compared.
-        progress: told each step, in words.
-        kill_point: told each step, for tests that kill there.
+        progress: told each step.
 
     Returns:
         What was done.
@@ -159,35 +164,27 @@ def publish_release(
     with_raw = open_star(catalog)
     try:
         for table, lines in with_raw.left_out.items():
-            progress(f"left out {lines} lines of {table} that are no rows (exact, for the curator alone)")
+            progress(
+                Stage("left out of", table, {"lines that are no rows (exact, for the curator alone)": lines})
+            )
         plan = plan_release(catalog, axis_maker(catalog, with_raw))
         cells = sum(int(np.prod(plan.shape(s))) for s in plan.statistics)
-        progress(f"planned {len(plan.statistics)} statistics over {len(plan.axes)} axes, {cells} cells")
+        counts = {"statistics": len(plan.statistics), "axes": len(plan.axes), "cells": cells}
+        progress(Stage("planned", counts=counts))
         release_id, spend = new_release_id(), release_spend(catalog, plan)
 
         def build(path: Path) -> None:
             set_key(with_raw.connection, key)
             prepare_tables(catalog, with_raw, plan)
-            drawn = draw_release(catalog, with_raw, plan, noise, progress)
-            progress("estimating and writing")
-            content = release_content(
-                drawn.plan, drawn.views, with_raw.connection, release_id, insecure=noise.insecure,
-                scales=drawn.scales, left_out=drawn.left_out,
-            )  # fmt: skip
-            write_release(path, content)
+            drawn = draw_release(Scan(catalog, with_raw, plan, noise), progress)
+            progress(Stage("estimating and writing", target.name))
+            release_content(drawn, release_id, insecure=noise.insecure).write(path)
 
-        receipt = publish_file(
-            ledger_path(catalog),
-            spend,
-            release_id=release_id,
-            label=name.label,
-            spec_hash=name.spec_hash,
-            digests=lambda: source_digests(with_raw, spend.tables),
-            build=build,
-            target=target,
-            public=releases_beside(target, name.lineage),
-            kill_point=kill_point,
-        )
+        order = Order(
+            name, target, release_id, build, lambda: source_digests(with_raw, spend.tables),
+            tuple(releases_beside(target, name.lineage)),
+        )  # fmt: skip
+        receipt = publish_file(ledger_path(catalog), spend, order)
         return Published(receipt.path, receipt, len(plan.statistics), cells)
     finally:
         with_raw.close()
@@ -229,8 +226,10 @@ def release_spend(catalog: Catalog, plan: ReleasePlan, unit: str | None = None) 
         unit: whose rows are protected; the catalog's unit unless given.
     """
     privacy = catalog.privacy
-    lineage = Lineage(privacy.lineage, unit or privacy.unit, privacy.neighbours, privacy.delta, privacy.cap)
-    lines = tuple(SpendLine(purpose, charge, lineage.currency) for purpose, charge in plan.lines)
+    lineage = Lineage(
+        privacy.lineage, unit or privacy.unit.name, privacy.neighbours, privacy.delta, privacy.cap
+    )
+    lines = tuple(SpendLine(purpose, charge, lineage.currency.name) for purpose, charge in plan.lines)
     return Spend(lineage, lines, source_tables(catalog))
 
 
@@ -266,3 +265,65 @@ def source_digests(raw: RawSide, tables: Iterable[SourceTable]) -> dict[str, tup
         for table in tables
         if table.name in raw.columns
     }
+
+
+def releases_beside(target: Path, lineage: str) -> Iterator[PublicRelease]:
+    """Central releases and streams of a lineage in the target's folder.
+
+    Args:
+        target: the release that is to be made.
+        lineage: its lineage.
+
+    Yields:
+        Their paths and the ids that they claim; local collections are charged to no ledger and left out.
+    """
+    target = target.absolute()
+    for path in sorted(target.parent.glob("*.dpsql")):
+        claim = None if path == target else _claim(path)
+        if claim is not None and claim.lineage == lineage:
+            yield PublicRelease(path, claim.release_id)
+
+
+class _Claim(NamedTuple):
+    """What a release says about itself."""
+
+    lineage: str
+    release_id: str
+
+
+def _claim(path: Path) -> _Claim | None:
+    """What a central release or a stream claims; None, if it is no such thing or somebody else's."""
+    if _is_own(path, stat.S_ISDIR):
+        promise = _promise(path / PROMISE)
+        catalog, release_id, local = promise.get("catalog"), promise.get("release_id"), False
+    elif _is_own(path, stat.S_ISREG):
+        try:
+            with closing(open_release(path, insecure=True)) as release:
+                meta = release.meta
+        except ReleaseError:
+            return None
+        catalog, release_id, local = meta.catalog, meta.release_id, meta.local is not None
+    else:
+        return None
+    privacy = catalog.get("privacy") if isinstance(catalog, Mapping) else None
+    lineage = privacy.get("lineage") if isinstance(privacy, Mapping) else None
+    return None if local else _Claim(str(lineage), str(release_id))
+
+
+def _promise(file: Path) -> dict[str, Any]:
+    if not _is_own(file, stat.S_ISREG) or file.stat().st_size > _LARGEST_PROMISE:
+        return {}
+    try:
+        value = json.loads(file.read_bytes())
+    except (ValueError, RecursionError):
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+def _is_own(path: Path, kind: Any) -> bool:
+    """Whether a path is of a kind, no link, and belongs to the one who publishes."""
+    try:
+        found = path.lstat()
+    except OSError:
+        return False
+    return bool(kind(found.st_mode)) and found.st_uid == os.geteuid()

@@ -1,4 +1,4 @@
-"""Post-process noisy views into what the release file holds: estimates, node sums, variance, meta.
+"""From noisy views to what the release file holds: estimates, node sums, variance, and its promise.
 
 Families of statistics are reconciled here, so that every view of a table tells the same totals.
 
@@ -7,79 +7,81 @@ Families of statistics are reconciled here, so that every view of a table tells 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, replace
+from fractions import Fraction
 from functools import reduce
+from math import prod
 
-import duckdb
 import numpy as np
 import numpy.typing as npt
 
-from dpsql.axis import table_sql
-from dpsql.mechanisms.central.nonnegative import nonnegative, product_tree
-from dpsql.mechanisms.central.reconcile import Measured
-from dpsql.mechanisms.central.rounding import UNIT, node_sums, round_family, to_units
-from dpsql.mechanisms.central.signal import signal_tree
+from dpsql.mechanisms.family.adaptive import nonnegative, product_tree, signal_tree
 from dpsql.mechanisms.family.measurement import DrawnMember
+from dpsql.mechanisms.family.reconcile import UNIT, Measured, node_sums, round_family, to_units
 from dpsql.mechanisms.law import NoisyRows
-from dpsql.publishing.bounding import LeftOut
-from dpsql.publishing.describe import Components, left_out_json, release_meta, scale_meta, stores_nonnegative
-from dpsql.publishing.planned import ReleasePlan
-from dpsql.publishing.userlevel import TableScale
-from dpsql.release.format import to_json
-from dpsql.release.write import ARRAYS, AxisContent, ReleaseContent, StatisticContent
+from dpsql.publishing.bounding import DrawnRelease, bounding_of
+from dpsql.publishing.planned import PlannedStatistic, ReleasePlan
+from dpsql.publishing.userlevel.recipe import TableScale
+from dpsql.release.format import (
+    ChoiceMeta,
+    Promise,
+    RowsLeftOut,
+    RunnerUp,
+    ScaleMeta,
+    Spend,
+    StatisticMeta,
+)
+from dpsql.release.write import (
+    LOOKUP_ARITY,
+    PlacedAxis,
+    ReleaseBuilder,
+    StatisticContent,
+    StatisticPart,
+    axis_parts,
+)
+from dpsql.star import spec_hash
 from dpsql.tree import Tree, kary_tree
 from dpsql.variance import AxisVariance
-from dpsql.variance.kronecker import AxisSplit
-from dpsql.variance.plane import PlaneVariance
-from dpsql.variance.prefix import scaled_leaves
+from dpsql.variance.kronecker import AxisSplit, ProductReading
+from dpsql.variance.leaves import scaled_leaves
+from dpsql.variance.plane import PlaneReading, PlaneVariance
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 
-LOOKUP_ARITY = 4
-"""Children per node of the look-up trees: a range of 256 leaves needs at most 24 nodes, storage is 4/3 n."""
+Components = dict[tuple[int, ...], float]
+
+MOST_NONNEGATIVE = 1 << 20
+"""Cells up to which counts get non-negative estimates unasked; the step takes about a second there."""
 
 
-def release_content(
-    plan: ReleasePlan,
-    views: Sequence[NoisyRows],
-    connection: duckdb.DuckDBPyConnection,
-    release_id: str,
-    *,
-    insecure: bool,
-    scales: Sequence[TableScale] = (),
-    left_out: Sequence[LeftOut] = (),
-) -> ReleaseContent:
+def release_content(drawn: DrawnRelease, release_id: str, *, insecure: bool) -> ReleaseBuilder:
     """All that the release file will hold.
 
     Args:
-        plan: what was measured.
-        views: noisy integers of each statistic, in the plan's order.
-        connection: any connection; types of derived axis columns are asked of it.
+        drawn: what was measured.
         release_id: the release's id.
         insecure: whether the noise came from test entropy.
-        scales: of each table with `max_ids: auto`.
-        left_out: of each table with `clipped_share`.
     """
-    plan, splits = _drawn_axes(plan, views)
+    views = drawn.views
+    plan, splits = _drawn_axes(drawn.plan, views)
     trees = [kary_tree(planned.axis.leaves, LOOKUP_ARITY) for planned in plan.axes]
     nodes, components = _estimates(plan, views, splits, trees)
-    axes = [
-        AxisContent(planned.axis.arrays(), table_sql(planned.axis, ARRAYS), tree)
-        for planned, tree in zip(plan.axes, trees, strict=True)
-    ]
-    statistics = [
+    contents = [
         StatisticContent(view.value, view.budget, sums, _nonnegative(plan, i, sums, trees))
         for i, (view, sums) in enumerate(zip(views, nodes, strict=True))
     ]
     models: list[AxisVariance | PlaneVariance] = [split.model for split in splits]
     models += plan.joint.values()
-    meta = release_meta(plan, connection, release_id, models, components, insecure=insecure)
-    found = [scale_meta(scale) for scale in scales]
-    meta["scales"] = [to_json(each) for each in found]
-    meta["bounding"] = [left_out_json(each, _kept(plan, each.of, nodes)) for each in left_out]
-    return ReleaseContent(meta, axes, models, statistics, found)
+    statistics = map(StatisticPart, statistic_metas(plan, components), contents)
+    builder = planned_release(plan, release_id, models, list(statistics), insecure=insecure)
+    told = [
+        RowsLeftOut(**asdict(each), clipped_fraction=each.fraction(_kept(plan, each.of, nodes)))
+        for each in drawn.left_out
+    ]
+    return replace(builder, scales=[scale_meta(scale) for scale in drawn.scales], bounding=told)
 
 
 def _kept(plan: ReleasePlan, of: str, nodes: Sequence[IntArray]) -> float:
@@ -98,8 +100,7 @@ def _drawn_axes(plan: ReleasePlan, views: Sequence[NoisyRows]) -> tuple[ReleaseP
             (i,) = statistic.axes
             models[i] = drawn.model
             axes[i] = replace(axes[i], choice=axes[i].choice._replace(name=drawn.words))
-        elif statistic.settled is not None and statistic.settled.groups is not None:
-            i, factors = statistic.settled.groups
+        for i, factors in statistic.groups:
             models[i] = scaled_leaves(axes[i].strategy.variance(), np.array(factors))
     return replace(plan, axes=tuple(axes)), [AxisSplit(model) for model in models]
 
@@ -128,9 +129,8 @@ def _estimates(
     measured = []
     for i, (s, view) in enumerate(zip(plan.statistics, views, strict=True)):
         own = leaves[i]
-        if s.settled is not None and s.settled.groups is not None:
-            along = [-1 if axis == s.settled.groups.axis else 1 for axis in s.axes]
-            own = own * np.array(s.settled.groups.factors).reshape(along)
+        for group, factors in s.groups:
+            own = own * np.array(factors).reshape([-1 if axis == group else 1 for axis in s.axes])
         measured.append(Measured(s.axes, own * s.factor, view.unit_variance * s.factor**2))
     return reconciled_nodes(plan, measured, splits, trees)
 
@@ -164,3 +164,111 @@ def reconciled_nodes(
             components[i] = {part: s2 for part, s2 in sigma2.items() if set(part) <= set(member.axes)}
     order = range(len(plan.statistics))
     return [nodes[i] for i in order], [components[i] for i in order]
+
+
+def planned_release(
+    plan: ReleasePlan,
+    release_id: str,
+    models: Sequence[AxisVariance | PlaneVariance],
+    statistics: Sequence[StatisticPart],
+    *,
+    insecure: bool,
+) -> ReleaseBuilder:
+    """A release of a plan, without scales.
+
+    Args:
+        plan: what was measured.
+        release_id: the release's id.
+        models: the variance model of each axis, then of each view whose axes are measured together.
+        statistics: in the plan's order.
+        insecure: whether the noise came from test entropy, or there was none.
+    """
+    catalog, privacy = plan.catalog, plan.catalog.privacy
+    promised = plan.currency.promise(sum((charge for _, charge in plan.lines), Fraction(0)))
+    promise = Promise(
+        unit=privacy.unit.name,
+        neighbours=privacy.neighbours,
+        epsilon=str(promised.epsilon),
+        delta=str(promised.delta),
+        rho=None if promised.rho is None else str(promised.rho),
+        rows_per_unit={s.of: bounding_of(catalog, s.of).told(s.tau) for s in plan.statistics},
+        rows=privacy.rows.name,
+        vouched=catalog.vouched or None,
+    )
+    return ReleaseBuilder(
+        release_id,
+        json.loads(catalog.to_json()),
+        spec_hash(catalog),
+        promise,
+        [Spend(purpose, str(charge)) for purpose, charge in plan.lines],
+        insecure,
+        axes=axis_parts([PlacedAxis(p.axis, p.resolved.of, p.choice.name) for p in plan.axes]),
+        models=models,
+        statistics=statistics,
+        choices=_choices(plan),
+    )
+
+
+def statistic_metas(plan: ReleasePlan, components: Sequence[Components]) -> list[StatisticMeta]:
+    """What a release says of each statistic, given the variance factors of its parts."""
+    return [_statistic_meta(plan, i, part) for i, part in enumerate(components)]
+
+
+def stores_nonnegative(plan: ReleasePlan, statistic: PlannedStatistic) -> bool:
+    """Whether the release holds non-negative estimates of a statistic too: of counts, unless the view says no."""
+    if statistic.bounds is not None or not statistic.axes:
+        return False
+    view = plan.catalog.views.get(statistic.view)
+    wanted = None if view is None else view.nonnegative
+    return prod(plan.shape(statistic)) <= MOST_NONNEGATIVE if wanted is None else wanted
+
+
+def _choices(plan: ReleasePlan) -> list[ChoiceMeta]:
+    """How the strategies of axes were chosen, and of views of two axes that may be measured together."""
+    joint = plan.joint
+    alone = {axis for s in plan.statistics if s.view not in joint for axis in s.axes}
+    chosen = [(plan.axes[i].axis.name, plan.axes[i].choice) for i in sorted(alone)]
+    return [
+        *(ChoiceMeta(c.name, c.expected_error, _runners_up(c.runners_up), axis=axis) for axis, c in chosen),
+        *(
+            ChoiceMeta(
+                c.name, c.expected_error, _runners_up(c.runners_up), view=view.name, whole=question.whole
+            )
+            for question, c in plan.chosen
+            if c.runners_up and len(question.views) == 1
+            for view in question.views
+        ),
+    ]
+
+
+def _runners_up(others: Iterable[tuple[str, float]]) -> tuple[RunnerUp, ...]:
+    return tuple(RunnerUp(name, error) for name, error in others)
+
+
+def scale_meta(scale: TableScale) -> ScaleMeta:
+    """The scale of one table, with what it says about bias."""
+    choices, ratio = scale.choices, scale.ratio
+    left_out = None if ratio.measured is None else max(0.0, 1.0 - 1.0 / ratio.measured)
+    return ScaleMeta(
+        of=scale.of, factor=ratio.value, relative_error=ratio.error, left_out=left_out, tau=choices.tau,
+        quantile=choices.quantile, weighted_down=choices.weighted_down, sticky=scale.sticky,
+        rows=choices.rows.value, public_rows=scale.public_rows,
+    )  # fmt: skip
+
+
+def _statistic_meta(plan: ReleasePlan, i: int, components: Components) -> StatisticMeta:
+    s = plan.statistics[i]
+    positions = tuple(
+        (tuple(s.axes.index(axis) for axis in part), sigma2) for part, sigma2 in sorted(components.items())
+    )
+    kind = "int" if s.bounds is None or s.bounds.scale == 0 else "decimal"
+    mechanism = f"{s.law.name}: {s.measurement.words([plan.axes[axis].choice.name for axis in s.axes])}"
+    together = list(plan.joint)
+    models = (len(plan.axes) + together.index(s.view),) if s.view in together else s.axes
+    return StatisticMeta(
+        id=i, view=s.view, of=s.of, measure=s.measure.name, axes=s.axes, mid=s.mid,
+        scale=s.bounds.scale if s.bounds else 0, kind=kind, sensitivity=s.sensitivity, budget=str(s.charge),
+        currency=plan.currency.name, mechanism=mechanism, cells=int(np.prod(plan.shape(s))),
+        reading=(PlaneReading if s.view in together else ProductReading).name, models=models, components=positions,
+        nonnegative=stores_nonnegative(plan, s), biased=s.measurement.biased,
+    )  # fmt: skip

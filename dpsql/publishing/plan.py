@@ -10,32 +10,25 @@ the rho that is charged. A pure draw on a rho ledger gets the largest epsilon wi
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from math import prod
+from typing import NamedTuple
 
 from dpsql.axis import Axis
-from dpsql.budget import rho_of
-from dpsql.catalog.graph import ResolvedAxis, max_ids, view_axes
-from dpsql.catalog.measures import view_measures
-from dpsql.catalog.model import Catalog
-from dpsql.catalog.tables import AxisSpec
+from dpsql.budget import NEIGHBOURS, currency_at
 from dpsql.errors import CatalogError
 from dpsql.mechanisms.axis.dense import DENSE_SCALE
-from dpsql.mechanisms.central.whitened import UNIT
-from dpsql.mechanisms.family.residual import RESIDUAL as BY_SETS
-from dpsql.mechanisms.law import GAUSSIAN, LAPLACE, NoiseLaw
-from dpsql.publishing.adapted import method_of
+from dpsql.mechanisms.axis.question import Word
+from dpsql.mechanisms.family.question import FamilyAxis, FamilyQuestion, FamilyView, Grains, ViewChoice
+from dpsql.mechanisms.family.registry import Family, choose_families
+from dpsql.mechanisms.law import NoiseLaw, laws_for
 from dpsql.publishing.axes import AxisMaker
-from dpsql.publishing.bounding import is_weighted, set_aside
-from dpsql.publishing.hats import compare_together
-from dpsql.publishing.joined import joined_views
-from dpsql.publishing.measures import Bounds
-from dpsql.publishing.planned import PlannedStatistic, ReleasePlan
-from dpsql.publishing.planned_axes import RESIDUAL, SHAPE, AxisPlanner
-from dpsql.publishing.residual import spread_out
-from dpsql.publishing.userlevel_plan import Step, divide
+from dpsql.publishing.bounding import bounding_of
+from dpsql.publishing.planned import AxisPlanner, Bounds, PlannedStatistic, ReleasePlan, Step
+from dpsql.star.graph import ResolvedMeasure
+from dpsql.star.model import Catalog, View
 
 ROW_BITS = 24
 """Rows that dense strategies leave room for: sixteen million in one cell, each at its bound."""
@@ -60,126 +53,143 @@ def plan_release(catalog: Catalog, make_axis: AxisMaker) -> ReleasePlan:
     """
     if not catalog.views:
         raise CatalogError("views: there are none", hint="declare at least one view")
-    axes = AxisPlanner(make_axis, _scales(catalog))
-
-    def plan_view(name: str, planner: AxisPlanner, joined: bool) -> list[PlannedStatistic]:
-        return _plan_view(catalog, name, planner, joined)
+    planner = AxisPlanner(make_axis, _grains(catalog))
+    for view in catalog.star.views.values():
+        _check_cells(view.name, view.spec.cells, [planner.axis(entry) for entry in view.meant])
+    families = [
+        family for of in catalog.star.tables for family in choose_families(_question(catalog, of, planner))
+    ]
+    statistics = _statistics(catalog, planner, families)
 
     def buy(charge: Fraction, law: NoiseLaw) -> Fraction:
         return _spend(catalog, charge, law)
 
-    together = joined_views(catalog, axes, plan_view, buy)
-    declared = [s for name in catalog.views for s in plan_view(name, axes, name in together)]
-    joined = [s for s in declared if s.view in together]
-    statistics = [s for s in declared if s.view not in together]
-    statistics += spread_out(axes.entries, joined, buy)
     steps: list[Step] = []
-    for of in dict.fromkeys(s.of for s in statistics if max_ids(catalog, s.of) == "auto"):
-        made, statistics = divide(catalog, of, statistics, buy)
-        steps += made
     for of in dict.fromkeys(s.of for s in statistics):
-        made, statistics = set_aside(catalog, of, statistics, buy)
+        made, statistics = bounding_of(catalog, of).divide(statistics, buy)
         steps += made
-    return ReleasePlan(catalog, tuple(axes.entries), tuple(statistics), tuple(steps))
+    return ReleasePlan(catalog, tuple(planner.entries), tuple(statistics), tuple(steps), tuple(families))
 
 
-def _plan_view(catalog: Catalog, name: str, axes: AxisPlanner, joined: bool) -> list[PlannedStatistic]:
-    """The statistics of one view; `joined` if the residual design will measure it together with others."""
-    view = catalog.views[name]
-    resolved = view_axes(catalog, view)
-    _check_cells(name, view.cells, [axes.axis(entry) for entry in resolved])
-    wanted = list(zip(resolved, view.axes, strict=True))
-    recipe = max_ids(catalog, view.of) == "auto"
-    calibrated = _is_calibrated(catalog, name, recipe)
-    method = None if recipe else method_of(catalog, name, resolved, axes.axis(resolved[0]).leaves)
-    measurement = BY_SETS if joined else method or compare_together(catalog, name, axes)
-    choices = measurement.axis_choices([axes.axis(entry).leaves for entry in resolved])
-    if recipe:
-        law = _open_law(catalog)
-        own = name if calibrated else ""
-        ids = [axes.planned(entry, SHAPE, False, law, own=own) for entry in resolved]
-    elif choices is not None:
-        law, ids = LAPLACE, [axes.apart(*own) for own in zip(resolved, choices, strict=True)]
-    elif joined:
-        law, ids = GAUSSIAN, [axes.planned(entry, RESIDUAL, True, GAUSSIAN, spec) for entry, spec in wanted]
-    else:
-        law = _law(catalog, name, wanted, axes)
-        ids = [axes.planned(entry, view.mechanism, len(wanted) > 1, law, spec) for entry, spec in wanted]
-    found = _statistics(catalog, name, tuple(sorted(ids)), law)
-    return [replace(s, measurement=measurement, calibrated=calibrated) for s in found]
+def _question(catalog: Catalog, of: str, planner: AxisPlanner) -> FamilyQuestion:
+    """All views of one table, as mechanisms see them."""
+    axes: list[FamilyAxis] = []
+    views = []
+    for view in catalog.star.views_of(of):
+        own = [planner.asked(axis.meant, axis.written) for axis in view.axes]
+        axes += [axis for axis in own if axis not in axes]
+        views.append(
+            FamilyView(
+                view.name, tuple(axes.index(axis) for axis in own), _word(view.spec), view.spec.data_dependent,
+                {measure.name: _charge(catalog, view.name, measure) for measure in view.measures},
+                all(measure.is_count for measure in view.measures), view.spec.share is None,
+            )
+        )  # fmt: skip
+    laws, batches = laws_for(currency_at(catalog.privacy.delta)), catalog.stream is not None
+    return FamilyQuestion(  # batches are added up over time by one strategy, so all their noise is of one law
+        of, tuple(views), tuple(axes), laws[:1] if batches else laws, batches=batches,
+        people=bounding_of(catalog, of).people,
+    )  # fmt: skip
 
 
-def _scales(catalog: Catalog) -> tuple[int, int]:
+def _word(view: View) -> Word:
+    """What a view says of its mechanism."""
+    return Word(view.word) if view.tree is None else Word(view.word, view.tree.tree, view.tree.arity or 0)
+
+
+class _Placed(NamedTuple):
+    """A view with the ids of its axes in the release, in its own order."""
+
+    axes: tuple[int, ...]
+    chosen: ViewChoice
+    family: Family
+
+
+def _statistics(catalog: Catalog, planner: AxisPlanner, families: Sequence[Family]) -> list[PlannedStatistic]:
+    """The statistics of all views, then those of sets of axes that stand in the place of views."""
+    chosen = {view.name: (family, own) for family in families
+              for view, own in zip(family.question.views, family.choice.strategy.views, strict=True)}  # fmt: skip
+    placed = {}
+    for name, view in catalog.star.views.items():
+        family, own = chosen[name]
+        alone = bounding_of(catalog, view.of).alone(name)
+        wanted = zip(view.axes, own.axes, strict=True)
+        ids = tuple(planner.placed(axis.meant, axis.written, choice, alone) for axis, choice in wanted)
+        placed[name] = _Placed(ids, own, family)
+    declared = {name: _of_view(catalog, name, place) for name, place in placed.items()}
+    direct = [
+        s for name, own in declared.items() for s in own if not placed[name].family.choice.strategy.sets
+    ]
+    return direct + [s for family in families for s in _of_sets(catalog, family, placed, declared, planner)]
+
+
+def _of_sets(
+    catalog: Catalog,
+    family: Family,
+    placed: Mapping[str, _Placed],
+    declared: Mapping[str, Sequence[PlannedStatistic]],
+    planner: AxisPlanner,
+) -> list[PlannedStatistic]:
+    """One statistic for each set of axes, in the place of the views that are measured together."""
+    views = family.question.views
+    ids = {i: axis for view in views for i, axis in zip(view.axes, placed[view.name].axes, strict=True)}
+    like = {s.measure.name: s for view in reversed(views) for s in declared[view.name]}
+    names = {tuple(sorted(placed[view.name].axes)): view.name for view in reversed(views)}
+    found = []
+    for measure, part, charge in family.choice.strategy.sets:
+        axes, base = tuple(sorted(ids[i] for i in part)), like[measure]
+        name = names.get(axes) or set_name(base.of, [planner.entries[i].axis.name for i in axes])
+        spend = _spend(catalog, charge, base.law)
+        found.append(replace(base, view=name, axes=axes, charge=charge, spend=spend))
+    return found
+
+
+def set_name(of: str, axes: Sequence[str]) -> str:
+    """The name of a set that no view names; no declared view can be called so.
+
+    >>> set_name("sales", ["customer.age", "day"])
+    '(sales by customer.age, day)'
+    """
+    return f"({of} by {', '.join(axes)})" if axes else f"({of} in all)"
+
+
+def _grains(catalog: Catalog) -> Grains:
     """The grain of dense rows on axes of their own and on shared ones.
 
     Products of as many rows as a view has axes, summed over all of a table's rows, must fit in 62 bits.
     """
-    widest = max(len(view.axes) for view in catalog.views.values())
+    widest = max(len(view.axes) for view in catalog.star.views.values())
     largest = 1
-    for view in catalog.views.values():
-        unit = UNIT if is_weighted(catalog, view.of) else 1
-        largest = max(
-            [largest, *(unit * Bounds(*m.bounds, m.scale).reach for m in view_measures(catalog, view))]
-        )
+    for view in catalog.star.views.values():
+        unit = bounding_of(catalog, view.of).unit
+        largest = max([largest, *(unit * Bounds(*m.bounds, m.scale).reach for m in view.measures)])
     room = max(0, 62 - ROW_BITS - largest.bit_length())
-    return min(DENSE_SCALE, 1 << room), min(DENSE_SCALE, 1 << room // widest)
+    return Grains(min(DENSE_SCALE, 1 << room), min(DENSE_SCALE, 1 << room // widest))
 
 
-def _open_law(catalog: Catalog) -> NoiseLaw:
-    """The noise of views that have no choice."""
-    return GAUSSIAN if catalog.privacy.delta else LAPLACE
+def _charge(catalog: Catalog, name: str, measure: ResolvedMeasure) -> Fraction:
+    """What the ledger is charged for one measure of a view."""
+    privacy = catalog.privacy
+    whole = currency_at(privacy.delta).counted(privacy.epsilon)
+    return whole * catalog.shares[name] * measure.share
 
 
-def _law(
-    catalog: Catalog, name: str, wanted: Sequence[tuple[ResolvedAxis, AxisSpec]], axes: AxisPlanner
-) -> NoiseLaw:
-    """Which noise a view gets: Laplace under pure epsilon, else the one with the least exact error.
-
-    Both errors are at rho 1/2: there a pure draw may spend epsilon 1 and a Gaussian one sigma 1.
-    """
-    mechanism = catalog.views[name].mechanism
-    if catalog.privacy.delta == 0:
-        if mechanism == "gaussian":
-            raise CatalogError(
-                f"views.{name}.mechanism: gaussian needs delta above 0", hint="write privacy.delta, or auto"
-            )
-        return LAPLACE
-    if mechanism in ("gaussian", "tents", "struct_construct"):
-        return GAUSSIAN if mechanism == "gaussian" else LAPLACE
-    shared = len(wanted) > 1
-    laplace, gaussian = (
-        [axes.choice(entry, mechanism, shared, law, spec).expected_error for entry, spec in wanted]
-        for law in (LAPLACE, GAUSSIAN)
-    )
-    return LAPLACE if 2 * prod(error / 2 for error in laplace) <= prod(gaussian) else GAUSSIAN
-
-
-def _statistics(catalog: Catalog, name: str, axes: tuple[int, ...], law: NoiseLaw) -> list[PlannedStatistic]:
+def _of_view(catalog: Catalog, name: str, place: _Placed) -> list[PlannedStatistic]:
     """What one view measures, each with its exact budget."""
-    view, privacy = catalog.views[name], catalog.privacy
-    whole = rho_of(privacy.epsilon, privacy.delta) if privacy.delta else privacy.epsilon
-    tau = _tau(catalog, view.of)
+    view, law = catalog.star.views[name], place.chosen.law
+    bounding = bounding_of(catalog, view.of)
     found = []
-    for measure in view_measures(catalog, view):
+    for measure in view.measures:
         bounds = None if measure.is_count else Bounds(*measure.bounds, measure.scale)
-        charge = whole * catalog.shares[name] * measure.share
-        spend = _spend(catalog, charge, law)
+        charge = _charge(catalog, name, measure)
         if bounds is not None:
-            _check_fits(name, measure.name, bounds.reach * max(tau, 1), charge)
-        found.append(
-            PlannedStatistic(
-                name,
-                view.of,
-                measure,
-                axes,
-                law,
-                spend,
-                charge,
-                tau,
-                bounds,
-                weighted=is_weighted(catalog, view.of),
-            )
-        )
+            _check_fits(name, measure.name, bounds.reach * max(bounding.tau, 1), charge)
+        planned = PlannedStatistic(
+            name, view.of, measure, tuple(sorted(place.axes)), law, _spend(catalog, charge, law), charge,
+            bounding.tau, bounds, bounds.mid if bounds else 0, 0, bounding.unit, 1.0 / bounding.unit,
+            measurement=place.family.choice.strategy.measurement, alone=bounding.alone(name),
+        )  # fmt: skip
+        found.append(planned.bounded_to(bounding.tau))
     return found
 
 
@@ -200,21 +210,8 @@ def _check_fits(view: str, measure: str, most: int, charge: Fraction) -> None:
 
 def _spend(catalog: Catalog, charge: Fraction, law: NoiseLaw) -> Fraction:
     """What a charge buys under the catalog's neighbours, in the noise's own currency."""
-    replace = catalog.privacy.neighbours == "replace_one"
-    if catalog.privacy.delta == 0:
-        return charge / 2 if replace else charge
-    return law.bought(charge / 4 if replace else charge)
-
-
-def _is_calibrated(catalog: Catalog, name: str, recipe: bool) -> bool:
-    """Whether a view gets factors by group; only shapes with a scale can have them."""
-    asked = catalog.views[name].calibrate == "per_group"
-    if asked and not recipe:
-        raise CatalogError(
-            f"views.{name}.calibrate: per_group goes with `max_ids: auto`",
-            hint="remove it, or write max_ids: auto",
-        )
-    return asked
+    currency = currency_at(catalog.privacy.delta)
+    return law.bought(currency.drawn(charge, NEIGHBOURS[catalog.privacy.neighbours]), currency)
 
 
 def _check_cells(view: str, cap: int, axes: list[Axis]) -> None:
@@ -223,11 +220,5 @@ def _check_cells(view: str, cap: int, axes: list[Axis]) -> None:
         sizes = " x ".join(f"{axis.leaves} ({axis.name})" for axis in axes)
         raise CatalogError(
             f"views.{view}: {sizes} = {cells} cells are over the cap of {cap}",
-            hint="cut the axes wider (`cuts`, `coarsen`), drop an axis, or raise `cells`",
+            hint="cut the axes wider (`cuts`), drop an axis, or raise `cells`",
         )
-
-
-def _tau(catalog: Catalog, of: str) -> int:
-    """The declared rows of one unit; 0 for auto, which is chosen at publish."""
-    declared = max_ids(catalog, of)
-    return 0 if isinstance(declared, str) else declared

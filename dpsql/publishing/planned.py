@@ -1,32 +1,123 @@
-"""What a plan is made of: the statistics of a release before they are drawn.
+"""What a plan is made of: axes with what is measured on them, and the statistics of a release before they are
+drawn.
+
+Equal axes with equal strategies are one axis of the release.
 
 | here | there | unit |
 |---|---|---|
 | `PlannedStatistic.charge` | share of the view times share of the measure | epsilon, or rho where delta > 0 |
 | `PlannedStatistic.spend` | what the noise is drawn for, in its own currency | epsilon (Laplace), rho (Gaussian) |
-| `PlannedStatistic.sensitivity` | M: what one unit changes, tau times the measure's reach | stored integers |
+| `PlannedStatistic.sensitivity` | M: what one unit changes, tau times a row's reach | stored integers |
 | `family` | statistics of one table and one measure, which agree on what they share | - |
-| `shape` | part of the views' budget of a `max_ids: auto` table; its noise scale is chosen at publish | - |
+
+**Privacy**: strategies follow from numbers of leaves and declared workloads, both public.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import NamedTuple
 
-from dpsql.catalog.measures import ResolvedMeasure
-from dpsql.catalog.model import Catalog
+from dpsql.axis import Axis
+from dpsql.budget import Currency, currency_at
+from dpsql.mechanisms.axis.question import AxisChoice
 from dpsql.mechanisms.axis.strategy import AxisStrategy
-from dpsql.mechanisms.central.whitened import UNIT
 from dpsql.mechanisms.family.measurement import Measurement, Terms
 from dpsql.mechanisms.family.product import PRODUCT
+from dpsql.mechanisms.family.question import FamilyAxis, FamilyChoice, Grains
+from dpsql.mechanisms.family.registry import Family
 from dpsql.mechanisms.law import NoiseLaw
-from dpsql.publishing.measures import Bounds
-from dpsql.publishing.planned_axes import PlannedAxis
-from dpsql.publishing.userlevel_plan import Step
+from dpsql.publishing.axes import AxisMaker, declared_workload
+from dpsql.star.graph import ResolvedAxis, ResolvedMeasure
+from dpsql.star.model import AxisSpec, Catalog
+from dpsql.tree import Workload
 from dpsql.variance.plane import PlaneVariance
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """A measure's public bounds in integers of 10^-scale, both inclusive."""
+
+    lower: int
+    upper: int
+    scale: int
+
+    @property
+    def mid(self) -> int:
+        """The centre that sums are published around.
+
+        >>> Bounds(0, 5, 0).mid
+        2
+        """
+        return (self.lower + self.upper) // 2
+
+    @property
+    def reach(self) -> int:
+        """The most that a row's centred value can be, at least 1.
+
+        >>> Bounds(0, 5, 0).reach
+        3
+        """
+        return max(self.upper - self.mid, self.mid - self.lower, 1)
+
+
+@dataclass(frozen=True)
+class PlannedAxis:
+    """An axis together with what will be measured on it, and the ranges that it was chosen for (None: all)."""
+
+    resolved: ResolvedAxis
+    axis: Axis
+    choice: AxisChoice
+    workload: Workload | None = None
+
+    @property
+    def strategy(self) -> AxisStrategy:
+        """What is measured on the axis."""
+        return self.choice.strategy
+
+
+class AxisPlanner:
+    """The axes planned so far; equal axes with one strategy are one.
+
+    Args:
+        make_axis: builds an axis from public facts.
+        grains: how fine full rows of integers may be.
+    """
+
+    def __init__(self, make_axis: AxisMaker, grains: Grains) -> None:
+        self._make = make_axis
+        self._grains = grains
+        self._made: dict[ResolvedAxis, Axis] = {}
+        self._asked: dict[tuple[object, ...], FamilyAxis] = {}
+        self._apart: list[str] = []
+        self.entries: list[PlannedAxis] = []
+
+    def axis(self, resolved: ResolvedAxis) -> Axis:
+        """The axis of a resolved name, built once."""
+        if resolved not in self._made:
+            self._made[resolved] = self._make(resolved)
+        return self._made[resolved]
+
+    def asked(self, resolved: ResolvedAxis, spec: AxisSpec) -> FamilyAxis:
+        """The axis as mechanisms see it; the same one wherever the same is asked of it."""
+        key = resolved, spec.asked
+        if key not in self._asked:
+            axis = self.axis(resolved)
+            workload = declared_workload(spec, resolved, axis)
+            self._asked[key] = FamilyAxis(axis.name, axis.leaves, workload, self._grains)
+        return self._asked[key]
+
+    def placed(self, resolved: ResolvedAxis, spec: AxisSpec, choice: AxisChoice, apart: str) -> int:
+        """The axis's id in the release; a view that is named in `apart` shares it with no other."""
+        for i, (entry, own) in enumerate(zip(self.entries, self._apart, strict=True)):
+            if entry.resolved == resolved and entry.choice is choice and own == apart:
+                return i
+        workload = self.asked(resolved, spec).workload
+        self.entries.append(PlannedAxis(resolved, self.axis(resolved), choice, workload))
+        self._apart.append(apart)
+        return len(self.entries) - 1
 
 
 class Groups(NamedTuple):
@@ -42,20 +133,27 @@ class Groups(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Settled:
-    """What the recipe for `max_ids: auto` chose for a statistic, from released values alone.
+class Step:
+    """One draw that is not a statistic.
 
     Args:
-        mid: the centre of the measure; 0 for counts.
-        sensitivity: the most that one unit changes the statistic, in its mechanism's norm, rounded up.
-        factor: what the drawn integers are multiplied by: the ratio R over the units of a weight.
-        groups: further factors by group, for `calibrate: per_group`.
+        of: the counted table.
+        kind: what is drawn, in words.
+        measure: what it is made for where there are several: a measure, or a view; else empty.
+        spend: what the noise is drawn for, in its own currency.
+        charge: what the ledger is charged.
     """
 
-    mid: int
-    sensitivity: int
-    factor: float
-    groups: Groups | None = None
+    of: str
+    kind: str
+    measure: str
+    spend: Fraction
+    charge: Fraction
+
+    @property
+    def purpose(self) -> str:
+        """What the ledger's line says."""
+        return f"{self.of}: {self.kind}" + (f" of {self.measure}" if self.measure else "")
 
 
 @dataclass(frozen=True)
@@ -69,13 +167,15 @@ class PlannedStatistic:
         law: the noise.
         spend: what the noise is drawn for: epsilon under Laplace noise, rho under Gaussian.
         charge: what the ledger is charged, in the release's currency.
-        tau: rows kept of one unit; 0 where `max_ids: auto` has not chosen yet.
+        tau: rows of one unit that count; 0 while they are not chosen.
         bounds: the measure's bounds, or None for counts.
-        shape: for `max_ids: auto`, the statistic's part of what all views of the table spend, else 0.
-        settled: for `max_ids: auto`, what was chosen at publish.
+        mid: the centre that a sum is published around; 0 for counts.
+        sensitivity: the most that one unit changes the statistic, in the measure's own units, rounded up.
+        unit: drawn integers that make one of these units: 1, or 2^20 where rows have weights.
+        factor: what the drawn integers are multiplied by to estimate the answer.
+        groups: further factors by group, where it has some.
         measurement: how it is drawn and estimated.
-        calibrated: for `calibrate: per_group`, which has factors of its own.
-        weighted: whether rows are drawn with weights, in units of 2^-20.
+        alone: its view, where the view agrees with no other; else empty.
     """
 
     view: str
@@ -87,42 +187,27 @@ class PlannedStatistic:
     charge: Fraction
     tau: int
     bounds: Bounds | None
-    shape: Fraction = Fraction(0)
-    settled: Settled | None = None
+    mid: int
+    sensitivity: int
+    unit: int = 1
+    factor: float = 1.0
+    groups: tuple[Groups, ...] = ()
     measurement: Measurement = PRODUCT
-    calibrated: bool = False
-    weighted: bool = False
+    alone: str = ""
 
-    @property
-    def mid(self) -> int:
-        """The centre that a sum is published around; 0 for counts."""
-        if self.settled is not None:
-            return self.settled.mid
-        return self.bounds.mid if self.bounds else 0
-
-    @property
-    def factor(self) -> float:
-        """What the drawn integers are multiplied by to estimate the answer."""
-        if self.settled is not None:
-            return self.settled.factor
-        return 1.0 / UNIT if self.weighted else 1.0
+    def bounded_to(self, rows: int) -> PlannedStatistic:
+        """The same where one unit may add so many rows."""
+        return replace(self, tau=rows, sensitivity=rows * (self.bounds.reach if self.bounds else 1))
 
     @property
     def drawn_sensitivity(self) -> int:
         """The sensitivity in the integers that are drawn."""
-        return self.sensitivity * (UNIT if self.weighted else 1)
-
-    @property
-    def sensitivity(self) -> int:
-        """The most that one unit changes the cells, in L1."""
-        if self.settled is not None:
-            return self.settled.sensitivity
-        return self.tau * (self.bounds.reach if self.bounds else 1)
+        return self.sensitivity * self.unit
 
     @property
     def family(self) -> tuple[str, str, str]:
         """Statistics of one family estimate the same margins; some kinds of views stay alone."""
-        return self.of, self.measure.name, self.view if self.calibrated else self.measurement.kin(self.view)
+        return self.of, self.measure.name, self.alone or self.measurement.kin(self.view)
 
     @property
     def lines(self) -> list[tuple[str, Fraction]]:
@@ -143,12 +228,26 @@ class PlannedStatistic:
 
 @dataclass(frozen=True)
 class ReleasePlan:
-    """All that a release will measure."""
+    """All that a release will measure.
+
+    Args:
+        catalog: the catalog.
+        axes: its axes, by id.
+        statistics: what is drawn of them.
+        steps: what else is drawn.
+        chosen: what measures each family of views, and what it was compared with.
+    """
 
     catalog: Catalog
     axes: tuple[PlannedAxis, ...]
     statistics: tuple[PlannedStatistic, ...]
     steps: tuple[Step, ...] = ()
+    chosen: tuple[Family, ...] = ()
+
+    @property
+    def currency(self) -> Currency:
+        """What its lines are amounts of."""
+        return currency_at(self.catalog.privacy.delta)
 
     @property
     def lines(self) -> list[tuple[str, Fraction]]:
@@ -157,6 +256,13 @@ class ReleasePlan:
             *((step.purpose, step.charge) for step in self.steps),
             *(line for s in self.statistics for line in s.lines),
         ]
+
+    def compared(self, view: str) -> FamilyChoice | None:
+        """What measures a view that stands alone, where there was a choice."""
+        for question, choice in self.chosen:
+            if choice.runners_up and [each.name for each in question.views] == [view]:
+                return choice
+        return None
 
     @property
     def joint(self) -> dict[str, PlaneVariance]:
@@ -171,6 +277,22 @@ class ReleasePlan:
         for position, statistic in enumerate(self.statistics):
             members.setdefault(statistic.family, []).append(position)
         return list(members.values())
+
+    def mine(self, of: str) -> dict[int, PlannedStatistic]:
+        """The statistics of one table by their positions."""
+        return {i: s for i, s in enumerate(self.statistics) if s.of == of}
+
+    def by_view(self, of: str) -> list[list[int]]:
+        """Positions of one table's statistics, view by view."""
+        views: dict[str, list[int]] = {}
+        for i, statistic in self.mine(of).items():
+            views.setdefault(statistic.view, []).append(i)
+        return list(views.values())
+
+    def step(self, of: str, kind: str, measure: str = "") -> Step | None:
+        """The step of a table, if it has that one."""
+        wanted = (of, kind, measure)
+        return next((step for step in self.steps if (step.of, step.kind, step.measure) == wanted), None)
 
     def shape(self, statistic: PlannedStatistic) -> tuple[int, ...]:
         """Leaves of each of the statistic's axes."""

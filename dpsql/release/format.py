@@ -5,22 +5,29 @@
 | `meta` | one per key | key, value (JSON) |
 | `axis_<i>` | one per atom of axis i | atom, leaf, kind (see below), weight, public columns |
 | `node` | one per node of each axis's look-up tree | axis, id, parent, level, lo, hi |
-| `measurement_<s>` | one per noisy integer of statistic s, as drawn | r1..rd (r1 in a joint model), value, budget |
+| `measurement_<s>` | one per noisy integer of statistic s, as drawn | r1.. (one a model), value, budget |
 | `node_combination_<s>` | one per combination of nodes | n1..nd, estimate [, nonnegative] in units of 2^-20 |
 | `variance_<k>` | as the kind of model k needs | flat columns of the variance model of an axis, or of a view |
 | `scale` | one per table with `max_ids: auto` | as `ScaleMeta`, lists as text |
 
 Measurements of a table with a scale are in units of a weight, 2^-20; its estimates and variances have the factor in.
 
-Every row count follows from the catalog alone, and so does everything in `meta` except the release id.
+Every row count follows from the catalog alone, and so does everything in `meta` except the release id. `meta` is read
+and written as a `Meta`; what is None is left out of its JSON.
 """
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
-from typing import Any
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Literal, NamedTuple
 
-FORMAT = 1
+from pydantic import TypeAdapter
+
+from dpsql.star.collection import Participation
+
+FORMAT = 2
 """Format version; a reader refuses another one."""
 
 UNIT = 1 << 20
@@ -49,11 +56,6 @@ class ColumnMeta:
     type: str
     description: str = ""
 
-    @classmethod
-    def from_json(cls, value: dict[str, Any]) -> ColumnMeta:
-        """Read back what `asdict` wrote."""
-        return cls(**{**value, "path": tuple(value["path"])})
-
 
 @dataclass(frozen=True)
 class AxisMeta:
@@ -76,19 +78,13 @@ class AxisMeta:
     path: tuple[str, ...]
     of: str
     leaves: int
-    null_leaf: int | None
-    missing_leaf: int | None
-    other_leaf: int | None
     columns: tuple[ColumnMeta, ...]
     atomic: bool
     model: int
     strategy: str
-
-    @classmethod
-    def from_json(cls, value: dict[str, Any]) -> AxisMeta:
-        """Read back what `asdict` wrote."""
-        columns = tuple(ColumnMeta.from_json(column) for column in value["columns"])
-        return cls(**{**value, "path": tuple(value["path"]), "columns": columns})
+    null_leaf: int | None = None
+    missing_leaf: int | None = None
+    other_leaf: int | None = None
 
 
 @dataclass(frozen=True)
@@ -108,14 +104,15 @@ class StatisticMeta:
         currency: epsilon or rho.
         mechanism: how the axes were measured, in words.
         cells: number of leaf combinations.
-        components: (axis positions, variance factor) of every independent part; one part, of all axes, where the view
-            has a joint model.
+        reading: how it answers, one of `variance.reading.READINGS`.
+        models: which `variance_<k>` describe it: one for each axis, or one for all of its cells where the axes were
+            measured together.
+        components: (axis positions, variance factor) of every independent part; one part, of all axes, where they
+            were measured together.
         nonnegative: whether the non-negative (biased) estimate is stored too.
         nonnegative_model: which `variance_<k>` describes that estimate, of a view of one axis; None where its errors
             are told by the unbiased estimate's.
         biased: whether the estimate itself is biased (DiffHR, DAWA): intervals then tell of noise alone.
-        joint: which `variance_<k>` describes all cells together, where the axes were not measured one by one; None
-            where the axes' own models do.
     """
 
     id: int
@@ -131,17 +128,12 @@ class StatisticMeta:
     currency: str
     mechanism: str
     cells: int
+    reading: str
+    models: tuple[int, ...]
     components: tuple[tuple[tuple[int, ...], float], ...]
     nonnegative: bool = False
     biased: bool = False
-    joint: int | None = None
     nonnegative_model: int | None = None
-
-    @classmethod
-    def from_json(cls, value: dict[str, Any]) -> StatisticMeta:
-        """Read back what `asdict` wrote."""
-        components = tuple((tuple(part), float(sigma2)) for part, sigma2 in value["components"])
-        return cls(**{**value, "axes": tuple(value["axes"]), "components": components})
 
 
 @dataclass(frozen=True)
@@ -164,20 +156,298 @@ class ScaleMeta:
     of: str
     factor: float
     relative_error: float
-    left_out: float | None
     tau: int
     quantile: float
     weighted_down: float
     sticky: tuple[str, ...]
     rows: int
     public_rows: bool
-
-    @classmethod
-    def from_json(cls, value: dict[str, Any]) -> ScaleMeta:
-        """Read back what `asdict` wrote."""
-        return cls(**{**value, "sticky": tuple(value["sticky"])})
+    left_out: float | None = None
 
 
-def to_json(value: ColumnMeta | AxisMeta | StatisticMeta | ScaleMeta) -> dict[str, Any]:
-    """A plain dictionary for the `meta` table."""
-    return asdict(value)
+class Spend(NamedTuple):
+    """A part of the budget: what it paid for, and how much, a fraction as text."""
+
+    purpose: str
+    amount: str
+
+
+@dataclass(frozen=True)
+class Promise:
+    """What is promised, and to whom.
+
+    Args:
+        unit: `row`, or `table.key` of the people's table; of a stream also of how many batches.
+        neighbours: data sets that may not be told apart, as in the catalog.
+        epsilon, delta: fractions as text.
+        rows_per_unit: table -> rows of one unit that count, or `auto`.
+        rho: the zCDP that implies epsilon and delta, where delta is above 0.
+        rows: whether the number of rows is told, `private` or `public`.
+        vouched: tables whose SQL only the curator checked.
+        trust: `local` where people report for themselves.
+        adds_up: what holds together with other releases, in words.
+        simulated: True where made-up people reported.
+    """
+
+    unit: str
+    neighbours: Literal["add_remove", "replace_one"]
+    epsilon: str
+    delta: str = "0"
+    rows_per_unit: Mapping[str, int | str] | None = None
+    rho: str | None = None
+    rows: str | None = None
+    vouched: tuple[str, ...] | None = None
+    trust: str | None = None
+    adds_up: str | None = None
+    simulated: bool | None = None
+
+
+@dataclass(frozen=True)
+class RunnerUp:
+    """A strategy that was compared with the chosen one."""
+
+    strategy: str
+    expected_error: float
+
+
+@dataclass(frozen=True)
+class ChoiceMeta:
+    """How a strategy was chosen: its exact expected error and those of the runners-up, best first.
+
+    Errors are mean variances over the workload at epsilon 1 (Laplace) or rho 1/2 (Gaussian).
+
+    Args:
+        strategy, expected_error: the chosen one.
+        runners_up: the others.
+        axis: whose strategy it is; None where axes are measured together.
+        view: whose two axes may be measured together; its errors are over ranges on both.
+        whole: its error over all cells.
+    """
+
+    strategy: str
+    expected_error: float
+    runners_up: tuple[RunnerUp, ...]
+    axis: str | None = None
+    view: str | None = None
+    whole: float | None = None
+
+
+@dataclass(frozen=True)
+class RowsLeftOut:
+    """What bounding left out of a table, told by a number that was paid for.
+
+    Args:
+        of: the counted table.
+        bounding: `truncate` or `weight`.
+        tau: rows of a unit that count.
+        rows: noisy number of rows left out, with `stderr`; one unit counts at most `at_most`.
+        clipped_fraction: the part of all rows.
+    """
+
+    of: str
+    bounding: str
+    tau: int
+    rows: int
+    stderr: float
+    at_most: int
+    clipped_fraction: float
+
+    @property
+    def clipped_fraction_error(self) -> float | None:
+        """Its error is not told."""
+        return None
+
+    def note(self) -> str:
+        """What a reader of answers about the table should know."""
+        return f"bounding left out about {100 * self.clipped_fraction:.2g}% of the rows of {self.of}"
+
+
+@dataclass(frozen=True)
+class SlotsLeftOut:
+    """What the slots of people who report for themselves left out of a table.
+
+    Args:
+        of: the counted table.
+        bounding: `slots`.
+        tau: slots of a person.
+        put_back: whether counts and sums put the rows back as if they resembled the others.
+        clipped_fraction, clipped_fraction_error: the part of all rows; None where nobody was asked.
+    """
+
+    of: str
+    bounding: str
+    tau: int
+    put_back: bool
+    clipped_fraction: float | None = None
+    clipped_fraction_error: float | None = None
+
+    def note(self) -> str:
+        """What a reader of answers about the table should know."""
+        if self.clipped_fraction is None or self.clipped_fraction_error is None:
+            return f"people report {self.tau} of their rows of {self.of}; nobody was asked how many that leaves out"
+        share, error = 100 * self.clipped_fraction, 100 * self.clipped_fraction_error
+        put_back = "; counts and sums put them back as if they resembled the others" if self.put_back else ""
+        return (
+            f"slots ({self.tau} a person) left out about {share:.2g}% (error {error:.1g}%) of the rows of "
+            f"{self.of}{put_back}"
+        )
+
+
+@dataclass(frozen=True)
+class StreamMeta:
+    """What a release says about its stream.
+
+    Args:
+        as_of_batch, as_of: the newest batch, by number and by the beginning of its time.
+        column, grain, strategy, late: as in the catalog.
+        rows_per_batch: rows of a unit that count in one batch.
+        max_batches: batches in which one unit may appear, ever; None where its rows of one batch are protected.
+    """
+
+    as_of_batch: int
+    as_of: str
+    column: str
+    grain: str
+    strategy: str
+    late: str
+    rows_per_batch: int
+    max_batches: int | None = None
+
+
+@dataclass(frozen=True)
+class ManifestMeta:
+    """What a collection holds: files, reports, accepted ones, the rest by reason, and how many carried a token."""
+
+    files: int
+    reports: int
+    accepted: int
+    rejected: Mapping[str, int]
+    tokens: int = 0
+
+
+@dataclass(frozen=True)
+class InfluenceMeta:
+    """How far one hostile report reaches: as so many reports of its view, and in rows of a count over one axis."""
+
+    reports_in_its_view: float
+    rows_at_most: float | None = None
+
+
+@dataclass(frozen=True)
+class FirstRoundMeta:
+    """The round in which some people reported how many rows they have."""
+
+    plan_hash: str
+    reports_of_row_counts: int
+
+
+@dataclass(frozen=True)
+class ShuffledMeta:
+    """The second promise, of all reports together behind an anonymous shuffler, or why it is `void`."""
+
+    void: str | None = None
+    epsilon: float | None = None
+    delta: float | None = None
+    people: int | None = None
+    holds_if: str | None = None
+
+
+@dataclass(frozen=True)
+class LocalMeta:
+    """What people reported for themselves.
+
+    Args:
+        collection: its name; a device answers it once.
+        participation: whom they stand for, as in the catalog.
+        manifest: what was collected.
+        tau: slots of one person.
+        plan_hash: of the plan that they answered.
+        row_weight, row_weight_error: what counts are scaled by for the rows that tau left out.
+        clipped_fraction, clipped_fraction_error: the part of rows that tau left out, where it was asked.
+        influence: how far one hostile report reaches.
+        first_round: where tau was estimated.
+        shuffled: where reports came through a shuffler.
+        smooth_outside_unbiased: axis -> part of its ranges where smooth counts leave the 95% interval.
+        people, services: of a collection by services: who answered all, and each service's part of epsilon.
+        times_the_variance_of_a_device_join: axes of several services -> how much noisier than one device.
+        simulated: True where made-up people reported.
+    """
+
+    collection: str
+    participation: Participation
+    manifest: ManifestMeta
+    tau: int
+    plan_hash: str | None = None
+    row_weight: float | None = None
+    row_weight_error: float | None = None
+    clipped_fraction: float | None = None
+    clipped_fraction_error: float | None = None
+    influence: InfluenceMeta | None = None
+    first_round: FirstRoundMeta | None = None
+    shuffled: ShuffledMeta | None = None
+    smooth_outside_unbiased: Mapping[str, float] | None = None
+    people: int | None = None
+    services: Mapping[str, str] | None = None
+    times_the_variance_of_a_device_join: Mapping[str, float] | None = None
+    simulated: bool | None = None
+
+    @property
+    def weight_error(self) -> float:
+        """Relative standard error of the weight of rows; 0 where rows have none."""
+        return (self.row_weight_error or 0.0) / (self.row_weight or 1.0)
+
+
+@dataclass(frozen=True)
+class Meta:
+    """The `meta` table.
+
+    Args:
+        release_id: 32 hexadecimal digits.
+        catalog: the public part of the catalog, as `Catalog.to_json` writes it.
+        spec_hash: of the catalog (`dpsql.star.spec_hash`).
+        privacy: what is promised.
+        spends: what it cost.
+        insecure_entropy: whether noise came from test entropy, or there was none.
+        axes, statistics, scales: the release's; ids are positions.
+        models: the kind of each variance model, those of the axes first.
+        choices: why these strategies.
+        bounding: what bounding left out of each table, where that is told.
+        stream: of a state of a stream.
+        local: of a release made of people's own reports.
+        format: this format's version.
+    """
+
+    release_id: str
+    catalog: Mapping[str, Any]
+    spec_hash: str
+    privacy: Promise
+    spends: tuple[Spend, ...]
+    insecure_entropy: bool
+    axes: tuple[AxisMeta, ...]
+    models: tuple[str, ...]
+    statistics: tuple[StatisticMeta, ...]
+    choices: tuple[ChoiceMeta, ...] = ()
+    scales: tuple[ScaleMeta, ...] = ()
+    bounding: tuple[RowsLeftOut | SlotsLeftOut, ...] = ()
+    stream: StreamMeta | None = None
+    local: LocalMeta | None = None
+    format: int = FORMAT
+
+
+def meta_from_json(entries: Mapping[str, Any]) -> Meta:
+    """Read back what `to_json` wrote.
+
+    Raises:
+        pydantic.ValidationError: an entry is missing, or is of another shape.
+    """
+    return _adapter(Meta).validate_python(entries)  # type: ignore[no-any-return]
+
+
+def to_json(value: Any) -> dict[str, Any]:
+    """Plain values of anything that stands in `meta`; what is None is left out."""
+    return _adapter(type(value)).dump_python(value, mode="json", exclude_none=True)  # type: ignore[no-any-return, arg-type]
+
+
+@lru_cache(maxsize=32)
+def _adapter(kind: Any) -> TypeAdapter[Any]:
+    return TypeAdapter(kind)

@@ -7,22 +7,26 @@ no temporary files, one thread (faster here than two), and its configuration can
 from __future__ import annotations
 
 import json
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar, cast
 
 import duckdb
 import numpy as np
+from pydantic import ValidationError
 
-from dpsql.errors import ReleaseError
-from dpsql.release.format import FORMAT, AxisMeta, ScaleMeta, StatisticMeta
+from dpsql.errors import CatalogError, ReleaseError
+from dpsql.release.format import FORMAT, AxisMeta, Meta, ScaleMeta, StatisticMeta, meta_from_json
 from dpsql.release.stream import AsOf, state_file
+from dpsql.star import Catalog, catalog_from_json
 from dpsql.tree import Tree
-from dpsql.variance import AxisVariance, from_columns
-from dpsql.variance.kronecker import AxisSplit, KroneckerVariance
-from dpsql.variance.plane import PlaneVariance
-from dpsql.variance.view import JointVariance, ViewVariance, joint_from_columns
+from dpsql.variance.kronecker import AxisSplit, ProductReading
+from dpsql.variance.model import Reading
+from dpsql.variance.reading import Piece, piece, reading
 
 LOCKDOWN: dict[str, str | bool | int | float | list[str]] = {
     "enable_external_access": "false",
@@ -36,7 +40,9 @@ LOCKDOWN: dict[str, str | bool | int | float | list[str]] = {
     "lock_configuration": "true",
 }
 
-REQUIRED = ("format", "release_id", "catalog", "privacy", "axes", "statistics")
+T = TypeVar("T")
+KEPT = 512
+"""Questions whose answers an open release keeps."""
 
 
 @dataclass
@@ -46,39 +52,55 @@ class Release:
     Args:
         path: the file.
         connection: read-only DuckDB connection to it.
-        meta: the decoded `meta` table.
+        meta: the `meta` table.
         nonnegative: whether answers are taken from the non-negative (biased) estimates where they are stored.
     """
 
     path: Path
     connection: duckdb.DuckDBPyConnection
-    meta: dict[str, Any]
+    meta: Meta
     nonnegative: bool = False
     _trees: dict[int, Tree] = field(default_factory=dict)
-    _splits: dict[int, AxisSplit] = field(default_factory=dict)
+    _models: dict[int, Piece] = field(default_factory=dict)
     _atoms: dict[int, dict[str, Any]] = field(default_factory=dict)
-    _joint: dict[int, PlaneVariance] = field(default_factory=dict)
+    _kept: OrderedDict[Hashable, Any] = field(default_factory=OrderedDict, repr=False)
+    _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
-    @cached_property
+    @property
     def axes(self) -> tuple[AxisMeta, ...]:
         """The release's axes; an axis id is a position here."""
-        return tuple(AxisMeta.from_json(axis) for axis in self.meta["axes"])
+        return self.meta.axes
 
-    @cached_property
+    @property
     def statistics(self) -> tuple[StatisticMeta, ...]:
         """The release's statistics; a statistic's id is its position here."""
-        return tuple(StatisticMeta.from_json(statistic) for statistic in self.meta["statistics"])
+        return self.meta.statistics
 
-    @cached_property
+    @property
     def scales(self) -> dict[str, ScaleMeta]:
         """The scale of each table with `max_ids: auto`, by table."""
-        found = [ScaleMeta.from_json(scale) for scale in self.meta.get("scales", ())]
-        return {scale.of: scale for scale in found}
+        return {scale.of: scale for scale in self.meta.scales}
+
+    @cached_property
+    def catalog(self) -> Catalog:
+        """The public part of the catalog.
+
+        Raises:
+            ReleaseError: it does not read as one.
+        """
+        try:
+            return catalog_from_json(json.dumps(self.meta.catalog))
+        except CatalogError as error:
+            raise ReleaseError(f"{self.path} holds no catalog: {error}", hint="ask its curator") from None
 
     @property
     def name(self) -> str:
         """The catalog's name, which qualifies tables when several releases are open."""
-        return str(self.meta["catalog"]["name"])
+        return self.catalog.name
+
+    def declares(self, view: str) -> bool:
+        """Whether the catalog names a view; sets of axes that designs add to it are named in brackets."""
+        return not view.startswith("(")
 
     def tree(self, axis: int) -> Tree:
         """The look-up tree of one axis."""
@@ -95,47 +117,48 @@ class Release:
             self._atoms[axis] = self._columns(f"SELECT * FROM axis_{axis} ORDER BY atom", [])
         return self._atoms[axis]
 
-    def model(self, axis: int) -> AxisSplit:
-        """The variance model of one axis."""
-        k = self.axes[axis].model
-        if k not in self._splits:
-            model: AxisVariance = from_columns(self.meta["models"][k], self.axes[axis].leaves, self._model(k))
-            self._splits[k] = AxisSplit(model)
-        return self._splits[k]
+    def model(self, k: int) -> Piece:
+        """What `variance_<k>` holds: the variance model of an axis with its split, or that of a view's cells."""
+        if k not in self._models:
+            columns = self._columns(f"SELECT * FROM variance_{k} ORDER BY rowid", [])
+            self._models[k] = piece(self.meta.models[k], self._leaves.get(k, 0), columns)
+        return self._models[k]
 
-    def joint_model(self, k: int) -> PlaneVariance:
-        """The model of a view's cells together, at unit noise."""
-        if k not in self._joint:
-            self._joint[k] = joint_from_columns(self.meta["models"][k], self._model(k))
-        return self._joint[k]
+    def split(self, k: int) -> AxisSplit:
+        """The variance model of an axis, by its number in `AxisMeta.model`."""
+        return cast(AxisSplit, self.model(k))
 
-    def _model(self, k: int) -> dict[str, Any]:
-        return self._columns(f"SELECT * FROM variance_{k} ORDER BY rowid", [])
+    @cached_property
+    def _leaves(self) -> dict[int, int]:
+        """Number of leaves that each model of one axis describes."""
+        axes = {axis.model: axis.leaves for axis in self.axes}
+        own = {s.nonnegative_model: self.axes[s.axes[0]].leaves for s in self.statistics if s.axes}
+        return axes | {k: leaves for k, leaves in own.items() if k is not None}
 
-    def variance(self, statistic: int) -> ViewVariance:
-        """The variance model of one statistic, in squared stored units (before the 2^-20)."""
+    def reading(self, statistic: int) -> Reading:
+        """How a statistic answers; its variances are in squared stored units (before the 2^-20)."""
         entry = self.statistics[statistic]
-        own = self.nonnegative_split(statistic) if self.estimate(statistic) == "nonnegative" else None
-        if own is not None:
-            return KroneckerVariance((own,), {(): own.total, (0,): 1.0})
-        if entry.joint is not None:
-            return JointVariance(self.joint_model(entry.joint), entry.components[0][1])
-        return KroneckerVariance(tuple(self.model(axis) for axis in entry.axes), dict(entry.components))
-
-    def nonnegative_split(self, statistic: int) -> AxisSplit | None:
-        """The model of a statistic's non-negative estimate, where it has one of its own."""
-        entry = self.statistics[statistic]
-        k = entry.nonnegative_model
-        if k is None:
-            return None
-        if k not in self._splits:
-            leaves = self.axes[entry.axes[0]].leaves
-            self._splits[k] = AxisSplit(from_columns(self.meta["models"][k], leaves, self._model(k)))
-        return self._splits[k]
+        if self.estimate(statistic) == "nonnegative" and entry.nonnegative_model is not None:
+            own = self.split(entry.nonnegative_model)
+            return ProductReading((own,), {(): own.total, (0,): 1.0})
+        return reading(entry.reading, [self.model(k) for k in entry.models], dict(entry.components))
 
     def estimate(self, statistic: int) -> str:
         """The column of a statistic's node combinations that answers are taken from."""
         return "nonnegative" if self.nonnegative and self.statistics[statistic].nonnegative else "estimate"
+
+    def kept(self, question: Hashable, make: Callable[[], T]) -> T:
+        """What a question of this release gave when it was asked first; the least asked of KEPT is forgotten."""
+        with self._lock:
+            if question in self._kept:
+                self._kept.move_to_end(question)
+                return cast(T, self._kept[question])
+        found = make()
+        with self._lock:
+            self._kept[question] = found
+            while len(self._kept) > KEPT:
+                self._kept.popitem(last=False)
+        return found
 
     def close(self) -> None:
         """Close the connection."""
@@ -169,14 +192,13 @@ def open_release(
     try:
         connection = duckdb.connect(str(file), read_only=True, config=LOCKDOWN)
         rows = connection.execute("SELECT key, value FROM meta").fetchall()
-        meta = {key: json.loads(value) for key, value in rows}
+        entries = {key: json.loads(value) for key, value in rows}
     except (duckdb.Error, ValueError, UnicodeDecodeError) as error:
         raise ReleaseError(
             f"{path} is not a dpsql release, or it is damaged ({type(error).__name__})",
             hint="ask its curator for a fresh copy",
         ) from error
-    _check(path, meta, insecure)
-    return Release(file, connection, meta, nonnegative)
+    return Release(file, connection, _checked(path, entries, insecure), nonnegative)
 
 
 def release_file(path: str | Path, as_of: AsOf | None = None) -> Path:
@@ -193,17 +215,25 @@ def release_file(path: str | Path, as_of: AsOf | None = None) -> Path:
     return file
 
 
-def _check(path: str | Path, meta: dict[str, Any], insecure: bool) -> None:
-    missing = [key for key in REQUIRED if key not in meta]
-    if missing:
-        raise ReleaseError(f"{path} lacks {missing[0]} in its meta table", hint="it is not a dpsql release")
-    if meta["format"] != FORMAT:
+def _checked(path: str | Path, entries: dict[str, Any], insecure: bool) -> Meta:
+    """The `meta` of a release of this format."""
+    if entries.get("format") != FORMAT:
         raise ReleaseError(
-            f"{path} has format {meta['format']} and this dpsql reads {FORMAT}",
+            f"{path} has format {entries.get('format')} and this dpsql reads {FORMAT}",
             hint="publish with this version",
         )
-    if meta.get("insecure_entropy") and not insecure:
+    try:
+        meta = meta_from_json(entries)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        place = ".".join(str(part) for part in first["loc"])
+        missing = "lacks" if first["type"] == "missing" else "cannot be read at"
+        raise ReleaseError(
+            f"{path} {missing} {place} in its meta table", hint="it is not a dpsql release"
+        ) from None
+    if meta.insecure_entropy and not insecure:
         raise ReleaseError(
             f"{path} was drawn with test entropy and protects nobody",
             hint="publish it again, or pass insecure=True in a test",
         )
+    return meta

@@ -1,24 +1,42 @@
 """Write a fresh release file. Values arrive here noisy; nothing raw is ever in this process's file handle.
 
-The file is complete when `write_release` returns: closed, without a write-ahead log. Where it goes, when
-it may be seen and what it costs is the ledger's protocol, not this module's.
+Whoever makes a release, of raw rows, of batches, of people's reports or of a plan alone, fills in a `ReleaseBuilder`,
+and that writes it. The file is complete when `ReleaseBuilder.write` returns: closed, without a
+write-ahead log. Where it goes, when it may be seen and what it costs is the ledger's protocol, not this module's.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import duckdb
 import numpy as np
 import numpy.typing as npt
 
+from dpsql.axis import Axis, table_sql
 from dpsql.errors import InternalError
-from dpsql.release.format import ScaleMeta
-from dpsql.tree import Tree
+from dpsql.release.format import (
+    AxisMeta,
+    ChoiceMeta,
+    ColumnMeta,
+    LocalMeta,
+    Meta,
+    Promise,
+    RowsLeftOut,
+    ScaleMeta,
+    SlotsLeftOut,
+    Spend,
+    StatisticMeta,
+    StreamMeta,
+    to_json,
+)
+from dpsql.star.sql import identifier
+from dpsql.tree import Tree, kary_tree
 from dpsql.variance import AxisVariance
 from dpsql.variance.plane import PlaneVariance
 
@@ -26,6 +44,9 @@ IntArray = npt.NDArray[np.int64]
 
 ARRAYS = "axis_arrays"
 """The relation that an axis's SELECT reads."""
+
+LOOKUP_ARITY = 4
+"""Children per node of the look-up trees: a range of 256 leaves needs at most 24 nodes, storage is 4/3 n."""
 
 
 @dataclass(frozen=True)
@@ -60,62 +81,189 @@ class StatisticContent:
     nonnegative: IntArray | None = None
 
 
+class AxisPart(NamedTuple):
+    """An axis in `meta`, and its table and tree."""
+
+    meta: AxisMeta
+    content: AxisContent
+
+
+class StatisticPart(NamedTuple):
+    """A statistic in `meta`, and its numbers."""
+
+    meta: StatisticMeta
+    content: StatisticContent
+
+
 @dataclass(frozen=True)
-class ReleaseContent:
-    """All that a release file holds; joint models of views come after those of the axes."""
-
-    meta: Mapping[str, Any]
-    axes: Sequence[AxisContent]
-    models: Sequence[AxisVariance | PlaneVariance]
-    statistics: Sequence[StatisticContent]
-    scales: Sequence[ScaleMeta] = ()
-
-
-def write_release(path: Path, content: ReleaseContent, *, block_size: int = 1 << 18) -> None:
-    """Write the file.
+class ReleaseBuilder:
+    """All that a release file will hold.
 
     Args:
-        path: where; must not exist.
-        content: what.
-        block_size: bytes of the file's blocks; small ones (16,384 at least) suit small tables.
-
-    Raises:
-        InternalError: the path exists.
+        release_id: 32 hexadecimal digits.
+        catalog: the public part of the catalog, as `Catalog.to_json` writes it.
+        spec_hash: of the catalog.
+        privacy: what is promised.
+        spends: what it cost.
+        insecure: whether noise came from test entropy, or there was none.
+        axes, statistics: their ids are their positions.
+        models: the variance models of the axes, then those of views' cells together or of non-negative estimates.
+        choices, scales, bounding, stream, local: as in `Meta`.
 
     **Privacy**: stores what it is given. Callers hand over noisy values and public facts only.
     """
-    if path.exists():
-        raise InternalError(f"{path.name} exists and a release is never reopened for writing")
-    connection = duckdb.connect(str(path), config={"default_block_size": str(block_size)})
+
+    release_id: str
+    catalog: Mapping[str, Any]
+    spec_hash: str
+    privacy: Promise
+    spends: Sequence[Spend]
+    insecure: bool
+    axes: Sequence[AxisPart]
+    models: Sequence[AxisVariance | PlaneVariance]
+    statistics: Sequence[StatisticPart]
+    choices: Sequence[ChoiceMeta] = ()
+    scales: Sequence[ScaleMeta] = ()
+    bounding: Sequence[RowsLeftOut | SlotsLeftOut] = ()
+    stream: StreamMeta | None = None
+    local: LocalMeta | None = None
+
+    @property
+    def meta(self) -> Meta:
+        """The `meta` table."""
+        return Meta(
+            self.release_id,
+            self.catalog,
+            self.spec_hash,
+            self.privacy,
+            tuple(self.spends),
+            self.insecure,
+            axes=tuple(axis.meta for axis in self.axes),
+            models=tuple(model.kind for model in self.models),
+            statistics=tuple(statistic.meta for statistic in self.statistics),
+            choices=tuple(self.choices),
+            scales=tuple(self.scales),
+            bounding=tuple(self.bounding),
+            stream=self.stream,
+            local=self.local,
+        )
+
+    def write(self, path: Path, *, block_size: int = 1 << 18) -> None:
+        """Write the file.
+
+        Args:
+            path: where; must not exist.
+            block_size: bytes of the file's blocks; small ones (16,384 at least) suit small tables.
+
+        Raises:
+            InternalError: the path exists.
+        """
+        if path.exists():
+            raise InternalError(f"{path.name} exists and a release is never reopened for writing")
+        connection = duckdb.connect(str(path), config={"default_block_size": str(block_size)})
+        try:
+            _write_axes(connection, [axis.content for axis in self.axes])
+            for k, model in enumerate(self.models):
+                _create(connection, f"variance_{k}", model.columns())
+            for s, statistic in enumerate(self.statistics):
+                _write_statistic(connection, s, statistic.content)
+            _write_scales(connection, self.scales)
+            _write_meta(connection, self.meta)  # last: without it no half-written state passes for a release
+            connection.execute("CHECKPOINT")
+        finally:
+            connection.close()
+
+
+class PlacedAxis(NamedTuple):
+    """An axis, the table whose rows it places, and what was measured on it, in words."""
+
+    axis: Axis
+    of: str
+    strategy: str
+
+
+def axis_parts(placed: Iterable[PlacedAxis]) -> list[AxisPart]:
+    """Axes as a release holds them: each with its table, its look-up tree and the variance model of its own number."""
+    connection = duckdb.connect(":memory:")
     try:
-        _write_axes(connection, content.axes)
-        for k, model in enumerate(content.models):
-            _create(connection, f"variance_{k}", model.columns())
-        for s, statistic in enumerate(content.statistics):
-            _write_statistic(connection, s, statistic)
-        _write_scales(connection, content.scales)
-        _write_meta(connection, content.meta)  # last: without it no half-written state passes for a release
-        connection.execute("CHECKPOINT")
+        return [_axis_part(connection, number, *each) for number, each in enumerate(placed)]
     finally:
         connection.close()
 
 
-def _write_meta(connection: duckdb.DuckDBPyConnection, meta: Mapping[str, Any]) -> None:
+def _axis_part(
+    connection: duckdb.DuckDBPyConnection, number: int, axis: Axis, of: str, strategy: str
+) -> AxisPart:
+    arrays, select = axis.arrays(), table_sql(axis, ARRAYS)
+    types = column_types(connection, arrays, select)
+    columns = tuple(
+        ColumnMeta(c.path, c.table, c.column, c.sql_name, types[c.sql_name], c.description)
+        for c in [*axis.columns, *(column for column, _ in axis.derived)]
+    )
+    meta = AxisMeta(
+        axis.name, axis.table, axis.path, of, axis.leaves, columns, axis.atomic, number, strategy,
+        axis.null_leaf, axis.missing_leaf, axis.other_leaf,
+    )  # fmt: skip
+    return AxisPart(meta, AxisContent(arrays, select, kary_tree(axis.leaves, LOOKUP_ARITY)))
+
+
+@contextmanager
+def registered(
+    connection: duckdb.DuckDBPyConnection, name: str, columns: Mapping[str, Sequence[Any] | npt.NDArray[Any]]
+) -> Iterator[None]:
+    """Let statements read arrays as a relation while a block runs.
+
+    Args:
+        connection: where.
+        name: of the relation.
+        columns: arrays of one length; None is NULL.
+    """
+    connection.register(name, {column: _array(values) for column, values in columns.items()})
+    try:
+        yield
+    finally:
+        connection.unregister(name)
+
+
+def _array(values: Sequence[Any] | npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """As DuckDB reads it: text as objects, because it would take numpy's own text for an enumeration.
+
+    Whole numbers become an array, because DuckDB guesses the type of objects from a sample of them.
+    """
+    if isinstance(values, np.ndarray):
+        return values.astype(object) if np.issubdtype(values.dtype, np.str_) else values
+    array = np.empty(len(values), dtype=object)
+    array[:] = values
+    whole = all(type(value) is int and -(2**63) <= value < 2**63 for value in values)
+    return array.astype(np.int64) if whole else array
+
+
+def column_types(
+    connection: duckdb.DuckDBPyConnection, arrays: Mapping[str, npt.NDArray[Any]], select: str
+) -> dict[str, str]:
+    """The types that DuckDB gives the columns of an axis table.
+
+    Args:
+        connection: any.
+        arrays: of the axis; their first entries are looked at.
+        select: a SELECT over the relation `ARRAYS`.
+    """
+    with registered(connection, ARRAYS, {name: values[:1] for name, values in arrays.items()}):
+        described = connection.execute(f"DESCRIBE {select}").fetchall()
+    return {str(row[0]): str(row[1]) for row in described}
+
+
+def _write_meta(connection: duckdb.DuckDBPyConnection, meta: Meta) -> None:
     connection.execute("CREATE TABLE meta (key VARCHAR PRIMARY KEY, value VARCHAR NOT NULL)")
     # The catalog keeps its order: the order of its views numbers the axes.
-    rows = [(key, json.dumps(value, sort_keys=key != "catalog")) for key, value in meta.items()]
+    rows = [(key, json.dumps(value, sort_keys=key != "catalog")) for key, value in to_json(meta).items()]
     connection.executemany("INSERT INTO meta VALUES (?, ?)", rows)
 
 
 def _write_axes(connection: duckdb.DuckDBPyConnection, axes: Sequence[AxisContent]) -> None:
-    import pandas as pd
-
     for i, axis in enumerate(axes):
-        connection.register(
-            ARRAYS, pd.DataFrame({name: pd.Series(values) for name, values in axis.arrays.items()})
-        )
-        connection.execute(f"CREATE TABLE axis_{i} AS {axis.select}")
-        connection.unregister(ARRAYS)
+        with registered(connection, ARRAYS, axis.arrays):
+            connection.execute(f"CREATE TABLE axis_{i} AS {axis.select}")
     parts = [
         (np.full(len(axis.tree.lo), i), np.arange(len(axis.tree.lo)), axis.tree)
         for i, axis in enumerate(axes)
@@ -168,19 +316,15 @@ def _create(
     primary_key: str = "",
 ) -> None:
     """One table from columns; types follow numpy's where none are given."""
-    import pandas as pd
-
     kinds = (
         dict(types) if types is not None else {name: _duckdb_type(np.asarray(data[name])) for name in data}
     )
-    columns = ", ".join(f"{_quoted(name)} {kind}" for name, kind in kinds.items())
+    columns = ", ".join(f"{identifier(name)} {kind}" for name, kind in kinds.items())
     constraint = f", PRIMARY KEY ({primary_key})" if primary_key else ""
     connection.execute(f"CREATE TABLE {table} ({columns}{constraint})")
-    incoming = pd.DataFrame({name: pd.Series(data[name]) for name in kinds})
-    connection.register("incoming", incoming)
-    casts = ", ".join(f"CAST({_quoted(name)} AS {kind})" for name, kind in kinds.items())
-    connection.execute(f"INSERT INTO {table} SELECT {casts} FROM incoming")
-    connection.unregister("incoming")
+    casts = ", ".join(f"CAST({identifier(name)} AS {kind})" for name, kind in kinds.items())
+    with registered(connection, "incoming", {name: data[name] for name in kinds}):
+        connection.execute(f"INSERT INTO {table} SELECT {casts} FROM incoming")
 
 
 def _duckdb_type(values: npt.NDArray[Any]) -> str:
@@ -189,7 +333,3 @@ def _duckdb_type(values: npt.NDArray[Any]) -> str:
     if np.issubdtype(values.dtype, np.integer):
         return "INTEGER"
     return "DOUBLE"
-
-
-def _quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'

@@ -3,13 +3,13 @@
 After least squares the leaf estimates of an axis are correlated, so a variance is a function of the
 whole query, never a sum of per-node variances. Each module holds one kind of model of one axis.
 
-    identity    independent leaves                      O(1) per range
+    leaves      independent, dense or grouped leaves    O(1) per range; O(leaves) where grouped
     tree        weighted tree after BLUE                O(depth)
     intervals   sparse interval rows after BLUE         O(log rows)
-    prefix      dense covariance of prefix sums         O(1)
     sine        the sine-transform strategy             O(1)
+    plane       two axes measured together
 """
 
-from dpsql.variance.model import AxisVariance, covariance, from_columns, mean_variance
+from dpsql.variance.model import AxisVariance, covariance, mean_variance
 
-__all__ = ["AxisVariance", "covariance", "from_columns", "mean_variance"]
+__all__ = ["AxisVariance", "covariance", "mean_variance"]

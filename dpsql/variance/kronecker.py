@@ -23,11 +23,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
-from dpsql.variance import AxisVariance
+from dpsql.variance.model import AxisVariance, Columns, Components, Covariance, Sum
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -58,6 +59,10 @@ class AxisSplit:
         prefix = (self.total + left - right) / 2.0
         return np.asarray(np.diff(prefix) / self.total, dtype=np.float64)
 
+    def columns(self) -> Columns:
+        """What a release stores of the axis."""
+        return self.model.columns()
+
     def parts(self, masks: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Remainder variance and squared total share of each mask.
 
@@ -86,8 +91,8 @@ class AxisSplit:
 
 
 @dataclass(frozen=True)
-class KroneckerVariance:
-    """The variance of every answer on one statistic (a view and a measure).
+class ProductReading:
+    """How a statistic of a view that was measured axis by axis answers.
 
     Args:
         axes: one split per axis of the view, in the view's order.
@@ -97,32 +102,28 @@ class KroneckerVariance:
     """
 
     axes: tuple[AxisSplit, ...]
-    components: Mapping[tuple[int, ...], float]
+    components: Components
+    name: ClassVar[str] = "product"
 
-    def quadratic(self, masks: Sequence[FloatArray]) -> FloatArray:
-        """Variance of the answers whose leaf coverages are the outer products of the masks.
+    def terms(self, masks: Sequence[FloatArray]) -> tuple[Sum, ...]:
+        """Its own node combinations."""
+        return (Sum("node_combination", tuple(masks)),)
 
-        Args:
-            masks: one array (g, n_i) for each axis, in the view's order.
+    def covariance(
+        self, masks: Sequence[FloatArray], other: Sequence[FloatArray] | None = None
+    ) -> Covariance:
+        """Covariances under `masks` and `other`, as `Reading` says: the sum over components of products over axes."""
+        pairs = zip(self.axes, masks, masks if other is None else other, strict=True)
+        return Covariance(self._sum([axis.parts(u) if u is w or np.array_equal(u, w) else axis.mixed(u, w)
+                                     for axis, u, w in pairs]))  # fmt: skip
 
-        Returns:
-            Variances, shape (g,), in squared units of the stored statistic.
-        """
-        return self._sum([axis.parts(mask) for axis, mask in zip(self.axes, _floats(masks), strict=True)])
+    def columns(self) -> tuple[Columns, ...]:
+        """One table for each axis."""
+        return tuple(axis.columns() for axis in self.axes)
 
-    def bilinear(self, left: Sequence[FloatArray], right: Sequence[FloatArray]) -> FloatArray:
-        """Covariances of the answers of `left` with those of `right`.
-
-        Args:
-            left, right: one array (g, n_i) for each axis, in the view's order.
-
-        Returns:
-            Covariances, shape (g,), in squared units of the stored statistic.
-        """
-        pairs = zip(self.axes, _floats(left), _floats(right), strict=True)
-        return self._sum(
-            [axis.parts(u) if np.array_equal(u, w) else axis.mixed(u, w) for axis, u, w in pairs]
-        )
+    def page(self) -> Mapping[str, Any]:
+        """Nothing: each axis's table of ranges is enough."""
+        return {}
 
     def _sum(self, parts: Sequence[tuple[FloatArray, FloatArray]]) -> FloatArray:
         """The sum over components of products over axes of (rest, share), shape (g,)."""
@@ -134,7 +135,3 @@ class KroneckerVariance:
                 term = term * (rest if position in subset else share)
             variance += term
         return variance
-
-
-def _floats(masks: Sequence[FloatArray]) -> list[FloatArray]:
-    return [np.asarray(mask, np.float64) for mask in masks]

@@ -1,15 +1,19 @@
-"""What every variance model of one axis can do, and what follows from ranges alone."""
+"""What every variance model of one axis and every reading of a view can do, and what follows from ranges alone."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Protocol
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from dpsql.errors import InternalError
 from dpsql.tree import FloatArray, Workload
+
+Columns = Mapping[str, npt.NDArray[np.generic]]
+"""A variance table: flat arrays of equal length, by name."""
+Components = Mapping[tuple[int, ...], float]
+"""Axis positions of every independent part -> its variance factor."""
 
 
 class AxisVariance(Protocol):
@@ -37,28 +41,49 @@ class AxisVariance(Protocol):
         """Flat arrays of equal length that hold the whole model; what a release file stores."""
 
 
-def from_columns(kind: str, n: int, columns: Mapping[str, npt.NDArray[np.generic]]) -> AxisVariance:
-    """The model that `columns()` was read from.
+class Sum(NamedTuple):
+    """One term of an answer: stored node combinations, added up under masks.
 
     Args:
-        kind: the model's `kind`.
-        n: number of leaves.
-        columns: the arrays that `columns()` gave.
-
-    Raises:
-        InternalError: for a kind that no model has.
+        table: the table's name before `_<statistic>`.
+        masks: leaf coverages, one array (g, n_i) for each axis; each is made of the same axis's mask alone.
+        weight: what the sum is multiplied by.
     """
-    from dpsql.variance import grouped, identity, intervals, prefix, sine, tree
 
-    if kind.startswith(grouped.GROUPED):
-        return grouped.from_columns(kind, n, columns)
-    makers: dict[str, Callable[[int, Mapping[str, npt.NDArray[np.generic]]], AxisVariance]] = {
-        "identity": identity.from_columns, "tree": tree.from_columns, "intervals": intervals.from_columns,
-        "prefix": prefix.from_columns, "sine": sine.from_columns,
-    }  # fmt: skip
-    if kind not in makers:
-        raise InternalError(f"no variance model is called {kind!r}", hint="use the version that wrote it")
-    return makers[kind](n, columns)
+    table: str
+    masks: tuple[FloatArray, ...]
+    weight: int = 1
+
+
+class Covariance(NamedTuple):
+    """Covariances of answers by what they come from, each of shape (g,); the parts add up.
+
+    Args:
+        noise: the noise of the release.
+    """
+
+    noise: FloatArray
+
+
+class Reading(Protocol):
+    """How a stored statistic answers; masks are leaf coverages, one array (g, n_i) for each axis of its view."""
+
+    def terms(self, masks: Sequence[FloatArray]) -> tuple[Sum, ...]:
+        """What the answers under outer products of masks are added up from."""
+
+    def covariance(
+        self, masks: Sequence[FloatArray], other: Sequence[FloatArray] | None = None
+    ) -> Covariance:
+        """Covariances of the answers under `masks` with those under `other`, in squared stored units.
+
+        Without `other` they are variances, never below 0.
+        """
+
+    def columns(self) -> tuple[Columns, ...]:
+        """The variance tables that a release holds for it, in the order of the statistic's `models`."""
+
+    def page(self) -> Mapping[str, Any]:
+        """What a program without the engine needs beside each axis's own table; empty where these are enough."""
 
 
 def covariance(

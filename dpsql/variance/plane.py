@@ -9,15 +9,16 @@ hundred rows, which is kept dense.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
 from dpsql.tree import FloatArray, IntArray
+from dpsql.variance.model import Columns, Components, Covariance, Sum
 
 
 def kernel_starts(n: int, length: int) -> IntArray:
@@ -47,7 +48,7 @@ class PlaneVariance:
         return self.leaf.shape[0], self.leaf.shape[1]
 
     @cached_property
-    def _starts(self) -> tuple[IntArray, IntArray]:
+    def starts(self) -> tuple[IntArray, IntArray]:
         """First leaves of the kernels along each axis."""
         (n1, n2), (height, width) = self.leaf.shape, self.kernel.shape
         return kernel_starts(n1, height), kernel_starts(n2, width)
@@ -55,7 +56,7 @@ class PlaneVariance:
     def _windows(self, plane: FloatArray) -> FloatArray:
         """What of a plane lies under each kernel, shape (kernels along the axes, height, width)."""
         under = np.lib.stride_tricks.sliding_window_view(plane, self.kernel.shape)
-        return np.asarray(under[np.ix_(*self._starts)], np.float64)
+        return np.asarray(under[np.ix_(*self.starts)], np.float64)
 
     @cached_property
     def _weighted(self) -> FloatArray:
@@ -65,7 +66,7 @@ class PlaneVariance:
     @cached_property
     def rows(self) -> FloatArray:
         """B, shape (hats, n1, n2)."""
-        first, second = self._starts
+        first, second = self.starts
         rows = np.zeros((len(first) * len(second), *self.leaf.shape))
         height, width = self.kernel.shape
         for row, (a, b) in enumerate((a, b) for a in first for b in second):
@@ -113,7 +114,7 @@ class PlaneVariance:
 
     def _seen(self, u: FloatArray, v: FloatArray) -> FloatArray:
         """B diag(q) (u x v) of each pair of masks, shape (g, hats); kernel by kernel, as most of B is 0."""
-        (height, width), (tops, lefts) = self.kernel.shape, self._starts
+        (height, width), (tops, lefts) = self.kernel.shape, self.starts
         seen = np.zeros((len(u), len(tops) * len(lefts)))
         for row, (i, j) in enumerate(np.ndindex(len(tops), len(lefts))):
             a, b = tops[i], lefts[j]
@@ -127,7 +128,7 @@ class PlaneVariance:
             first: V of the ranges on the first axis, shape (n1, n1).
             second: V of the ranges on the second axis, shape (n2, n2).
         """
-        (height, width), (tops, lefts) = self.kernel.shape, self._starts
+        (height, width), (tops, lefts) = self.kernel.shape, self.starts
         weighted = self._weighted.reshape(-1, height, width)
         gained = 0.0
         for row, (a, b) in enumerate((a, b) for a in tops for b in lefts):
@@ -148,7 +149,7 @@ class PlaneVariance:
         }
 
 
-def from_columns(columns: Mapping[str, npt.NDArray[np.generic]]) -> PlaneVariance:
+def from_columns(columns: Columns) -> PlaneVariance:
     """The model that `columns` were read from; lines may come in any order."""
     part, a, b = (columns[name].astype(np.int64) for name in ("part", "a", "b"))
     value, tables = columns["value"].astype(np.float64), []
@@ -158,3 +159,45 @@ def from_columns(columns: Mapping[str, npt.NDArray[np.generic]]) -> PlaneVarianc
         table[a[mine], b[mine]] = value[mine]
         tables.append(table)
     return PlaneVariance(*tables)
+
+
+@dataclass(frozen=True)
+class PlaneReading:
+    """How a statistic of a view whose two axes were measured together answers.
+
+    Args:
+        pieces: the one model of the view's cells, at unit noise.
+        components: the one part, of all axes, with what the model is multiplied by.
+    """
+
+    pieces: tuple[PlaneVariance]
+    components: Components
+    name: ClassVar[str] = "plane"
+
+    @property
+    def sigma2(self) -> float:
+        """Variance of a row at unit strength, in squared stored units."""
+        (sigma2,) = self.components.values()
+        return sigma2
+
+    def terms(self, masks: Sequence[FloatArray]) -> tuple[Sum, ...]:
+        """Its own node combinations."""
+        return (Sum("node_combination", tuple(masks)),)
+
+    def covariance(
+        self, masks: Sequence[FloatArray], other: Sequence[FloatArray] | None = None
+    ) -> Covariance:
+        """Covariances under `masks` and `other`, as `Reading` says."""
+        (model,), (first, second) = self.pieces, masks
+        if other is None:
+            return Covariance(np.maximum(self.sigma2 * model.quadratic(first, second), 0.0))
+        return Covariance(self.sigma2 * model.bilinear((first, second), (other[0], other[1])))
+
+    def columns(self) -> tuple[Columns, ...]:
+        """The one table of the cells' model."""
+        return tuple(model.columns() for model in self.pieces)
+
+    def page(self) -> Mapping[str, Any]:
+        """Variances of single cells, the kernel with its places along both axes, and M^-1."""
+        (model,) = self.pieces
+        return {"alone": model.leaf**-2, "kernel": model.kernel, "starts": model.starts, "core": model.core}

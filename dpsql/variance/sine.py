@@ -12,7 +12,6 @@ and q_k = lambda_k^(-1/2) / sin^2(pi k / (2 (n + 1))).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar
@@ -21,6 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dpsql.tree import FloatArray
+from dpsql.variance.model import Columns
 
 
 def half_angles(n: int) -> FloatArray:
@@ -85,6 +85,6 @@ class SineVariance:
         return {"scale": np.array([self.scale])}
 
 
-def from_columns(n: int, columns: Mapping[str, npt.NDArray[np.generic]]) -> SineVariance:
+def from_columns(n: int, columns: Columns) -> SineVariance:
     """The model that `columns` were read from."""
     return SineVariance(n, float(columns["scale"].astype(np.float64)[0]))

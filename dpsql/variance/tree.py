@@ -12,7 +12,6 @@ empty (0, 0), so V is r at the root after O(depth) steps. A node without budget 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar
@@ -22,6 +21,7 @@ import numpy.typing as npt
 
 from dpsql.errors import InternalError
 from dpsql.tree import FloatArray, IntArray, Tree, tree_from_arrays
+from dpsql.variance.model import Columns
 
 
 @dataclass(frozen=True, eq=False)
@@ -140,7 +140,7 @@ def node_spread(tree: Tree, weight: FloatArray) -> tuple[FloatArray, FloatArray]
     return s, g
 
 
-def from_columns(n: int, columns: Mapping[str, npt.NDArray[np.generic]]) -> TreeVariance:
+def from_columns(n: int, columns: Columns) -> TreeVariance:
     """The model that `columns` were read from; lines may come in any order."""
     lo, hi = columns["lo"].astype(np.int64), columns["hi"].astype(np.int64)
     order = np.lexsort((lo, columns["level"].astype(np.int64)))

@@ -1,6 +1,6 @@
 SELECT COUNT(*) FROM customer WHERE age IS NOT NULL AND region IS NULL
 -- 1. block 0: rows of customer
--- 2. condition: (NOT ((customer.age IS NULL)) and (customer.region IS NULL))
+-- 2. condition: (NOT (customer.age IS NULL) and customer.region IS NULL)
 -- 3. view people: 115 cells over customer.age, customer.region
 -- 4. axis customer.age: [0, 23) of 23 leaves
 -- 5. axis customer.region: [4, 5) of 5 leaves

@@ -3,8 +3,8 @@
 A definition is reached if a door is it, or if its name is used in a reached definition or at the level of a module.
 
 - Doors: the scripts and entry points of pyproject.toml, the public names in `dpsql/__init__.py`, what is decorated (a
-  command line's command, a validator), `__all__` of `dpsql.client` and `dpsql.dbapi`, what docs and examples import,
-  `main` of a module that is run, and `TEST_HELPERS`. Of a class that is a door all public methods are.
+  command line's command, a validator), `__all__` of `dpsql.client` and `dpsql.doors.dbapi`, what docs and examples
+  import, `main` of a module that is run, and `TEST_HELPERS`. Of a class that is a door all public methods are.
 - A name in a function is looked up in its module and through imports, re-exports followed. An attribute may be anything
   of that name: a method, or a name in an imported module. So a definition that is listed is used under no name at all;
   one that is not listed may still be dead.
@@ -24,7 +24,7 @@ from pathlib import Path
 
 from tests.house.source import Module, Package, identifier, imported
 
-TEST_HELPERS = {"dpsql.noise.source.ZeroNoise", "dpsql.noise.entropy.insecure_test_entropy"}
+TEST_HELPERS = {"dpsql.noise.source.ZeroNoise", "dpsql.noise.source.insecure_test_entropy"}
 """What the package offers to tests on purpose; see also every argument called `kill_point`."""
 
 
@@ -66,7 +66,7 @@ def _doors(package: Package, project: Path) -> set[str]:
                         f"{key.value}.{part.value}" for part in value.elts if isinstance(part, ast.Constant)
                     }
     for module in package.modules:
-        public = module.name == "dpsql.client" or module.name == "dpsql.dbapi"
+        public = module.name == "dpsql.client" or module.name == "dpsql.doors.dbapi"
         runs = module.name.endswith("__main__") or '"__main__"' in ast.unparse(module.tree).replace("'", '"')
         doors |= {f"{module.name}.{name}" for name in (_all(module) if public else [])}
         doors |= {f"{module.name}.main"} if runs else set()

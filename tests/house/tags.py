@@ -3,7 +3,7 @@
 What counts, outside the variant's own file:
 
 - a comparison (`==`, `!=`, `in`, `is`, a `case` of `match`) of a *tag* with a literal or with a constant of upper-case
-  name that stands for one;
+  name that stands for some; whether a word is in a table (a dictionary, a registry) tells no variants apart;
 - a truth test or `is None` of a *flag*: a nullable or yes/no field that tells one variant from another;
 - `isinstance`, or a `case`, on a *registered* class;
 - a dictionary display with two or more keys that are all values of one tag.
@@ -36,6 +36,16 @@ NAMES = ("kind", "norm", "mechanism", "method", "strategy", "oracle", "bounding"
 OF_THE_DATA = ("type", "grain")
 """Words that say what a column holds; they choose no mechanism, and there is no variant that could be asked instead."""
 
+WORDS_OF_OTHERS = frozenset({
+    "BOOLEAN", "DATE", "TIMESTAMP", "VARCHAR", "DOUBLE", "FLOAT", "REAL", "DECIMAL", "TINYINT", "SMALLINT", "INTEGER",
+    "BIGINT", "HUGEINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT", "UHUGEINT", "TIME", "TIMESTAMPTZ",
+    "TIMESTAMP WITH TIME ZONE",
+    "TIMESTAMP_S", "TIMESTAMP_MS", "TIMESTAMP_NS",
+    "inner", "left", "INNER", "LEFT", "OUTER", "SEMI", "ANTI", "open", "close", "p", "X", "S", "Q", "f",
+})  # fmt: skip
+"""What SQL calls types and joins, a parser its tokens, PostgreSQL its frames and numpy its dtypes: words of languages
+that are read here, not variants that somebody here could give a method."""
+
 FLAGS = ("hats", "residual", "together", "settled", "calibrated", "weighted", "method", "shape", "joint")
 """Fields that only some variants have, or that say which variant it is."""
 
@@ -52,7 +62,51 @@ class Found(NamedTuple):
 def questions(package: Package) -> list[Found]:
     """Every place of the package that counts, in the order of files."""
     tags, own, registered = tag_values(package), own_files(package), registered_classes(package)
-    return [found for module in package.modules for found in _in_module(module, tags, own, registered)]
+    constants, data = constant_values(package), words_of_data(package)
+    seen = Seen(tags, constants, own, data)
+    return [found for module in package.modules for found in _in_module(module, seen, registered)]
+
+
+class Seen(NamedTuple):
+    """What is known of the package before its modules are looked at one by one.
+
+    Args:
+        tags: tag -> its values.
+        constants: upper-case name -> the words and numbers that it stands for.
+        own: (tag, value) -> modules that define the variant.
+        data: words that say what a column holds.
+    """
+
+    tags: dict[str, set[object]]
+    constants: dict[str, set[object]]
+    own: dict[tuple[str, object], set[str]]
+    data: set[object]
+
+
+def constant_values(package: Package) -> dict[str, set[object]]:
+    """Upper-case names of modules -> literals that they stand for; a table or another object stands for none."""
+    found: dict[str, set[object]] = defaultdict(set)
+    for module in package.modules:
+        for node in module.tree.body:
+            target = node.targets[0] if isinstance(node, ast.Assign) else getattr(node, "target", None)
+            value = getattr(node, "value", None)
+            if isinstance(target, ast.Name) and target.id.isupper() and isinstance(value, ast.expr):
+                if isinstance(value, ast.Call) and identifier(value.func) == "frozenset" and value.args:
+                    value = value.args[0]
+                found[target.id] |= set(_values(value, {}))
+    return found
+
+
+def words_of_data(package: Package) -> set[object]:
+    """The values of `OF_THE_DATA`: a column's types under any name."""
+    return {
+        value
+        for module in package.modules
+        for node in ast.walk(module.tree)
+        for name, annotation in _annotated(node)
+        if name in OF_THE_DATA
+        for value in _literals(annotation, {})
+    }
 
 
 def tag_values(package: Package) -> dict[str, set[object]]:
@@ -142,20 +196,15 @@ def _members(node: ast.ClassDef) -> set[str]:
     return {name for name in names | fields if not name.startswith("__")}
 
 
-def _in_module(
-    module: Module,
-    tags: dict[str, set[object]],
-    own: dict[tuple[str, object], set[str]],
-    registered: dict[str, set[str]],
-) -> Iterator[Found]:
-    constants = _module_constants(module)
+def _in_module(module: Module, seen: Seen, registered: dict[str, set[str]]) -> Iterator[Found]:
+    tags = seen.tags
 
     def at(node: ast.AST, rule: str, tag: str) -> Found:
         return Found(module.place(node), rule, tag, ast.unparse(node).splitlines()[0][:90])
 
     for node in ast.walk(module.tree):
         if isinstance(node, ast.Compare):
-            for tag in _compared(node, tags, constants, own, module.name):
+            for tag in _compared(node, seen, module.name):
                 yield at(node, "comparison", tag)
         elif isinstance(node, ast.Call) and identifier(node.func) == "isinstance" and len(node.args) == 2:
             names = {identifier(part) for part in ast.walk(node.args[1]) if isinstance(part, ast.expr)}
@@ -177,21 +226,8 @@ def _in_module(
                 yield at(test, "flag", flag)
 
 
-def _module_constants(module: Module) -> set[str]:
-    """Upper-case names: a comparison with one is a comparison with the word or number that it stands for."""
-    return {
-        n.id for n in ast.walk(module.tree) if isinstance(n, ast.Name) and n.id.isupper() and len(n.id) > 1
-    }
-
-
-def _compared(
-    node: ast.Compare,
-    tags: dict[str, set[object]],
-    constants: set[str],
-    own: dict[tuple[str, object], set[str]],
-    module: str,
-) -> Iterator[str]:
-    sides = [node.left, *node.comparators]
+def _compared(node: ast.Compare, seen: Seen, module: str) -> Iterator[str]:
+    tags, sides = seen.tags, [node.left, *node.comparators]
     for left, operator, right in zip(sides, node.ops, sides[1:], strict=False):
         if not isinstance(operator, ast.Eq | ast.NotEq | ast.In | ast.NotIn | ast.Is | ast.IsNot):
             continue
@@ -203,17 +239,17 @@ def _compared(
                 break
             if nullable or tag not in tags or (isinstance(asked, ast.Name) and asked.id.isupper()):
                 continue
-            values = _values(other, constants)
+            values = [v for v in _values(other, seen.constants) if v not in WORDS_OF_OTHERS | seen.data]
             listed = tags[tag]
-            fits = [v for v in values if not listed or v in listed or v is ...]
-            away = [v for v in fits if module not in own.get((tag, v), ())]
+            fits = [v for v in values if not listed or v in listed]
+            away = [v for v in fits if module not in seen.own.get((tag, v), ())]
             if away:
                 yield tag
                 break
 
 
-def _values(node: ast.expr, constants: set[str]) -> list[object]:
-    """Literal words and numbers of one side; `...` for a constant by name."""
+def _values(node: ast.expr, constants: dict[str, set[object]]) -> list[object]:
+    """Literal words and numbers of one side, also those that a constant stands for."""
     if (
         isinstance(node, ast.Constant)
         and isinstance(node.value, str | int)
@@ -222,7 +258,7 @@ def _values(node: ast.expr, constants: set[str]) -> list[object]:
         return [node.value]
     if isinstance(node, ast.Tuple | ast.List | ast.Set):
         return [value for part in node.elts for value in _values(part, constants)]
-    return [...] if isinstance(node, ast.Name) and node.id in constants else []
+    return sorted(constants.get(node.id, ()), key=str) if isinstance(node, ast.Name) else []
 
 
 def _tests(node: ast.AST) -> Iterator[ast.expr]:

@@ -2,8 +2,9 @@
 
 The storeys are the layers of `.importlinter`, the highest first. An import contract cannot see a call through an object
 that was handed down; this can. A function that was itself handed down (an argument, or a field of `self`, that is the
-function called) is a callback, and is allowed. Modules of no storey (`dpsql.blas`) are passed over: their caller is
-whoever called them.
+function called) is a callback, and is allowed, and so is what Python itself asks of a value handed down (its hash, its
+length). Modules of no storey (`dpsql.sqlalchemy`) are passed over: their caller
+is whoever called them.
 """
 
 from __future__ import annotations
@@ -77,7 +78,8 @@ def _holds(frame: types.FrameType, code: types.CodeType) -> bool:
     values = list(frame.f_locals.values())
     own = frame.f_locals.get("self")
     values += list(getattr(own, "__dict__", {}).values())
-    return any(_code(value) is code for value in values)
+    special = code.co_name if code.co_name.startswith("__") else ""
+    return any(code in (_code(value), _code(getattr(type(value), special, None))) for value in values)
 
 
 def _code(value: Any) -> types.CodeType | None:

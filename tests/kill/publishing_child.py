@@ -14,14 +14,15 @@ from pathlib import Path
 import duckdb
 
 from dpsql.ledger import (
+    Label,
     Lineage,
+    Order,
     Receipt,
     SourceTable,
     Spend,
     SpendLine,
     new_release_id,
     publish_file,
-    spec_hash,
 )
 
 EPSILON = Fraction(1, 10)
@@ -54,13 +55,8 @@ def publish(folder: Path, label: str, last_step: str) -> Receipt:
         return publish_file(
             folder / "ledger" / "ledger.duckdb",
             Spend(LINEAGE, (SpendLine("view", EPSILON, "epsilon"),), (SourceTable("rows", ("rows",)),)),
-            release_id=release_id,
-            label=label,
-            spec_hash=spec_hash("spec"),
-            digests=dict,
-            build=build,
-            target=folder / f"{label}.dpsql",
-            kill_point=kill_point,
+            Order(Label("people", label, "spec"), folder / f"{label}.dpsql", release_id, build, dict),
+            kill_point,
         )
     finally:
         os.close(steps)

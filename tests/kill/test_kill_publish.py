@@ -19,7 +19,8 @@ import publishing_child as child
 import pytest
 
 from dpsql.errors import IntegrityError, OperationalError
-from dpsql.ledger import budget_report, recover
+from dpsql.ledger import budget_report
+from dpsql.ledger.publish import opened, settle
 
 CHILD = Path(child.__file__)
 
@@ -41,7 +42,9 @@ def check_after_kill(folder: Path, label: str) -> bool:
     reached = steps_of(folder, label)
     first_id, last = reached[-1] if reached else ("", "")
     ledger = folder / "ledger" / "ledger.duckdb"
-    recover(ledger)
+    if ledger.exists():
+        with opened(ledger) as store:
+            settle(store)
     assert left_over(folder) == []
     shown = (folder / f"{label}.dpsql").exists()
     charged = [e for lineage in budget_report(ledger).lineages for e in lineage.entries if e.label == label]
@@ -112,7 +115,8 @@ def test_a_charged_draw_that_vanished_stays_charged_and_says_so(tmp_path, step):
     start(tmp_path, "a", step).wait(60)
     (draw,) = tmp_path.glob(".*.staging/a.dpsql")
     draw.unlink()
-    assert recover(tmp_path / "ledger" / "ledger.duckdb").lost == tmp_path / "a.dpsql"
+    with opened(tmp_path / "ledger" / "ledger.duckdb") as store:
+        assert settle(store).lost == tmp_path / "a.dpsql"
     (lineage,) = budget_report(tmp_path / "ledger" / "ledger.duckdb").lineages
     assert lineage.spent == child.EPSILON and not lineage.entries[0].present
 

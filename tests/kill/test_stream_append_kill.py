@@ -12,8 +12,7 @@ import pytest
 
 from dpsql.answer.answerer import Answerer
 from dpsql.noise import ExactNoise, insecure_test_entropy
-from dpsql.publishing.stream_manifest import read_manifest
-from dpsql.publishing.stream_segments import read_segments
+from dpsql.streams.public import read_manifest, read_segments
 from tests.stream_shop import CATALOG, NOW, StreamShop, make_stream_shop
 
 VIEWS = "views:\n  days: {of: sales, axes: [sales.sold_on, customer.sex], measures: [count]}\n"
@@ -23,16 +22,16 @@ REST = ("locked", "recovered", "checked", "marked")
 
 def child(folder: str, label: str, step: str, seed: str) -> None:
     """Append one batch in this process and die at a step, without any clean-up."""
-    from dpsql.catalog import load_catalog
-    from dpsql.publishing.stream import append_batch
+    from dpsql.star import load_catalog
+    from dpsql.streams.publish import Arrival, Chance, append_batch
 
     def point(passed: str) -> None:
         if passed == step:
             os.kill(os.getpid(), signal.SIGKILL)
 
     shop = StreamShop(Path(folder), ExactNoise(insecure_test_entropy(int(seed))))
-    append_batch(load_catalog(shop.catalog), shop.directory, label, noise=shop.noise,
-                 entropy=insecure_test_entropy(1), now=NOW, kill_point=point)  # fmt: skip
+    append_batch(load_catalog(shop.catalog), shop.directory, Arrival(label, now=NOW),
+                 Chance(shop.noise, insecure_test_entropy(1)), kill_point=point)  # fmt: skip
 
 
 def killed(shop: StreamShop, day: int, step: str) -> None:

@@ -12,24 +12,27 @@ import sqlite3
 import subprocess
 import sys
 import time
+from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from dpsql.mechanisms.laminar import IntArray
-from dpsql.mechanisms.stream.choose import StreamStrategy
-from dpsql.mechanisms.stream.schedule import Read, emissions
-from dpsql.mechanisms.stream.time_tree import TimePlan
+from dpsql.mechanisms.law import LAPLACE, AxisBudget
+from dpsql.mechanisms.timeline.strategy import Read
+from dpsql.mechanisms.timeline.tree import TreeStrategy
 from dpsql.noise import ExactNoise, os_entropy
-from dpsql.publishing.stream_append import create_stream, opened_stream
-from dpsql.publishing.stream_manifest import read_manifest
-from dpsql.publishing.stream_segments import read_segments
-from dpsql.publishing.stream_spec import Batch, StreamSpec, StreamStatistic, noise_for
+from dpsql.streams.append import Batch, StreamSpec, StreamStatistic, noise_for, opened_stream
+from dpsql.streams.public import read_manifest, read_segments
+from dpsql.tree import IntArray
+
+sys.path.insert(0, str(Path(__file__).parents[2]))  # this file is the program that is killed, too
+
+from tests.time_forms import create_stream
 
 CELLS = 4
-SPEC = StreamSpec(StreamStrategy("time_tree", 400, TimePlan((1, 2, 4), (5, 3, 2))), "pure", (CELLS,), 1000)
-STATISTICS = (StreamStatistic("count", CELLS, 1 << 30, 1 << 30, np.ones(CELLS, np.int64), 1),)
+SPEC = StreamSpec(TreeStrategy(LAPLACE, (1, 2, 4), (5, 3, 2)), (CELLS,), 1000)
+STATISTICS = (StreamStatistic(LAPLACE, (AxisBudget(np.ones(CELLS, np.int64), 1),), Fraction(1), 1),)
 STEPS = (
     "locked",
     "recovered",
@@ -161,7 +164,7 @@ class Victim:
         wanted = [
             (e.level, e.lo, e.hi, cell)
             for b in range(last + 1)
-            for e in emissions(SPEC.strategy, "pure", b)
+            for e in SPEC.strategy.emissions(b)
             for cell in range(CELLS)
         ]
         keys = list(zip(*(found[c].tolist() for c in ("level", "lo", "hi", "cell")), strict=True))

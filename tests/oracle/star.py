@@ -8,11 +8,11 @@ from pathlib import Path
 import duckdb
 
 from dpsql.answer.answerer import Answerer
-from dpsql.catalog import load_catalog
 from dpsql.examples.retail import CUSTOMERS, PRODUCTS, make_star, write_star
 from dpsql.noise import Noise
 from dpsql.publishing.central import publish_release
 from dpsql.release import open_release
+from dpsql.star import load_catalog
 
 ROOT = Path(__file__).resolve().parents[2]
 

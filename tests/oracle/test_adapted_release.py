@@ -11,14 +11,14 @@ import numpy as np
 import pytest
 
 import dpsql
-from dpsql import curator
+from dpsql import api
 from dpsql.answer.answerer import Answerer
-from dpsql.catalog import load_catalog
 from dpsql.errors import CatalogError
 from dpsql.ledger import budget_report
 from dpsql.noise import ExactNoise, Noise, ZeroNoise, insecure_test_entropy
 from dpsql.publishing.central import publish_release
 from dpsql.release import open_release
+from dpsql.star import load_catalog
 
 CATALOG = """
 dpsql: 1
@@ -132,14 +132,29 @@ def test_nonnegative_parts_add_up_and_errors_stay_unbiased(noisy: Path):
          "axes: [sales.shelf, sales.hour], measures: [count], mechanism: diffhr", "one axis"),
         ("[sales.day], measures: [count], mechanism: dawa",
          "[sales.day], measures: [count, sales.amount], mechanism: dawa", "measures counts"),
+        ("axes: [sales.shelf]", "axes: [{axis: sales.shelf, asked: [[0, 9], [5, 20]]}]", "diffhr takes no `asked`"),
+        ("axes: [sales.day], measures: [count], mechanism: dawa",
+         "axes: [{axis: sales.day, asked: [[0, 9]]}], measures: [count], mechanism: dawa", "dawa takes no `asked`"),
     ],
 )  # fmt: skip
 def test_what_does_not_fit_is_refused(tmp_path: Path, old: str, new: str, word: str):
     with pytest.raises(CatalogError, match=word):
-        curator.plan(shop(tmp_path, old, new))
+        api.plan(shop(tmp_path, old, new))
+
+
+def test_a_view_that_may_look_first_prefers_what_is_asked(tmp_path: Path):
+    """Its rows would follow from what it sees; so declared ranges lead to the strategy that errs least on them."""
+    asked = shop(tmp_path, "axes: [sales.hour], measures: [count], data_dependent",
+                 "axes: [{axis: sales.hour, asked: [[0, 9], [5, 20]]}], measures: [count], data_dependent")  # fmt: skip
+    report = api.plan(asked)
+    assert (
+        not next(s for s in report.statistics if s.view == "hours")
+        .strategies[0]
+        .startswith("by noisy signal")
+    )
 
 
 def test_planning_says_who_chooses(tmp_path: Path):
-    strategies = {s.view: s.strategies[0] for s in curator.plan(shop(tmp_path)).statistics}
+    strategies = {s.view: s.strategies[0] for s in api.plan(shop(tmp_path)).statistics}
     assert strategies["hours"].startswith("by noisy signal")
     assert (strategies["days"], strategies["shelves"]) == ("DAWA", "DiffHR")

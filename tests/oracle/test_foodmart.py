@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from dpsql.answer.answerer import Answerer
-from dpsql.catalog import load_catalog
 from dpsql.noise import ZeroNoise
 from dpsql.publishing.central import publish_release
 from dpsql.release import open_release
+from dpsql.star import load_catalog
 from tests.oracle.star import ROOT
 
 

@@ -8,9 +8,9 @@ import duckdb
 import pytest
 
 from dpsql.axis import PublicTable, build_axis, leaf_sql, needed_tables
-from dpsql.catalog import Catalog, Cuts, load_catalog, resolve_axis
-from dpsql.catalog.tables import AxisSpec, View
-from dpsql.ledger.stated import counted
+from dpsql.budget import currency_at
+from dpsql.star import Catalog, Cuts, load_catalog, resolve_axis
+from dpsql.star.model import AxisSpec, View
 
 CATALOGS = Path(__file__).parents[2] / "catalog"
 NAMES = ("adult", "blackfriday", "chinook", "foodmart", "northwind", "nyc_taxi", "online_retail", "ssb")
@@ -39,7 +39,8 @@ def public_rows(connection: duckdb.DuckDBPyConnection, table: str) -> PublicTabl
 @pytest.mark.parametrize("file", sorted(CATALOGS.glob("*.yaml")), ids=lambda file: file.stem)
 def test_the_cap_holds_a_release(file: Path) -> None:
     privacy = load_catalog(file).privacy
-    assert counted(privacy.epsilon, privacy.delta) <= counted(privacy.cap, privacy.delta)
+    currency = currency_at(privacy.delta)
+    assert currency.counted(privacy.epsilon) <= currency.counted(privacy.cap)
 
 
 @pytest.mark.usefixtures("shared_data")

@@ -39,9 +39,9 @@ BOUNDS = {"tableau-minmax-axis", "tableau-domain-list"}
 @lru_cache(maxsize=8)
 def answerer(dataset: str, data: Path, folder: Path) -> Answerer:
     """The dataset's catalog, published without noise and with a budget so large that AVG is never NULL."""
-    from dpsql.catalog import load_catalog
     from dpsql.noise import ZeroNoise
     from dpsql.publishing.central import publish_release
+    from dpsql.star import load_catalog
 
     name = NAMES.get(dataset, dataset)
     text = (CATALOGS / f"{name}.yaml").read_text(encoding="utf-8")

@@ -9,17 +9,21 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
-from dpsql.mechanisms.laminar import GAUSSIAN, LAPLACE, optimal_split, split_budget
-from dpsql.mechanisms.stream import fenwick, laminar
-from dpsql.mechanisms.stream.time_error import mean_prefix, mean_range, mean_window, plan_variance
-from dpsql.mechanisms.stream.time_tree import TimePlan
+from dpsql.mechanisms.law import GAUSSIAN as G
+from dpsql.mechanisms.law import LAPLACE as L
+from dpsql.mechanisms.law import NoiseLaw
+from dpsql.mechanisms.timeline import fenwick
+from dpsql.mechanisms.timeline import nodes as time_nodes
+from dpsql.mechanisms.timeline.strategy import UNIT, exponent
+from dpsql.mechanisms.timeline.tree import TreeStrategy
+from tests.time_forms import decoder_matrix, fda, fda_error, fda_share, strategy_matrix
 
 VECTORS = json.loads((Path(__file__).parents[1] / "vectors" / "continual.json").read_text())
 
 
 def solved(n: int) -> float:
     """The least sum of uses / lambda^2 that SLSQP finds."""
-    cover = fenwick.strategy_matrix(n).astype(float)
+    cover = strategy_matrix(n).astype(float)
     uses = fenwick.fenwick_nodes(n).uses.astype(float)
     result = minimize(
         lambda x: float((uses / x**2).sum()) / n,
@@ -39,15 +43,15 @@ def solved(n: int) -> float:
 def test_equals_a_convex_solver_for_every_n_to_63(sizes: range) -> None:
     """The larger half is slow; the dual certificate below covers every size each time."""
     for n in sizes:
-        assert solved(n) == pytest.approx(fenwick.fda_error(n), rel=1e-6), n
+        assert solved(n) == pytest.approx(fda_error(n), rel=1e-6), n
 
 
 @pytest.mark.parametrize("n", [*range(1, 64), 100, 365, 1000, 1023])
 def test_dual_certificate(n: int) -> None:
     """A feasible dual point of the same value, its multipliers on odd columns: no better split exists."""
-    cover = fenwick.strategy_matrix(n)
+    cover = strategy_matrix(n)
     uses = fenwick.fenwick_nodes(n).uses
-    shares = fenwick.fda_budgets(n)
+    shares = np.array([fda_share(n, i) for i in range(1, n + 1)])
     assert (cover.T @ shares <= 1 + 1e-12).all()
     assert np.allclose((cover.T @ shares)[::2], 1)
     multiplier = np.zeros(n)
@@ -55,58 +59,65 @@ def test_dual_certificate(n: int) -> None:
     pull = cover @ multiplier
     assert np.allclose(pull, 2 * uses / shares**3)  # stationarity
     dual = float((3 * uses ** (1 / 3) * (pull / 2) ** (2 / 3)).sum() - multiplier.sum())
-    assert dual == pytest.approx(fenwick.fda_error(n), rel=1e-9)
+    assert dual == pytest.approx(fda_error(n), rel=1e-9)
 
 
 def test_vectors() -> None:
     for m, error in enumerate(VECTORS["err_m"], start=1):
-        assert fenwick.fda_error(2**m - 1) == pytest.approx(error, rel=1e-12)
+        assert fda_error(2**m - 1) == pytest.approx(error, rel=1e-12)
     for n, error in VECTORS["err_N"].items():
-        assert fenwick.fda_error(int(n)) == pytest.approx(error, abs=1e-8)
+        assert fda_error(int(n)) == pytest.approx(error, abs=1e-8)
     for n, value in VECTORS["sigma_identity_value"].items():
         nodes = fenwick.fenwick_nodes(int(n))
         assert int(nodes.uses.sum()) * int(n).bit_length() ** 2 == value
     for n, shares in VECTORS["lambda"].items():
         numbered = shares if isinstance(shares, dict) else dict(enumerate(shares, start=1))
         for i, share in numbered.items():
-            assert fenwick.fda_budget(int(n), int(i)) == pytest.approx(share, abs=2e-12)
+            assert fda_share(int(n), int(i)) == pytest.approx(share, abs=2e-12)
+            assert float(fda(L, int(n)).budgets.share(int(i))) == pytest.approx(share, abs=2e-8)
 
 
 def test_seed_example_of_three_batches() -> None:
-    cover, decode = fenwick.strategy_matrix(3), fenwick.decoder_matrix(3)
+    cover, decode = strategy_matrix(3), decoder_matrix(3)
     assert cover.tolist() == [[1, 0, 0], [1, 1, 0], [0, 0, 1]]
     assert decode.tolist() == [[1, 0, 0], [0, 1, 0], [0, 1, 1]]
     uses = (decode**2).sum(axis=0)
     example = VECTORS["seed_example_N3"]
     assert 2 * int(uses.sum()) * 2**2 == example["sigma_identity"]
     assert 2 * 2**2 * float((uses / np.array([1, 1, 2]) ** 2).sum()) == example["third_row_doubled"]
-    assert 2 * fenwick.fda_error(3) == pytest.approx(example["optimum"], abs=5e-5)
+    assert 2 * fda_error(3) == pytest.approx(example["optimum"], abs=5e-5)
 
 
 def test_day_and_block_vector() -> None:
-    axis = plan_variance(TimePlan((1, 28), (6, 4)), 365, "pure")
+    errors = TreeStrategy(L, (1, 28), (6, 4)).errors(365)
     wanted = VECTORS["blocks_365"]
-    assert mean_prefix(axis) == pytest.approx(wanted["prefix"], abs=1)
-    assert mean_range(axis) == pytest.approx(wanted["range"], abs=1)
-    assert mean_window(axis, 1) == pytest.approx(wanted["day"], abs=0.05)
-    assert mean_window(axis, 30) == pytest.approx(wanted["days30"], abs=0.5)
+    assert errors.prefix() == pytest.approx(wanted["prefix"], abs=1)
+    assert errors.range() == pytest.approx(wanted["range"], abs=1)
+    assert errors.window(1) == pytest.approx(wanted["day"], abs=0.05)
+    assert errors.window(30) == pytest.approx(wanted["days30"], abs=0.5)
 
 
-@pytest.mark.parametrize("exponent", [LAPLACE, GAUSSIAN])
+@pytest.mark.parametrize("law", [L, G], ids=lambda law: str(law.name))
 @pytest.mark.parametrize("n", [1, 2, 3, 10, 63, 365, 1000, 4095])
-def test_closed_form_is_the_split_theorem(n: int, exponent: float) -> None:
-    nodes = fenwick.fenwick_nodes(n)
-    split = optimal_split(nodes.parent, nodes.uses, exponent)
-    assert np.allclose(split.shares, fenwick.fda_budgets(n, exponent), rtol=1e-12)
-    assert split.optimum[nodes.parent < 0].sum() == pytest.approx(fenwick.fda_error(n, exponent), rel=1e-12)
-    some = np.unique(np.linspace(1, n, 40).astype(int))
-    single = [fenwick.fda_budget(n, int(i), exponent) for i in some]
-    assert np.allclose(single, split.shares[some - 1], rtol=1e-12)
+def test_closed_form_is_the_split_theorem(n: int, law: NoiseLaw) -> None:
+    nodes, power = fenwick.fenwick_nodes(n), exponent(law)
+    split = time_nodes.optimal_split(nodes.parent, nodes.uses, law)
+    budgets = fda(law, n).budgets
+    assert np.allclose(split.shares, budgets.shares(), atol=2e-8)  # a few units of 2^-30
+    assert split.optimum[nodes.parent < 0].sum() == pytest.approx(fda_error(n, power), rel=1e-12)
+    for i in np.unique(np.linspace(1, n, 40).astype(int)).tolist():
+        assert fda_share(n, i, power) == pytest.approx(split.shares[i - 1], rel=1e-12)
+        assert float(budgets.share(i)) == budgets.shares()[i - 1]
+    integers = np.rint(budgets.shares() * UNIT).astype(np.int64)
+    time_nodes.check_paths(nodes.parent, integers, UNIT)
+    for number in (0, n + 1):
+        with pytest.raises(ValueError, match="is not one of"):
+            budgets.share(number)
 
 
 def test_split_of_lue_trees() -> None:
     """Seed 000's three-leaf tree: the same theorem with coverage as the weight."""
-    shares = split_budget([-1, 0, 0, 0], [1 / 6, 1 / 3, 1 / 2, 1 / 3], LAPLACE)
+    shares = time_nodes.optimal_split([-1, 0, 0, 0], [1 / 6, 1 / 3, 1 / 2, 1 / 3], L).shares
     assert shares[0] == pytest.approx(0.3432968159063228, rel=1e-12)
     assert np.allclose(shares[1:], 0.6567031840936772)
     error = 2 * (np.array([1 / 6, 1 / 3, 1 / 2, 1 / 3]) / shares**2).sum()
@@ -115,43 +126,29 @@ def test_split_of_lue_trees() -> None:
 
 def test_integer_budgets_hold_the_path_sum() -> None:
     nodes = fenwick.fenwick_nodes(1023)
-    budget = laminar.integer_budgets(nodes.parent, fenwick.fda_budgets(1023), 1 << 30)
-    assert int((fenwick.strategy_matrix(1023).T @ budget).max()) <= 1 << 30
+    shares = time_nodes.optimal_split(nodes.parent, nodes.uses, L).shares
+    budget = time_nodes.integer_budgets(nodes.parent, shares, 1 << 30)
+    assert int((strategy_matrix(1023).T @ budget).max()) <= 1 << 30
     with pytest.raises(ValueError, match="path"):
-        laminar.integer_budgets(nodes.parent, fenwick.fda_budgets(1023) * 1.01, 1 << 30)
+        time_nodes.integer_budgets(nodes.parent, shares * 1.01, 1 << 30)
     with pytest.raises(ValueError, match="below one unit"):
-        laminar.integer_budgets(nodes.parent, fenwick.fda_budgets(1023), 4)
-
-
-def test_node_error_formulas_equal_dense_sums() -> None:
-    n = 37
-    nodes = fenwick.fenwick_nodes(n)
-    variance = laminar.unit_variance(fenwick.fda_budgets(n), "pure")
-    decode = np.vstack([np.zeros(n), fenwick.decoder_matrix(n)])
-    lo, hi = np.triu_indices(n + 1, 1)
-    pairs = ((decode[hi] - decode[lo]) ** 2) @ variance
-    assert laminar.range_error(nodes, variance) == pytest.approx(pairs.mean())
-    assert np.allclose(laminar.prefix_variance(nodes, variance), decode**2 @ variance)
-    assert laminar.worst_prefix_error(nodes, variance) == pytest.approx((decode**2 @ variance).max())
-    for length in (1, 5, 37):
-        assert laminar.window_error(nodes, variance, length) == pytest.approx(pairs[hi - lo == length].mean())
+        time_nodes.integer_budgets(nodes.parent, shares, 4)
 
 
 @pytest.mark.parametrize(
-    ("parent", "weight", "exponent"),
+    ("parent", "weight"),
     [
-        ([1, 0], [1, 1], LAPLACE),
-        ([5], [1], LAPLACE),
-        ([-1], [-1], LAPLACE),
-        ([-1], [np.nan], LAPLACE),
-        ([-1, 0], [1], LAPLACE),
-        ([-1], [1], 1.0),
+        ([1, 0], [1, 1]),
+        ([5], [1]),
+        ([-1], [-1]),
+        ([-1], [np.nan]),
+        ([-1, 0], [1]),
     ],
 )
-def test_split_refuses(parent: list[int], weight: list[float], exponent: float) -> None:
+def test_split_refuses(parent: list[int], weight: list[float]) -> None:
     with pytest.raises(ValueError):
-        split_budget(parent, weight, exponent)
+        time_nodes.optimal_split(parent, weight, L)
 
 
 def test_unused_nodes_spend_nothing() -> None:
-    assert split_budget([-1, 0, 1, -1], [0, 2, 0, 0], GAUSSIAN).tolist() == [0, 1, 0, 0]
+    assert time_nodes.optimal_split([-1, 0, 1, -1], [0, 2, 0, 0], G).shares.tolist() == [0, 1, 0, 0]

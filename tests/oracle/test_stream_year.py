@@ -2,28 +2,29 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from dpsql.mechanisms.stream.axis import batch_estimates
-from dpsql.mechanisms.stream.choose import choose
+from dpsql.mechanisms.law import LAPLACE, AxisBudget
+from dpsql.mechanisms.timeline.tree import TreeStrategy
 from dpsql.noise import ZeroNoise
-from dpsql.publishing.stream_append import create_stream, opened_stream
-from dpsql.publishing.stream_manifest import read_manifest
-from dpsql.publishing.stream_segments import read_segments
-from dpsql.publishing.stream_spec import Batch, StreamSpec, StreamStatistic, noise_for
+from dpsql.streams.append import Batch, StreamSpec, StreamStatistic, noise_for, opened_stream
+from dpsql.streams.public import read_manifest, read_segments
+from tests.time_forms import create_stream
 
 
 @pytest.mark.parametrize("days", [30, pytest.param(365, marks=pytest.mark.slow)])
 def test_daily_batches_add_up_at_every_checkpoint(tmp_path: Path, days: int) -> None:
     cells = (7, 40)  # two statistics over other axes
-    spec = StreamSpec(choose(365, None, "pure"), "pure", cells, lifetime=365)
+    spec = StreamSpec(TreeStrategy(LAPLACE, (1, 28), (6, 4)), cells, lifetime=365)
     directory, private = tmp_path / "retail.dpsql", tmp_path / "private" / "state"
     create_stream(directory, private, spec, release_id="year", secret=bytes(32))
     draw = noise_for(
-        [StreamStatistic("count", c, 1 << 30, 1 << 30, np.ones(c, np.int64)) for c in cells], ZeroNoise()
+        [StreamStatistic(LAPLACE, (AxisBudget(np.ones(c, np.int64), 1),), Fraction(1), 1) for c in cells],
+        ZeroNoise(),
     )
     data = [np.random.default_rng(1).integers(-9, 99, (days, c)) for c in cells]
     for day in range(days):
@@ -34,5 +35,5 @@ def test_daily_batches_add_up_at_every_checkpoint(tmp_path: Path, days: int) -> 
             found = read_segments(directory, read_manifest(directory))
             for statistic, exact in enumerate(data):
                 rows = found["value"][found["statistic"] == statistic].reshape(-1, cells[statistic])
-                estimate = batch_estimates(spec.strategy, "pure", day + 1, rows)
+                estimate = spec.strategy.estimate(day + 1, rows)
                 assert np.allclose(estimate, exact[: day + 1], atol=1e-9)

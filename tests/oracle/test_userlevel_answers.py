@@ -8,10 +8,10 @@ import duckdb
 import pytest
 
 from dpsql.answer.answerer import Answerer
-from dpsql.catalog import load_catalog
 from dpsql.noise import ExactNoise, insecure_test_entropy
 from dpsql.publishing.central import publish_release
 from dpsql.release import open_release
+from dpsql.star import load_catalog
 from tests.userlevel_star import uneven_rows, write_star
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -14,10 +14,10 @@ from pathlib import Path
 
 import duckdb
 
-from dpsql.catalog.source import Csv
-from dpsql.sources import open_sources
-from dpsql.sources.csv import LONGEST
-from dpsql.sources.text import literal
+from dpsql.engines import open_sources
+from dpsql.engines.csv import LONGEST
+from dpsql.star.source import CSV, Csv
+from dpsql.star.sql import literal
 
 HEADER = b"sale,person,note"
 OTHERS = tuple(
@@ -54,7 +54,7 @@ def worst_change(folder: Path, cases: Iterable[bytes], seed: int = 1) -> float:
         (folder / f"case{i}.csv").write_bytes(
             b"\n".join([HEADER, *OTHERS[:place], line, *OTHERS[place:]]) + b"\n"
         )
-    raw = open_sources("csv", folder, tables)
+    raw = open_sources(CSV, folder, tables)
     try:
         rows = {
             table: Counter(raw.connection.execute(f"SELECT * FROM raw.{table}").fetchall())
@@ -71,7 +71,7 @@ def worst_change(folder: Path, cases: Iterable[bytes], seed: int = 1) -> float:
 def guessing_reader(
     connection: duckdb.DuckDBPyConnection, target: str, file: Path, dialect: Csv, names: object = ()
 ) -> int:
-    """The planted bug, in place of `dpsql.sources.load_csv`: the engine finds the dialect in the rows."""
+    """The planted bug, in place of `dpsql.engines.load_csv`: the engine finds the dialect in the rows."""
     read = f"read_csv({literal(str(file))}, all_varchar = true, header = true)"
     connection.execute(f"CREATE TABLE {target} AS SELECT * FROM {read}")
     return 0

@@ -34,16 +34,16 @@ import duckdb
 import numpy as np
 import numpy.typing as npt
 
-from dpsql.catalog import Catalog, load_catalog
 from dpsql.ledger import ledger_entries
 from dpsql.noise import ExactNoise, Noise, insecure_test_entropy, noised
 from dpsql.publishing.central import publish_release
-from dpsql.publishing.stream import append_batch
+from dpsql.star import Catalog, load_catalog
+from dpsql.streams.publish import Arrival, Chance, append_batch
 
 IntArray = npt.NDArray[np.int64]
 KEY = b"k" * 32
 LATER = datetime(2100, 1, 1)
-CHOICE = "dpsql.mechanisms.central.dawa._noisy"
+CHOICE = "dpsql.mechanisms.family.dawa._noisy"
 """Draws of candidates' costs, of which only the chosen partition is published; one such view in a release."""
 
 
@@ -281,7 +281,7 @@ def _publish(catalog: Catalog, place: Path, batches: Sequence[str], noise: Noise
     if not batches:
         return _contents(publish_release(catalog, target, noise=noise, key=KEY).path)
     for label in batches:
-        append_batch(catalog, target, label, noise=noise, entropy=insecure_test_entropy(7), now=LATER)
+        append_batch(catalog, target, Arrival(label, now=LATER), Chance(noise, insecure_test_entropy(7)))
     return [_contents(path) for path in sorted(target.glob("states/*"))]
 
 

@@ -7,13 +7,15 @@ function that measures (above 1 means found) and a line in `PLANTS`.
 from __future__ import annotations
 
 from collections.abc import Callable
+from fractions import Fraction
 from pathlib import Path
 from typing import NamedTuple
 from unittest import mock
 
-from dpsql.catalog import queries
-from dpsql.publishing import draw, plan, rows, stream_plan
-from dpsql.sql.rowlocal import trusted_select
+from dpsql.publishing import bounding, plan, rows
+from dpsql.star import resolve, source
+from dpsql.star.sql.rowlocal import trusted_select
+from dpsql.streams import plan as stream_plan
 from tests.privacy.loss import Loss, Rows, Tables, measure
 
 MARKET = """
@@ -111,7 +113,7 @@ class Plant(NamedTuple):
 
 
 PLANTS = (
-    Plant("one row of a shared key is kept", (rows, "is_own"), lambda was: lambda *_: False, shared_keys),
+    Plant("one row of a shared key is kept", (resolve, "is_own"), lambda was: lambda *_: False, shared_keys),
     Plant(
         "twice max_ids rows are kept",
         (rows, "RowPlan"),
@@ -120,7 +122,7 @@ PLANTS = (
     ),
     Plant(
         "weights add up to twice max_ids",
-        (draw, "make_pure_weights"),
+        (bounding, "make_pure_weights"),
         lambda was: lambda raw, table, of, tau, bounds: was(raw, table, of, 2 * tau, bounds),
         weighed,
     ),
@@ -132,13 +134,13 @@ PLANTS = (
     ),
     Plant(
         "a stream's noise covers one batch of a person",
-        (stream_plan.StreamPlan, "rows_per_unit"),
-        lambda was: property(lambda self: self.batch.statistics[0].tau),
+        (stream_plan.StreamPlan, "price"),
+        lambda was: property(lambda self: Fraction(1)),
         streamed,
     ),
     Plant(
         "a SELECT over private rows is believed",
-        (queries, "checked_select"),
+        (source, "checked_select"),
         lambda was: lambda text, arms: trusted_select(text),
         windowed,
         refused=True,

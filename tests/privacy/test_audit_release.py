@@ -11,11 +11,11 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from dpsql import curator
-from dpsql.catalog import load_catalog
-from dpsql.inspection import AuditReport, audit_release
+from dpsql import api
+from dpsql.curate.audit import AuditReport, audit_release
 from dpsql.noise import ExactNoise, Noise, ZeroNoise, insecure_test_entropy, os_entropy
 from dpsql.publishing.central import publish_release
+from dpsql.star import load_catalog
 
 CATALOG = """
 dpsql: 1
@@ -73,7 +73,7 @@ def audited(path: Path, samples: int = 0) -> AuditReport:
 @pytest.mark.parametrize("delta", ["delta: 0", "delta: 1e-6", "delta: 0, neighbours: replace_one"])
 def test_a_fresh_release_passes(tmp_path: Path, delta: str):
     path = publish(tmp_path, ExactNoise(os_entropy()), delta, "auto" if "1e-6" in delta else "tents", "dawa")
-    report = curator.audit(path, catalog=tmp_path / "shop.yaml", samples=2000)
+    report = api.audit(path, catalog=tmp_path / "shop.yaml", samples=2000)
     assert report.held, failures(report)
     assert {c.held for c in report.checks if "follow" in c.what} == {True}
     assert any("ledger" in c.what and c.held for c in report.checks)
@@ -120,12 +120,12 @@ def test_tampering_is_found(release: Path, tmp_path: Path, statement: str):
 def test_any_change_is_found_by_the_ledger(release: Path, tmp_path: Path):
     copy = tmp_path / "copy.dpsql"
     copy.write_bytes(release.read_bytes() + b"\0")
-    report = curator.audit(copy, catalog=release.with_name("shop.yaml"), samples=0)
+    report = api.audit(copy, catalog=release.with_name("shop.yaml"), samples=0)
     assert "the file is the one that was charged" in failures(report)
     changed = tmp_path / "other.yaml"
     changed.write_text(release.with_name("shop.yaml").read_text().replace("share: 0.2", "share: 0.1"))
     assert "the catalog is the one it was made from" in failures(
-        curator.audit(release, catalog=changed, samples=0)
+        api.audit(release, catalog=changed, samples=0)
     )
 
 
@@ -175,7 +175,7 @@ def test_test_entropy_is_found(tmp_path: Path):
 
 
 def test_command_line(release: Path, tmp_path: Path):
-    command = [sys.executable, "-m", "dpsql.cli", "audit", "--samples", "0", "--json"]
+    command = [sys.executable, "-m", "dpsql.doors.cli", "audit", "--samples", "0", "--json"]
     done = subprocess.run([*command, str(release)], capture_output=True, text=True, check=True)
     assert json.loads(done.stdout)["held"]
     copy = tmp_path / "copy.dpsql"

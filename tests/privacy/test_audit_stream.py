@@ -10,10 +10,10 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from dpsql.catalog import load_catalog
-from dpsql.inspection import AuditReport, audit_release
+from dpsql.curate.audit import AuditReport, audit_release
 from dpsql.ledger.files import file_hash
 from dpsql.noise import ExactNoise, insecure_test_entropy
+from dpsql.star import load_catalog
 from tests.stream_shop import CATALOG, StreamShop, make_stream_shop
 
 VIEWS = "views:\n" + "".join(

@@ -11,38 +11,41 @@ import pytest
 from scipy.stats import beta
 
 from benchmarks.baselines.common import SimulationNoise
-from dpsql import audit
+from dpsql.curate.audit import blackbox as audit
 from dpsql.errors import InterfaceError
 from dpsql.mechanisms.axis.leaves import LeafStrategy
-from dpsql.mechanisms.axis.lue_dptree import best_lue_dptree
 from dpsql.mechanisms.axis.optimised_tree import optimise_levels
 from dpsql.mechanisms.axis.strategy import AxisStrategy, draw_view
 from dpsql.mechanisms.axis.struct_construct import best_struct_construct, equal_strategy
 from dpsql.mechanisms.axis.tents import tents
 from dpsql.mechanisms.axis.tree import tree_strategy
-from dpsql.mechanisms.central import adaptive, dawa, diffhr, signal
-from dpsql.mechanisms.central.product_hats import product_hats
-from dpsql.mechanisms.family.plane import draw_plane
+from dpsql.mechanisms.family import adaptive, dawa, diffhr
+from dpsql.mechanisms.family.measurement import Terms
+from dpsql.mechanisms.family.plane import product_hats
+from dpsql.mechanisms.law import LAPLACE
 from dpsql.noise import Noise, noised
 from dpsql.tree import kary_tree
+from tests.strategies import by_word
 
 SAMPLES = 20_000
 EPSILON = Fraction(1)
 CELLS = 8
 ROOTED = tree_strategy(kary_tree(CELLS, 4), optimise_levels(kary_tree(CELLS, 4))[0])
 
-TAPERED = {3: signal.tapered_strategy(signal.signal_tree(3), 1.5)}  # one strategy whatever the numbers say
+TAPERED = {
+    3: adaptive.tapered_strategy(adaptive.signal_tree(3), 1.5)
+}  # one strategy whatever the numbers say
 
 HATS = product_hats(3, 5, 2, 2, 0.5)
 
 STRATEGIES: dict[str, AxisStrategy] = {
     "identity": LeafStrategy(CELLS),
-    "lue_dptree": best_lue_dptree(CELLS)[0],
+    "lue_dptree": by_word(CELLS, "lue_dptree").strategy,
     "struct_construct": equal_strategy(best_struct_construct(CELLS)),
     "optimised tree": ROOTED,
     "tents": tents(CELLS, (2,)),
-    "hb": signal.tapered_strategy(kary_tree(CELLS, 3), 1.0),
-    "tapered": signal.tapered_strategy(kary_tree(CELLS, 3), 1.5),
+    "hb": adaptive.tapered_strategy(kary_tree(CELLS, 3), 1.0),
+    "tapered": adaptive.tapered_strategy(kary_tree(CELLS, 3), 1.5),
 }
 
 
@@ -130,7 +133,7 @@ def signal_run(data: np.ndarray, noise: Noise) -> np.ndarray:
 
 def hats_run(data: np.ndarray, noise: Noise) -> np.ndarray:
     """A plane's noisy cells and hats."""
-    return draw_plane(data.reshape(3, 5), HATS, EPSILON, 1, noise).value
+    return HATS.draw(data.reshape(3, 5), Terms((), LAPLACE, EPSILON, 1), noise).value
 
 
 RUNS = {"dawa": dawa_run, "diffhr": diffhr_run, "adaptive": signal_run, "product hats": hats_run}
@@ -144,7 +147,7 @@ def finding(name: str, plant: str) -> audit.Finding:
         data, sampler = np.array(DATA[name]), run_sampler(name, plant)
     more = data.copy()
     more[0] += 1
-    return audit.audit(sampler, data, more, float(EPSILON), SAMPLES)
+    return audit.audit(sampler, audit.Pair(data, more), float(EPSILON), SAMPLES)
 
 
 @pytest.mark.parametrize("name", [*STRATEGIES, *RUNS])
@@ -178,4 +181,4 @@ def test_the_bound_is_honest() -> None:
 
 def test_too_few_samples_are_refused() -> None:
     with pytest.raises(InterfaceError):
-        audit.audit(lambda data, size: np.zeros((size, 1)), np.zeros(1), np.ones(1), 1.0, 50)
+        audit.audit(lambda data, size: np.zeros((size, 1)), audit.Pair(np.zeros(1), np.ones(1)), 1.0, 50)

@@ -15,19 +15,18 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from dpsql import audit
 from dpsql.budget import epsilon_of, rho_of
+from dpsql.curate.audit import blackbox as audit
 from dpsql.errors import InterfaceError
 from dpsql.mechanisms.axis.dense import dense_strategy
 from dpsql.mechanisms.axis.leaves import LeafStrategy
 from dpsql.mechanisms.axis.optimised_tree import optimise_levels
-from dpsql.mechanisms.axis.shape import shape_strategy
 from dpsql.mechanisms.axis.sine import SineStrategy
 from dpsql.mechanisms.axis.strategy import AxisStrategy, measure
 from dpsql.mechanisms.axis.tree import tree_strategy
 from dpsql.mechanisms.axis.zero_sum import zero_sum_strategy
-from dpsql.mechanisms.central.scale import draw_total
-from dpsql.mechanisms.central.selection import doubling_edges, draw_histogram
+from dpsql.mechanisms.family.people import doubling_edges, draw_histogram, draw_total
+from dpsql.mechanisms.family.whitened import shape_strategy
 from dpsql.mechanisms.law import GAUSSIAN
 from dpsql.noise import ExactNoise, Noise, insecure_test_entropy, noised
 from dpsql.tree import kary_tree
@@ -127,7 +126,7 @@ def finding(name: str, plant: str, samples: int = SAMPLES) -> audit.Finding:
     data = REACH * np.arange(columns(name).shape[1], dtype=np.int64)
     more = data.copy()
     more[dearest(name)] += REACH
-    return audit.audit_rho(view_sampler(name, plant), data, more, RHO, samples)
+    return audit.audit_rho(view_sampler(name, plant), audit.Pair(data, more), RHO, samples)
 
 
 @pytest.mark.parametrize("name", STRATEGIES)
@@ -204,7 +203,7 @@ def choices_sampler(plant: str) -> audit.Sampler:
 @pytest.mark.parametrize("plant", ["none", "scaled by .6"])
 def test_histograms_of_people_and_totals(plant: str) -> None:
     first, second = np.array([3, 1, 0, 0, 0, 40]), np.array([3, 2, 0, 0, 0, 60])
-    found = audit.audit_rho(choices_sampler(plant), first, second, RHO, SAMPLES)
+    found = audit.audit_rho(choices_sampler(plant), audit.Pair(first, second), RHO, SAMPLES)
     assert found.violated == (plant != "none")
 
 
@@ -247,7 +246,7 @@ def test_a_rare_delta_shows_little() -> None:
     data = REACH * np.arange(CELLS, dtype=np.int64)
     more = data + REACH * np.eye(CELLS, dtype=np.int64)[0]
     sampler = view_sampler("identity", "scaled by .6")
-    found = audit.audit_rho(sampler, data, more, RHO, SAMPLES, delta=small)
+    found = audit.audit_rho(sampler, audit.Pair(data, more), RHO, SAMPLES, delta=small)
     assert rho_of(Fraction(1), small) < RHO
     assert not found.violated
 
@@ -255,4 +254,6 @@ def test_a_rare_delta_shows_little() -> None:
 @pytest.mark.parametrize("delta", [-0.1, 1.0])
 def test_a_delta_outside_its_range_is_refused(delta: float) -> None:
     with pytest.raises(InterfaceError, match="delta"):
-        audit.audit(lambda data, size: np.zeros((size, 1)), np.zeros(1), np.ones(1), 1.0, 100, delta=delta)
+        audit.audit(
+            lambda data, size: np.zeros((size, 1)), audit.Pair(np.zeros(1), np.ones(1)), 1.0, 100, delta=delta
+        )

@@ -9,23 +9,21 @@ import duckdb
 import numpy as np
 import pytest
 
-from dpsql import curator
+from dpsql import api
 from dpsql.answer.answerer import Answerer
-from dpsql.catalog import load_catalog
+from dpsql.curate.audit import audit_release
+from dpsql.engines import open_sources
 from dpsql.errors import CatalogError
-from dpsql.inspection import audit_release
 from dpsql.ledger import ledger_entries
-from dpsql.mechanisms.central.whitened import UNIT
+from dpsql.mechanisms.family.whitened import UNIT
 from dpsql.noise import ExactNoise, Noise, ZeroNoise, os_entropy
 from dpsql.publishing.axes import axis_maker
-from dpsql.publishing.bounding import REACH
+from dpsql.publishing.bounding import REACH, Scan, bounding_of
 from dpsql.publishing.central import publish_release
-from dpsql.publishing.contributions import set_key
-from dpsql.publishing.draw import count_table
 from dpsql.publishing.plan import plan_release
-from dpsql.publishing.rows import prepare_tables
+from dpsql.publishing.rows import prepare_tables, set_key
 from dpsql.release import open_release
-from dpsql.sources import open_sources
+from dpsql.star import load_catalog
 
 CATALOG = """
 dpsql: 1
@@ -70,7 +68,8 @@ def cells(folder: Path, how: str, rows: list[int]) -> list[np.ndarray]:
     plan = plan_release(catalog, axis_maker(catalog, raw))
     set_key(raw.connection, b"k" * 32)
     prepare_tables(catalog, raw, plan)
-    return list(count_table(catalog, raw, plan, "sales").values())
+    scan = Scan(catalog, raw, plan, ZeroNoise())
+    return list(bounding_of(catalog, "sales").cells(scan).table("sales").values())
 
 
 @pytest.mark.parametrize("how", ["truncate", "weight"])
@@ -78,10 +77,10 @@ def test_bounds_hold_and_what_was_left_out_is_told(tmp_path: Path, how: str):
     answerer = Answerer(open_release(publish(tmp_path, how, ZeroNoise()), insecure=True))
     total = answerer.query("SELECT COUNT(*) FROM sales")
     assert total.scalar() == pytest.approx(1 + 2 + 4 + 4 + 4, abs=1e-3)
-    (told,) = answerer.release.meta["bounding"]
-    assert (told["rows"], told["tau"], told["at_most"]) == (4 + REACH * 4, 4, REACH * 4)
-    assert told["clipped_fraction"] == pytest.approx(16 / 31, abs=1e-3)
-    assert told["stderr"] > 0
+    (told,) = answerer.release.meta.bounding
+    assert (told.rows, told.tau, told.at_most) == (4 + REACH * 4, 4, REACH * 4)
+    assert told.clipped_fraction == pytest.approx(16 / 31, abs=1e-3)
+    assert told.stderr > 0
     assert any("left out about 52%" in note for note in total.notes)
     assert any("weighted" in note for note in total.notes) == (how == "weight")
 
@@ -108,8 +107,8 @@ def test_the_number_left_out_is_charged_and_noisy(tmp_path: Path):
     lines = {line.purpose: line.amount for line in entry.spend_lines()}
     assert lines["sales: rows left out"] == Fraction(1, 20)
     assert sum(lines.values()) == 1
-    (told,) = open_release(path).meta["bounding"]
-    assert told["stderr"] == pytest.approx(np.sqrt(2) * 4 * REACH * 20, rel=0.01)
+    (told,) = open_release(path).meta.bounding
+    assert told.stderr == pytest.approx(np.sqrt(2) * 4 * REACH * 20, rel=0.01)
 
 
 @pytest.mark.parametrize("how", ["truncate", "weight"])
@@ -118,7 +117,7 @@ def test_planned_audited_and_answered_alike(tmp_path: Path, how: str):
     report = audit_release(path, ExactNoise(os_entropy()), catalog=None, samples=2000)
     assert report.held, report.text()
     statement = "SELECT COUNT(*) AS n, SUM(amount) AS s FROM sales WHERE day < 5"
-    planned = curator.plan(tmp_path / "shop.yaml", [statement]).queries[0].columns
+    planned = api.plan(tmp_path / "shop.yaml", [statement]).queries[0].columns
     (errors,) = Answerer(open_release(path)).query(statement).stderr_rows
     assert [column.median for column in planned] == pytest.approx(errors, rel=1e-9)
 

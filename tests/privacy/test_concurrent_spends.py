@@ -11,7 +11,17 @@ from pathlib import Path
 import pytest
 
 from dpsql.errors import BudgetExceeded
-from dpsql.ledger import Lineage, SourceTable, Spend, SpendLine, budget_report, new_release_id, publish_file
+from dpsql.ledger import (
+    Label,
+    Lineage,
+    Order,
+    SourceTable,
+    Spend,
+    SpendLine,
+    budget_report,
+    new_release_id,
+    publish_file,
+)
 
 EPSILON = Fraction(1, 10)
 
@@ -22,12 +32,13 @@ def spend_once(folder: str, name: str, cap: Fraction) -> bool:
         publish_file(
             Path(folder) / "ledger.duckdb",
             Spend(lineage, (SpendLine("view", EPSILON, "epsilon"),), (SourceTable("rows", ("rows",)),)),
-            release_id=new_release_id(),
-            label=name,
-            spec_hash="spec",
-            digests=dict,
-            build=lambda path: path.write_bytes(os.urandom(16)) and None,
-            target=Path(folder) / f"{name}.dpsql",
+            Order(
+                Label("people", name, "spec"),
+                Path(folder) / f"{name}.dpsql",
+                new_release_id(),
+                lambda path: path.write_bytes(os.urandom(16)) and None,
+                dict,
+            ),
         )
     except BudgetExceeded:
         return False

@@ -9,17 +9,19 @@ import numpy as np
 import pytest
 
 from dpsql.errors import SourceError
-from dpsql.publishing.contributions import (
-    Join,
+from dpsql.publishing.cells import exact_sums
+from dpsql.publishing.planned import Bounds
+from dpsql.publishing.rows import (
     RowPlan,
     alias,
     bounded_rows,
     check_dimension,
-    histogram,
+    measure_sql,
     prepare_counted,
     set_key,
 )
-from dpsql.publishing.measures import Bounds, measure_sql
+from dpsql.star.resolve import Hop
+from tests.axis.test_axis import KINDS, NUMBERS
 
 BOUNDS = Bounds(-300, 1001, 2)
 POISON = [
@@ -52,15 +54,14 @@ def views(connection, tau):
     )
     plan = RowPlan(
         of="sales",
-        joins=[Join(("customer_id",), "customer", "customer_id")],
+        joins=[Hop(("customer_id",), "customer", "customer_id")],
         axes={0: leaf},
         measures={"sales.amount": measure_sql(f"{alias(())}.amount", BOUNDS)},
         unit=f"{alias(())}.customer_id",
         tau=tau,
     )
     table = bounded_rows(connection, plan)
-    count = histogram(connection, table, [0], [7])
-    centred = histogram(connection, table, [0], [7], f"m0 - {BOUNDS.mid}")
+    count, centred = exact_sums(connection, table, [0], [7], ["1", f"m0 - {BOUNDS.mid}"])
     return count, centred
 
 
@@ -129,3 +130,14 @@ def test_private_duplicate_keys_multiply_nothing_and_public_ones_are_an_error():
 def test_measures_are_bounded_integers_for_every_input(value, expected):
     row = duckdb.connect().execute(f"SELECT {measure_sql('x', BOUNDS)} FROM (SELECT {value} AS x)").fetchone()
     assert row == (expected,)
+
+
+@pytest.mark.parametrize("bounds", [Bounds(0, 50_000, 2), Bounds(-7, 99, 0), Bounds(-15, 15, 1)])
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_known_type_changes_no_measure(kind: str, bounds: Bounds) -> None:
+    values = ", ".join(["(NULL)", *(f"('{v}')" for v in NUMBERS)])
+    narrow, general = measure_sql("x", bounds, kind), measure_sql("x", bounds)
+    rows = duckdb.connect().execute(
+        f"SELECT x, {narrow}, {general} FROM (SELECT TRY_CAST(v AS {kind}) x FROM (VALUES {values}) t(v))"
+    ).fetchall()  # fmt: skip
+    assert all(a == b for _, a, b in rows), [row for row in rows if row[1] != row[2]]

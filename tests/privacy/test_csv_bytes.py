@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from dpsql.catalog.source import Csv
+from dpsql.curate.init import draft_from_source
+from dpsql.engines import open_sources
+from dpsql.engines.csv import LONGEST, blocks_of_lines, parse_lines
 from dpsql.errors import SourceError
-from dpsql.publishing.draft import draft_from_source
-from dpsql.sources import open_sources
-from dpsql.sources.csv import LONGEST, blocks_of_lines, parse_lines
+from dpsql.star.source import CSV, Csv
 from tests.privacy.csv_case import (
     HEADER,
     HOSTILE,
@@ -28,7 +28,7 @@ from tests.privacy.csv_case import (
 
 def read(folder: Path, lines: list[bytes], **dialect: object) -> tuple[Counter[tuple[str | None, ...]], int]:
     (folder / "t.csv").write_bytes(b"\n".join([HEADER, *lines]) + b"\n")
-    raw = open_sources("csv", folder, {"t": "t.csv"}, csv=Csv(**dialect))  # type: ignore[arg-type]
+    raw = open_sources(CSV, folder, {"t": "t.csv"}, csv=Csv(**dialect))  # type: ignore[arg-type]
     try:
         return Counter(raw.connection.execute("SELECT * FROM raw.t").fetchall()), raw.left_out.get("t", 0)
     finally:
@@ -43,7 +43,7 @@ def test_a_line_changes_at_most_one_row(tmp_path: Path) -> None:
 def test_readers_that_look_past_the_line_are_caught(
     bug: Callable[..., int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dpsql.sources.load_csv", bug)
+    monkeypatch.setattr("dpsql.engines.load_csv", bug)
     assert worst_change(tmp_path, HOSTILE[:2]) > 1
 
 
@@ -70,7 +70,7 @@ def test_every_dialect_is_row_local(dialect: dict[str, str], tmp_path: Path) -> 
     header = HEADER.replace(b",", mark)
     for line in (b'7;7;"open', b"7,7,'open", b"7,7,\\", b"7,7,\x81", b'7,"\\', b"7\t7\tNULL"):
         (tmp_path / "t.csv").write_bytes(b"\n".join([header, *others[:5], line, *others[5:]]))
-        raw = open_sources("csv", tmp_path, {"t": "t.csv"}, csv=Csv(**dialect))  # type: ignore[arg-type]
+        raw = open_sources(CSV, tmp_path, {"t": "t.csv"}, csv=Csv(**dialect))  # type: ignore[arg-type]
         rows = raw.connection.execute("SELECT * FROM raw.t").fetchall()
         raw.close()
         assert {(str(i), str(i), "x") for i in range(9)} <= set(rows)
@@ -95,7 +95,7 @@ def test_no_type_is_guessed(tmp_path: Path) -> None:
 
 def test_names_of_a_file_without_a_header_are_declared(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_bytes(b"\xef\xbb\xbf1,2\n3,4")
-    raw = open_sources("csv", tmp_path, {"t": "t.csv"}, csv=Csv(columns={"t": ("a", "b")}))
+    raw = open_sources(CSV, tmp_path, {"t": "t.csv"}, csv=Csv(columns={"t": ("a", "b")}))
     assert raw.connection.execute("SELECT a, b FROM raw.t ORDER BY a").fetchall() == [("1", "2"), ("3", "4")]
     raw.close()
 
@@ -108,7 +108,7 @@ def files(tmp_path: Path) -> Iterator[Path]:
 
 def test_a_public_line_that_is_no_row_is_an_error_without_its_text(files: Path) -> None:
     with pytest.raises(SourceError) as caught:
-        open_sources("csv", files, {"t": "t.csv"}, public={"t"})
+        open_sources(CSV, files, {"t": "t.csv"}, public={"t"})
     assert "source.tables.t" in str(caught.value) and "t.csv" in str(caught.value)
     assert "SECRET" not in str(caught.value)
 
@@ -117,7 +117,7 @@ def test_a_public_line_that_is_no_row_is_an_error_without_its_text(files: Path) 
 def test_a_first_line_that_is_no_header_is_an_error_without_its_text(first: bytes, tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_bytes(first + b"\n1,2\n")
     with pytest.raises(SourceError) as caught:
-        open_sources("csv", tmp_path, {"t": "t.csv"})
+        open_sources(CSV, tmp_path, {"t": "t.csv"})
     assert "SECRET" not in str(caught.value)
 
 

@@ -12,7 +12,8 @@ import pytest
 from dpsql.answer.answerer import Answerer
 from dpsql.errors import ReleaseError
 from dpsql.release import open_release
-from dpsql.release.write import ReleaseContent, write_release
+from dpsql.release.format import Promise
+from dpsql.release.write import ReleaseBuilder
 from tests.release_fixture import make_rows, write_fixture
 
 QUERIES = (
@@ -89,6 +90,8 @@ def test_a_release_that_was_never_finished_is_no_release(tmp_path: Path, monkeyp
 
     monkeypatch.setattr("dpsql.release.write._write_meta", stop)
     with pytest.raises(KeyboardInterrupt):
-        write_release(tmp_path / "half", ReleaseContent({"format": 1}, [], [], []))
+        ReleaseBuilder("half", {}, "", Promise("row", "add_remove", "1"), [], False, [], [], []).write(
+            tmp_path / "half"
+        )
     with pytest.raises(ReleaseError):
         open_release(tmp_path / "half")

@@ -8,7 +8,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from dpsql.mechanisms.central import dawa
+from dpsql.mechanisms.family import dawa
 
 EPSILON = 1.5
 REACH = 60

@@ -11,7 +11,7 @@ import duckdb
 import pytest
 from click.testing import CliRunner
 
-from dpsql.cli import cli, curator  # noqa: F401 - the module registers its commands
+from dpsql.doors.cli import cli
 
 CATALOG = """
 dpsql: 1
@@ -89,7 +89,7 @@ def test_no_raw_row_is_opened_for_a_label_that_is_taken(shop: Path, monkeypatch:
     def opened(*_: object) -> None:
         raise AssertionError("the raw side was opened")
 
-    monkeypatch.setattr("dpsql.sources.private_connection", opened)
+    monkeypatch.setattr("dpsql.engines.private_connection", opened)
     assert publish(shop).code == 0
 
 

@@ -10,15 +10,13 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from dpsql.catalog import load_catalog
+from dpsql.engines.identity import table_digests
+from dpsql.engines.keys import exact_cast, family, open_star, widest
 from dpsql.errors import SourceError
 from dpsql.publishing.axes import axis_maker
-from dpsql.publishing.contributions import set_key
 from dpsql.publishing.plan import plan_release
-from dpsql.publishing.rows import place_rows, prepare_tables
-from dpsql.sources.casts import exact_cast, family, widest
-from dpsql.sources.identity import table_digests
-from dpsql.sources.keys import open_star
+from dpsql.publishing.rows import place_rows, prepare_tables, set_key
+from dpsql.star import load_catalog
 
 VALUES = {
     "TINYINT": [-7, 0, 7],

@@ -17,20 +17,43 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
-from dpsql.client import Row, device, kinds, perturb
+from dpsql.client import Row, device, kinds, oracles
 from dpsql.client.plan import Plan, largest_weight, read_plan
 from dpsql.collecting.run import write_plan
-from dpsql.mechanisms.local.lprr import level_combinations, level_edges, path_shares
+from dpsql.mechanisms.local.grids import level_edges
 from dpsql.mechanisms.oracles.registry import oracle_named
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
-from benchmarks.local_published import printed_bias, printed_distribution, printed_tau
+from benchmarks.local.published import printed_bias, printed_distribution, printed_tau
 
 VECTORS = json.loads((Path(__file__).parent.parent / "vectors" / "local.json").read_text())
 OWN = 3
 Distribution = dict[Hashable, Fraction]
+
+
+def level_combinations(depths: Sequence[int]) -> list[tuple[int, ...]]:
+    """All combinations of levels, the all-root one left out; it says nothing and would waste its users."""
+    combos = itertools.product(*(range(d + 1) for d in depths))
+    return [c for c in combos if any(c)]
+
+
+def path_shares(nodes: Sequence[int], epsilon: float, weights: Sequence[float] | None = None) -> np.ndarray:
+    """Share of each level combination when one report ranges over all nodes: w (e^eps + D - 1), scaled.
+
+    Args:
+        nodes: node combinations of each level combination.
+        epsilon: privacy of one report.
+        weights: w_l; equal if None.
+
+    Returns:
+        Shares that sum to 1.
+    """
+    spoken = np.ones(len(nodes)) if weights is None else np.asarray(weights, dtype=np.float64)
+    raw = spoken * (math.exp(epsilon) + np.asarray(nodes, dtype=np.float64) - 1)
+    return np.asarray(raw / raw.sum())
 
 
 @pytest.fixture
@@ -65,11 +88,11 @@ def small(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], Hashable]],
                 return dict(found)
             script[-1] += 1
 
-    monkeypatch.setattr(perturb, "below", below)
+    monkeypatch.setattr(oracles, "below", below)
     monkeypatch.setattr(device, "below", below)
     monkeypatch.setattr(kinds, "below", below)
-    monkeypatch.setattr(perturb, "OTHER", 1)
-    monkeypatch.setattr(perturb, "SEED_POOL", 5)
+    monkeypatch.setattr(oracles, "OTHER", 1)
+    monkeypatch.setattr(oracles, "SEED_POOL", 5)
     return distribution
 
 
@@ -93,7 +116,7 @@ def no_entropy(size: int) -> bytes:
 @pytest.mark.parametrize("domain", [2, 3, 5, 17, 64])
 def test_grr(small: Callable[..., Distribution], domain: int) -> None:
     assert (
-        worst_ratio([small(lambda i=i: perturb.grr(i, domain, OWN, no_entropy)) for i in range(domain)])
+        worst_ratio([small(lambda i=i: oracles.grr(i, domain, OWN, no_entropy)) for i in range(domain)])
         == OWN
     )
 
@@ -101,14 +124,14 @@ def test_grr(small: Callable[..., Distribution], domain: int) -> None:
 @pytest.mark.parametrize("domain", [2, 3, 5])
 def test_oue(small: Callable[..., Distribution], domain: int) -> None:
     assert (
-        worst_ratio([small(lambda i=i: perturb.oue(i, domain, OWN, no_entropy)) for i in range(domain)])
+        worst_ratio([small(lambda i=i: oracles.oue(i, domain, OWN, no_entropy)) for i in range(domain)])
         == OWN
     )
 
 
 def test_oue_bits_of_a_large_domain_are_independent_and_bounded(small: Callable[..., Distribution]) -> None:
-    own = small(lambda: perturb.oue(0, 1, OWN, no_entropy)[0] >> 7)
-    other = small(lambda: (perturb.oue(0, 2, OWN, no_entropy)[0] >> 6) & 1)
+    own = small(lambda: oracles.oue(0, 1, OWN, no_entropy)[0] >> 7)
+    other = small(lambda: (oracles.oue(0, 2, OWN, no_entropy)[0] >> 6) & 1)
     assert own == {0: Fraction(1, 2), 1: Fraction(1, 2)}
     assert other == {0: Fraction(3, 4), 1: Fraction(1, 4)}
     # two inputs change two bits' laws, whatever the domain
@@ -117,7 +140,7 @@ def test_oue_bits_of_a_large_domain_are_independent_and_bounded(small: Callable[
 
 @pytest.mark.parametrize(("domain", "buckets"), [(5, 2), (64, 4)])
 def test_olh(small: Callable[..., Distribution], domain: int, buckets: int) -> None:
-    reports = [small(lambda i=i: perturb.olh(i, buckets, OWN, no_entropy)) for i in range(domain)]
+    reports = [small(lambda i=i: oracles.olh(i, buckets, OWN, no_entropy)) for i in range(domain)]
     assert worst_ratio(reports) == OWN
 
 
@@ -126,7 +149,7 @@ def test_square_wave_with_and_without_a_row(
     small: Callable[..., Distribution], domain: int, reach: int
 ) -> None:
     items: list[int | None] = [None, *range(domain)]
-    reports = [small(lambda i=i: perturb.wave(i, domain, reach, OWN, no_entropy)) for i in items]
+    reports = [small(lambda i=i: oracles.wave(i, domain, reach, OWN, no_entropy)) for i in items]
     assert worst_ratio(reports) == OWN
 
 
@@ -252,7 +275,7 @@ def test_two_services_that_split_the_budget(small: Callable[..., Distribution]) 
     pairs = list(itertools.product(range(8), range(4)))
 
     def both(first: int, second: int) -> tuple[int, int]:
-        return perturb.grr(first, 8, OWN, no_entropy), perturb.grr(second, 4, OWN, no_entropy)
+        return oracles.grr(first, 8, OWN, no_entropy), oracles.grr(second, 4, OWN, no_entropy)
 
     assert worst_ratio([small(lambda p=p: both(*p)) for p in pairs]) == OWN**2
 

@@ -11,13 +11,13 @@ import duckdb
 import numpy as np
 import pytest
 
-from dpsql.catalog import checks, parse_catalog
+from dpsql.engines import open_sources
 from dpsql.errors import CatalogError
 from dpsql.publishing.axes import axis_maker
-from dpsql.publishing.contributions import set_key
 from dpsql.publishing.plan import plan_release
-from dpsql.publishing.rows import place_rows, prepare_tables
-from dpsql.sources import open_sources
+from dpsql.publishing.rows import place_rows, prepare_tables, set_key
+from dpsql.star import checks, parse_catalog
+from dpsql.star.source import PARQUET
 from tests.privacy.loss import measure
 from tests.privacy.owned_stars import BOUGHT, REFUSED, buyer_of_everything, crowd, market, returned, without
 
@@ -65,7 +65,7 @@ def order_counts(folder, orders):
         market("orders by orders.kind", orders=BOUGHT).replace("ROOT", str(folder)),
         "m.yaml",
     )
-    raw = open_sources("parquet", folder, star.source.tables)
+    raw = open_sources(PARQUET, folder, star.source.tables)
     values = ", ".join(map(str, orders))
     raw.connection.execute(
         f"CREATE OR REPLACE VIEW raw.orders AS SELECT *, 0 AS seller FROM (VALUES {values}) o(order_id, buyer, kind)"

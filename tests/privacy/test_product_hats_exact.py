@@ -9,10 +9,16 @@ import pytest
 
 from dpsql.budget import scaled_denominator
 from dpsql.errors import InternalError, PrivacyError
-from dpsql.mechanisms.central.product_hats import ProductHats, best_product_hats, measure_plane, product_hats
-from dpsql.mechanisms.family.plane import draw_plane, plane_budget
+from dpsql.mechanisms.family.measurement import Terms
+from dpsql.mechanisms.family.plane import (
+    ProductHats,
+    best_product_hats,
+    product_hats,
+)
+from dpsql.mechanisms.law import LAPLACE
 from dpsql.noise import ExactNoise, ZeroNoise, insecure_test_entropy
 
+ONE = Terms((), LAPLACE, Fraction(1), 1)
 PLANES = {
     "5 x 5": best_product_hats(5, 5, whole=0.5)[0],
     "8 x 13": best_product_hats(8, 13)[0],
@@ -27,13 +33,13 @@ PLANES = {
 def test_no_cell_spends_more_than_epsilon(name: str, epsilon: Fraction, sensitivity: int):
     strategy = PLANES[name]
     shape = strategy.leaf.shape
-    budget = plane_budget(strategy, epsilon, sensitivity)
+    budget = strategy.budgets(Terms((), LAPLACE, epsilon, sensitivity))
     t = scaled_denominator(sensitivity)
     spent = []
     for cell in range(strategy.leaf.size):  # every column of the rows, as measuring really has it
         one = np.zeros(strategy.leaf.size, np.int64)
         one[cell] = sensitivity
-        moved = measure_plane(strategy, one.reshape(shape))
+        moved = strategy.measure(one.reshape(shape), ())
         scales = [Fraction(int(s), t * sensitivity) for s in budget]
         spent.append(sum((abs(int(m)) * s for m, s in zip(moved, scales, strict=True) if m), Fraction(0)))
     assert max(spent) <= epsilon
@@ -54,14 +60,14 @@ def test_overspending_rows_cannot_be_built():
 def test_draws_store_the_budgets_and_a_draw_without_noise_is_exact():
     strategy = PLANES["8 x 13"]
     x = np.random.default_rng(1).integers(0, 50, (8, 13))
-    exact = draw_plane(x, strategy, Fraction(1), 1, ZeroNoise())
-    noisy = draw_plane(x, strategy, Fraction(1), 1, ExactNoise(insecure_test_entropy(2)))
-    assert np.array_equal(exact.value, measure_plane(strategy, x))
-    assert np.array_equal(exact.budget, plane_budget(strategy, Fraction(1), 1))
+    exact = strategy.draw(x, ONE, ZeroNoise())
+    noisy = strategy.draw(x, ONE, ExactNoise(insecure_test_entropy(2)))
+    assert np.array_equal(exact.value, strategy.measure(x, ()))
+    assert np.array_equal(exact.budget, strategy.budgets(ONE))
     assert np.all(noisy.budget == noisy.budget[0])
     assert np.count_nonzero(noisy.value != exact.value) > 100
 
 
 def test_too_little_epsilon_for_integer_budgets_is_refused():
     with pytest.raises(PrivacyError, match="too small"):
-        plane_budget(PLANES["5 x 5"], Fraction(1, 10**5), 1)
+        PLANES["5 x 5"].budgets(ONE._replace(spend=Fraction(1, 10**5)))

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from dpsql.engines import RawSide, open_sources
 from dpsql.errors import OperationalError, SourceError
-from dpsql.sources import RawSide, open_sources
+from dpsql.star.source import CSV
 
 SPILLING = "CREATE TEMP TABLE wide AS SELECT i, repeat(md5(i::VARCHAR), 8) AS text FROM range(200000) AS t(i)"
 
@@ -24,7 +25,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def spilling(folder: Path) -> RawSide:
-    raw = open_sources("csv", folder, {"t": "t.csv"})
+    raw = open_sources(CSV, folder, {"t": "t.csv"})
     raw.connection.execute("SET threads = 1")
     raw.connection.execute("SET memory_limit = '20MB'")
     raw.connection.execute(SPILLING)
@@ -42,11 +43,11 @@ def test_rows_spill_into_a_private_folder_that_goes(place: Path) -> None:
 
 def test_an_error_leaves_nothing(place: Path) -> None:
     with pytest.raises(SourceError):
-        open_sources("csv", place / "data", {"t": "t.csv", "u": "missing.csv"})
+        open_sources(CSV, place / "data", {"t": "t.csv", "u": "missing.csv"})
     assert not list((place / "spill").iterdir())
 
 
 def test_a_folder_that_cannot_be_made_is_named(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DPSQL_TMPDIR", str(place / "nowhere"))
     with pytest.raises(OperationalError, match="DPSQL_TMPDIR"):
-        open_sources("csv", place / "data", {"t": "t.csv"})
+        open_sources(CSV, place / "data", {"t": "t.csv"})

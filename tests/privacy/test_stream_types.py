@@ -27,7 +27,7 @@ tables:
      columns: {amount: {type: decimal, scale: 2, lower: 0, upper: 200, measure: true},
                shop: {type: string, categories: ["1", "2"]},
                sold_on: {type: date, lower: 2025-01-01, upper: 2025-12-31, out_of_domain: drop}}}
-stream: {column: sales.sold_on, grain: day, horizon: 31, late: arrive, max_batches: 2}
+stream: {column: sales.sold_on, grain: day, horizon: 31, late: batch, max_batches: 2}
 views:
   days: {of: sales, axes: [sales.sold_on, sales.shop], measures: {count: 0.5, sales.amount: 0.5}}
   ages: {of: sales, axes: [sales.sold_on, {axis: customer.age, cuts: [15]}], measures: [count]}

@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 
 from benchmarks.baselines.common import SimulationNoise
-from dpsql import audit
+from dpsql.curate.audit import blackbox as audit
 from dpsql.mechanisms.axis.leaves import LeafStrategy
 from dpsql.mechanisms.axis.strategy import draw_view
-from dpsql.mechanisms.central.scale import draw_total
-from dpsql.mechanisms.central.selection import bin_of, doubling_edges, draw_histogram
-from dpsql.mechanisms.central.whitened import UNIT, Part, pure_weight, weight_of, whiten
+from dpsql.mechanisms.family.people import doubling_edges, draw_histogram, draw_total
+from dpsql.mechanisms.family.whitened import UNIT, Part, whiten
 from dpsql.mechanisms.law import GAUSSIAN, LAPLACE
 from tests.strategies import draw_at
+from tests.twins import bin_of, pure_weight, weight_of
 
 SAMPLES = 20_000
 CELLS = 6
@@ -90,11 +90,11 @@ def pure_sampler(plant: str) -> audit.Sampler:
 
 def found_rho(plant: str, rows: int) -> audit.Finding:
     ends = np.array([rows]), np.array([0])
-    return audit.audit_rho(clipped_sampler(plant), *ends, RHO, SAMPLES, delta=DELTA)
+    return audit.audit_rho(clipped_sampler(plant), audit.Pair(*ends), RHO, SAMPLES, delta=DELTA)
 
 
 def found(sampler: audit.Sampler, rows: int, claimed: float) -> audit.Finding:
-    return audit.audit(sampler, np.array([rows]), np.array([0]), claimed, SAMPLES)
+    return audit.audit(sampler, audit.Pair(np.array([rows]), np.array([0])), claimed, SAMPLES)
 
 
 @pytest.mark.parametrize("rows", [1, 10, 1000])

@@ -7,20 +7,21 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from dpsql.mechanisms.central.whitened import (
+from dpsql.mechanisms.family.people import spread
+from dpsql.mechanisms.family.whitened import (
     LARGEST_NORM,
     UNIT,
     Part,
-    pure_weight,
-    row_square,
-    weight_of,
+    pure_bound,
     whiten,
 )
 from dpsql.mechanisms.law import GAUSSIAN, LAPLACE, Gaussian
 from dpsql.noise import ExactNoise, ZeroNoise, insecure_test_entropy
-from dpsql.publishing import userlevel
-from dpsql.publishing.userlevel_sql import weighted_cells
+from dpsql.publishing.cells import row_value
+from dpsql.publishing.userlevel import recipe as userlevel
+from dpsql.publishing.userlevel.sql import weighted_cells
 from tests.strategies import dense
+from tests.twins import pure_weight, row_square, weight_of
 from tests.userlevel_star import Row, open_table, uneven_rows, write_star
 
 VICTIM = 10_000
@@ -92,13 +93,13 @@ def test_a_thousand_random_customers_stay_within_the_budget(tmp_path, monkeypatc
     drawn, _, variances = settle(table, monkeypatch)
     weights = dict(table.connection.execute('SELECT unit, w FROM "weights sales"').fetchall())
     spent: dict[int, Fraction] = dict.fromkeys(weights, Fraction(0))
-    order = [i for group in userlevel._by_view(table) for i in group]
+    order = [i for group in table.plan.by_view("sales") for i in group]
     for place, i in enumerate(order):
         statistic = table.plan.statistics[i]
         matrices = [
             np.rint(dense(s)).astype(np.int64) * s.budget[:, None] for s in table.plan.strategies(statistic)
         ]
-        value = userlevel._value(table, i, drawn.scale.choices)
+        value = row_value(drawn.statistics[i], table.columns)
         for unit, cells in per_unit_cells(table, statistic.axes, table.plan.shape(statistic), value).items():
             exact = cells.astype(object)
             for axis, matrix in enumerate(matrices):
@@ -118,7 +119,7 @@ def test_the_engine_and_python_agree_on_every_weight(tmp_path, monkeypatch):
     norms = dict(table.connection.execute('SELECT unit, norm FROM "norms sales"').fetchall())
     again = dict.fromkeys(norms, 0)
     for index, statistic in enumerate(table.plan.statistics):
-        value = userlevel._value(table, index, drawn.scale.choices)
+        value = row_value(drawn.statistics[index], table.columns)
         for unit, cells in per_unit_cells(table, statistic.axes, table.plan.shape(statistic), value).items():
             squares = sum(row_square(int(v), whitening.parts[index].shift) for v in cells.ravel())
             again[unit] += whitening.coefficient[index] * squares
@@ -142,26 +143,24 @@ def test_one_more_customer_changes_nobody_else(tmp_path, extra, delta):
         file = write_star(tmp_path, rows + more, customers | {VICTIM: "n"}, delta=delta, name=name)
         table = open_table(file, ZeroNoise())
         choices = userlevel.Choices(0.5, 8, 30, userlevel_rows(), {}, {"sales.amount": 1000}, 0.5)
+        table = table.centred(choices.mids)
         made = weigh(table, choices)
         weights.append(dict(table.connection.execute(f"SELECT unit, w FROM {made}").fetchall()))
-        first = table.plan.statistics[0]
-        values = ["1", userlevel._value(table, 1, choices)]
-        cells.append(
-            weighted_cells(table.connection, table.rows, made, first.axes, table.plan.shape(first), values)
-        )
+        found = weighted_cells(table.connection, table.plan, table.rows, made, table.columns)
+        cells.append(found.of(*table.plan.statistics[:2]))
     own = weights[1].pop(VICTIM)
     assert weights[0] == weights[1]
     count, total = (after - before for before, after in zip(*cells, strict=True))
     assert count.sum() == own * extra
     if delta == "0":
-        limit = userlevel.pure_bound(8, 9000, userlevel.spread(1000, 0, 10000))
+        limit = pure_bound(8, 9000, spread(1000, 0, 10000))
         assert count.sum() <= UNIT * 8
         assert np.abs(total).sum() <= UNIT * limit
 
 
 def userlevel_rows():
     """A made-up N_hi."""
-    from dpsql.mechanisms.central.scale import NoisyTotal
+    from dpsql.mechanisms.family.people import NoisyTotal
 
     return NoisyTotal(1000, 1.0, 10)
 
@@ -169,13 +168,13 @@ def userlevel_rows():
 def weigh(table, choices):
     """The weights that given choices lead to, with a given K under zCDP."""
     if table.law == LAPLACE:
-        limit = userlevel.pure_bound(8, 9000, userlevel.spread(1000, 0, 10000))
+        limit = pure_bound(8, 9000, spread(1000, 0, 10000))
         return userlevel.make_pure_weights(
             table.connection, table.rows, "sales", 8, [(f"{table.columns['sales.amount']} - (1000)", limit)]
         )
-    whitening = whiten([userlevel._part(table, s, choices) for s in table.plan.statistics])
+    whitening = whiten(userlevel.whitened_parts(table, choices.tau))
     norms = userlevel.make_norms(
-        table.connection, table.rows, "sales", userlevel.view_shapes(table, choices), whitening
+        table.connection, table.rows, "sales", userlevel.view_shapes(table), whitening
     )
     return userlevel.make_weights(table.connection, norms, "sales", 1 << whitening.point)
 

@@ -9,12 +9,13 @@ import numpy as np
 import pytest
 
 from dpsql.answer.answerer import Answerer
-from dpsql.catalog import load_catalog
 from dpsql.errors import CatalogError
 from dpsql.ledger import budget_report
 from dpsql.noise import ExactNoise, ZeroNoise, insecure_test_entropy
 from dpsql.publishing.central import publish_release
 from dpsql.release import open_release
+from dpsql.release.format import to_json
+from dpsql.star import load_catalog
 from tests.userlevel_star import Row, uneven_rows, write_star
 
 ASKED = "SELECT COUNT(*), SUM(amount), AVG(amount) FROM sales"
@@ -36,7 +37,11 @@ def outline(answerer: Answerer) -> object:
     ]
     counts = [connection.execute(f"SELECT count(*) FROM {table}").fetchone() for table in tables]
     nodes = connection.execute("SELECT * FROM node ORDER BY axis, id").fetchall()
-    meta = {k: v for k, v in answerer.release.meta.items() if k not in ("release_id", "scales", "statistics")}
+    meta = {
+        k: v
+        for k, v in to_json(answerer.release.meta).items()
+        if k not in ("release_id", "scales", "statistics")
+    }
     views = [(s.view, s.measure, s.axes, s.cells, s.budget) for s in answerer.release.statistics]
     return tables, counts, nodes, meta, views
 
@@ -80,10 +85,10 @@ def test_odd_data_publish_and_answer(tmp_path, name, rows, delta):
 def test_every_line_is_charged_and_they_add_up(tmp_path):
     rows, customers = uneven_rows(40, 2)
     answerer = published(tmp_path, rows, customers)
-    spends = dict(answerer.release.meta["spends"])
+    spends = dict(answerer.release.meta.spends)
     assert len(spends) == 5 + 4
     assert {"sales: rows per unit", "sales: norms per unit", "view days: count"} <= set(spends)
-    rho = Fraction(answerer.release.meta["privacy"]["rho"])
+    rho = Fraction(answerer.release.meta.privacy.rho)
     assert sum(map(Fraction, spends.values())) == rho
     assert Fraction(spends["sales: rows per unit"]) == rho * Fraction(2, 100)
     report = budget_report(tmp_path / ".dpsql" / "ledger.duckdb")
@@ -109,10 +114,10 @@ def test_without_noise_equal_customers_are_answered_exactly(tmp_path):
 def test_public_rows_are_told_exactly_and_said(tmp_path):
     rows, customers = uneven_rows(800, 3)
     answerer = published(tmp_path, rows, customers, public_rows=True)
-    assert answerer.release.meta["privacy"]["rows"] == "public"
+    assert answerer.release.meta.privacy.rows == "public"
     assert answerer.release.scales["sales"].public_rows
     assert answerer.query("SELECT COUNT(*) FROM sales").scalar() == pytest.approx(len(rows), rel=1e-6)
-    assert not any("total rows" in purpose for purpose, _ in answerer.release.meta["spends"])
+    assert not any("total rows" in purpose for purpose, _ in answerer.release.meta.spends)
 
 
 def test_a_nullable_measure_has_its_own_count(tmp_path):
@@ -180,8 +185,8 @@ def test_groups_that_own_more_are_put_right_when_asked(tmp_path):
     off = {mode: dict(answerer.query(sql).rows)["s"] / 60_000 - 1 for mode, answerer in answers.items()}
     assert off["none"] < -0.3
     assert abs(off["per_group"]) < 0.15
-    spends = dict(answers["per_group"].release.meta["spends"])
-    rho = Fraction(answers["per_group"].release.meta["privacy"]["rho"])
+    spends = dict(answers["per_group"].release.meta.spends)
+    rho = Fraction(answers["per_group"].release.meta.privacy.rho)
     assert Fraction(spends["sales: rows by group of regions"]) == rho * Fraction(5, 100)
     assert sum(map(Fraction, spends.values())) == rho
     wide = [answerer.query(sql).stderr_rows[1][1] for answerer in answers.values()]

@@ -7,13 +7,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import sqlglot
 from hypothesis import given
 from hypothesis import strategies as st
 
 from dpsql.answer.block import Expression, Predicate
-from dpsql.answer.comparisons import atoms_that_hold
-from dpsql.answer.leafsets import AxisQuestion, axis_sql
+from dpsql.answer.leafsets import AxisQuestion, atoms_that_hold, axis_sql
 from dpsql.answer.run import run
+from dpsql.answer.sql.binding import comparisons
 from dpsql.release import Release, open_release
 from tests.release_fixture import make_rows, write_fixture
 
@@ -39,7 +40,13 @@ def filters(draw: st.DrawFn, constant: st.SearchStrategy[str]) -> tuple[Predicat
     compared = st.builds(lambda op, x: f"dp_c0 {op} {x}", st.sampled_from(OPERATORS), constant)
     between = st.builds(lambda a, b: f"dp_c0 BETWEEN {a} AND {b}", constant, constant)
     texts = draw(st.lists(st.one_of(compared, between), min_size=0, max_size=3))
-    return tuple(Predicate(Expression(text, frozenset({0})), draw(st.booleans())) for text in texts)
+    return tuple(written(text, draw(st.booleans())) for text in texts)
+
+
+def written(text: str, negated: bool = False) -> Predicate:
+    """A predicate over the placeholder dp_c0, with the comparisons that its text holds."""
+    compared = comparisons(sqlglot.parse_one(text, read="duckdb"), lambda column: 0)
+    return Predicate(Expression(text, frozenset({0}), comparisons=compared), negated)
 
 
 def check(release: Release, axis: int, name: str, wanted: tuple[Predicate, ...], inner: bool) -> None:
@@ -85,11 +92,11 @@ def test_what_is_more_than_a_comparison_is_left_to_duckdb(release, text):
     columns = axes_of(release, {"INTEGER"})
     assert len(columns) == 3
     for axis, name in columns:
-        predicate = Predicate(Expression(text, frozenset({0})))
+        predicate = written(text)
         assert atoms_that_hold(release, axis, ((0, name),), (predicate,), False) is None
 
 
 def test_a_day_that_does_not_exist_is_left_to_duckdb(release):
     ((axis, name), *_) = axes_of(release, {"DATE"})
-    predicate = Predicate(Expression("dp_c0 < CAST('2025-02-30' AS DATE)", frozenset({0})))
+    predicate = written("dp_c0 < CAST('2025-02-30' AS DATE)")
     assert atoms_that_hold(release, axis, ((0, name),), (predicate,), False) is None

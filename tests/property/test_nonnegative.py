@@ -10,7 +10,7 @@ from hypothesis.extra.numpy import arrays
 from scipy.optimize import minimize
 
 from dpsql.errors import InterfaceError
-from dpsql.mechanisms.central.nonnegative import node_sums, nonnegative, product_tree, project_groups
+from dpsql.mechanisms.family.adaptive import node_sums, nonnegative, product_tree, project_groups
 from dpsql.tree import kary_tree
 
 NUMBERS = st.floats(-1e6, 1e6, width=64)

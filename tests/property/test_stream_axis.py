@@ -1,112 +1,205 @@
-"""A stream as an axis: estimates are unbiased and best, and the model says how noisy they are."""
+"""Every shipped strategy of time: estimates are unbiased, models and errors are exact, and the price rule holds."""
 
 from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from fractions import Fraction
+from itertools import combinations
 
 import numpy as np
 import pytest
 
-from dpsql.mechanisms.laminar import FloatArray
-from dpsql.mechanisms.stream.axis import batch_estimates, batch_variance
-from dpsql.mechanisms.stream.choose import StreamStrategy, noise_nodes
-from dpsql.mechanisms.stream.laminar import Currency
-from dpsql.mechanisms.stream.schedule import Emission, emissions
-from dpsql.mechanisms.stream.time_error import plan_variance
-from dpsql.mechanisms.stream.time_tree import TimePlan
-from dpsql.mechanisms.stream.toeplitz import integer_coefficients, squared_sensitivity
+from dpsql.mechanisms.law import GAUSSIAN, LAPLACE, NoiseLaw
+from dpsql.mechanisms.timeline import registry
+from dpsql.mechanisms.timeline.strategy import Emission, TimeStrategy, share_variance
+from dpsql.mechanisms.timeline.subtraction import subtraction_strategy
+from dpsql.mechanisms.timeline.toeplitz import ToeplitzStrategy
+from dpsql.mechanisms.timeline.tree import TreeStrategy
+from dpsql.tree import FloatArray, IntArray
+from tests.time_forms import fda, fenwick
 
 HORIZON = 24
-STRATEGIES = [
-    StreamStrategy("increments", HORIZON, TimePlan()),
-    StreamStrategy("time_tree", HORIZON, TimePlan((1, 3, 6), (5, 3, 2))),
-    StreamStrategy("time_tree", HORIZON, TimePlan((1, 24), (5, 3))),
-    StreamStrategy("fenwick", HORIZON),
-    StreamStrategy("fda", HORIZON),
-    StreamStrategy("prefix", HORIZON, arity=3, levels=3),
-    StreamStrategy("toeplitz", HORIZON),
-]
-CURRENCIES: tuple[Currency, ...] = ("pure", "zcdp")
-CASES = [(s, c) for s in STRATEGIES for c in CURRENCIES if s.kind != "toeplitz" or c == "zcdp"]
 
 
-def published(strategy: StreamStrategy, currency: Currency, batches: int) -> list[Emission]:
-    return [e for number in range(batches) for e in emissions(strategy, currency, number)]
+def strategies(law: NoiseLaw) -> list[TimeStrategy]:
+    return [
+        TreeStrategy(law),
+        TreeStrategy(law, (1, 3, 6), (5, 3, 2)),
+        TreeStrategy(law, (1, 24), (5, 3)),
+        fenwick(law, HORIZON),
+        fda(law, HORIZON),
+        subtraction_strategy(law, HORIZON, 3, 3),
+    ]
 
 
-def row(emission: Emission, batches: int) -> FloatArray:
+CASES = [*strategies(LAPLACE), *strategies(GAUSSIAN), ToeplitzStrategy(GAUSSIAN, HORIZON)]
+every = pytest.mark.parametrize("strategy", CASES, ids=lambda s: f"{s.kind}-{s.law.name}")
+
+
+def published(strategy: TimeStrategy, batches: int) -> list[Emission]:
+    return [e for number in range(batches) for e in strategy.emissions(number)]
+
+
+def row(emission: Emission, batches: int) -> IntArray:
     """The emission's weights on the batches."""
-    out = np.zeros(batches)
+    out = np.zeros(batches, dtype=np.int64)
     out[emission.lo : emission.hi] = 1 if emission.weights is None else emission.weights
     return out
 
 
-@pytest.mark.parametrize(("strategy", "currency"), CASES, ids=lambda x: getattr(x, "kind", x))
-@pytest.mark.parametrize("batches", [1, 2, 6, 7, 17, 24])
-def test_estimates_are_unbiased_and_the_model_is_their_variance(
-    strategy: StreamStrategy, currency: Currency, batches: int
-) -> None:
-    sent = published(strategy, currency, batches)
-    decode = batch_estimates(
-        strategy, currency, batches, np.eye(len(sent))
-    )  # what each published number does
+def asked_ranges(batches: int) -> FloatArray:
+    prefix = np.vstack([np.zeros(batches), np.tril(np.ones((batches, batches)))])
+    lo, hi = np.triu_indices(batches + 1, 1)
+    return prefix[hi] - prefix[lo]
+
+
+def covariance(strategy: TimeStrategy, batches: int) -> FloatArray:
+    """Of the batches' estimates, from what is published and how it is decoded, and from nothing else."""
+    sent = published(strategy, batches)
+    decode = strategy.estimate(batches, np.eye(len(sent)))  # what each published number does
     rows = np.array([row(emission, batches) for emission in sent])
     assert np.allclose(decode @ rows, np.eye(batches), atol=1e-8)
     nodes = sorted({read.node for emission in sent for read in emission.reads})
     reads = np.array([[sum(r.sign for r in e.reads if r.node == node) for node in nodes] for e in sent])
-    share = {r.node: r.budget / r.total for e in sent for r in e.reads}
-    noise = np.array([1 / share[node] ** (2 if currency == "pure" else 1) for node in nodes])
-    if strategy.kind == "toeplitz":
-        noise = noise * float(squared_sensitivity(HORIZON))
+    share = {r.node: float(r.share) for e in sent for r in e.reads}
     spread = decode @ reads
-    covariance = (spread * noise) @ spread.T
-    model = batch_variance(strategy, currency, batches)
+    return np.asarray((spread * share_variance(strategy.law, np.array([share[n] for n in nodes]))) @ spread.T)
+
+
+@every
+@pytest.mark.parametrize("batches", [1, 2, 6, 7, 17, 24])
+def test_estimates_are_unbiased_and_the_model_is_their_variance(strategy: TimeStrategy, batches: int) -> None:
     lo, hi = np.triu_indices(batches + 1, 1)
-    prefix = np.vstack([np.zeros(batches), np.tril(np.ones((batches, batches)))])
-    ask = prefix[hi] - prefix[lo]
-    wanted = np.einsum("ij,jk,ik->i", ask, covariance, ask)
-    assert np.allclose(model.ranges(lo, hi), wanted, rtol=1e-5)
-    if strategy.plan is not None:
-        scale = 2 if currency == "pure" else 1
-        assert np.allclose(plan_variance(strategy.plan, batches, currency).ranges(lo, hi), scale * wanted)
+    ask = asked_ranges(batches)
+    wanted = np.einsum("ij,jk,ik->i", ask, covariance(strategy, batches), ask)
+    assert np.allclose(strategy.variance(batches).ranges(lo, hi), wanted, rtol=1e-5)
 
 
-@pytest.mark.parametrize(("strategy", "currency"), CASES, ids=lambda x: getattr(x, "kind", x))
-def test_every_batch_spends_the_budget_at_most_once(strategy: StreamStrategy, currency: Currency) -> None:
-    """Distinct nodes over a batch, their shares added up: the sum over all emissions that the node's sums cover."""
-    if strategy.kind == "toeplitz":
-        columns = integer_coefficients(HORIZON)
-        assert squared_sensitivity(HORIZON) == sum(int(c) ** 2 for c in columns)
+@every
+@pytest.mark.parametrize("batches", [1, 7, 17, 24])
+def test_predicted_errors_are_means_of_the_covariance(strategy: TimeStrategy, batches: int) -> None:
+    lo, hi = np.triu_indices(batches + 1, 1)
+    ask, errors, unit = asked_ranges(batches), strategy.errors(batches), strategy.law.unit_error
+    value = unit * np.einsum("ij,jk,ik->i", ask, covariance(strategy, batches), ask)
+    assert errors.range() == pytest.approx(value.mean(), rel=1e-5)
+    assert errors.prefix() == pytest.approx(value[lo == 0].mean(), rel=1e-5)
+    totals = [unit * float(covariance(strategy, length).sum()) for length in range(1, batches + 1)]
+    assert errors.running() == pytest.approx(np.mean(totals), rel=1e-5)
+    for length in {1, 5, batches} & set(range(batches + 1)):
+        assert errors.window(length) == pytest.approx(value[hi - lo == length].mean(), rel=1e-5)
+    for length in (0, batches + 1):
+        with pytest.raises(ValueError, match="window"):
+            errors.window(length)
+
+
+@every
+def test_a_row_of_any_batch_pays_at_most_the_whole(strategy: TimeStrategy) -> None:
+    """sum over nodes of share * |weight|^norm <= 1, exactly, with each node's own sum recovered from what is published.
+
+    A node that is read several times hides behind others, so its sum is solved for: emissions = reads @ node sums.
+    """
+    sent = published(strategy, HORIZON)
+    nodes = sorted({read.node for emission in sent for read in emission.reads})
+    share = {r.node: r.share for e in sent for r in e.reads}
+    reads = np.array([[sum(r.sign for r in e.reads if r.node == node) for node in nodes] for e in sent])
+    rows = np.array([row(emission, HORIZON) for emission in sent])
+    weights = node_weights(strategy, nodes, reads, rows)
+    assert (reads @ weights == rows).all()  # what is published is a function of the noisy node sums alone
+    paid = [
+        sum(share[node] * abs(int(w)) ** strategy.law.norm for node, w in zip(nodes, column, strict=True))
+        for column in weights.T
+    ]
+    assert Fraction(99, 100) < max(paid) <= 1
+
+
+@every
+def test_a_unit_in_several_batches_pays_at_most_its_price(strategy: TimeStrategy) -> None:
+    """Every set of up to three batches of ten, and the worst runs of more; rows of either sign, exactly."""
+    sent = published(strategy, HORIZON)
+    nodes = sorted({read.node for emission in sent for read in emission.reads})
+    share = {r.node: r.share for e in sent for r in e.reads}
+    reads = np.array([[sum(r.sign for r in e.reads if r.node == node) for node in nodes] for e in sent])
+    weights = np.abs(node_weights(strategy, nodes, reads, np.array([row(e, HORIZON) for e in sent])))
+
+    def paid(batches: Iterable[int]) -> Fraction:
+        moved = weights[:, list(batches)].sum(axis=1)
+        return sum(
+            (share[n] * int(m) ** strategy.law.norm for n, m in zip(nodes, moved, strict=True)), Fraction(0)
+        )
+
+    for size in (1, 2, 3):
+        assert max(paid(chosen) for chosen in combinations(range(10), size)) <= strategy.price(size)
+    for size in range(1, HORIZON + 1):
+        runs = [range(start, start + size) for start in range(HORIZON - size + 1)]
+        spread = [range(0, HORIZON, HORIZON // size)][: HORIZON % size == 0]
+        assert max(map(paid, (*runs, *spread))) <= strategy.price(size) <= size**strategy.law.norm
+    assert strategy.price(1) == 1 and strategy.price(1000) >= strategy.price(HORIZON)
+
+
+def test_prices_that_are_met() -> None:
+    """Blocks that are filled pay all of it; batches on their own pay one each, and Toeplitz rows little more."""
+    assert TreeStrategy(GAUSSIAN).price(30) == 30 and TreeStrategy(LAPLACE, (1, 4), (6, 4)).price(30) == 30
+    assert TreeStrategy(GAUSSIAN, (1, 28), (6, 4)).price(4) == Fraction(88, 10)
+    assert float(ToeplitzStrategy(GAUSSIAN, 365).price(7)) < 38 and fda(GAUSSIAN, HORIZON).price(7) == 49
+
+
+def node_weights(strategy: TimeStrategy, nodes: list[int], reads: IntArray, rows: IntArray) -> IntArray:
+    """The exact sum behind each noise node as a row over the batches."""
+    if (reads.sum(axis=1) == 1).all() and (reads >= 0).all():
+        return np.asarray(reads.T @ rows)
+    own = subtraction_strategy(strategy.law, HORIZON, 3, 3).nodes
+    batch = np.arange(HORIZON)
+    return np.asarray((own.lo[nodes, None] <= batch) & (batch < own.hi[nodes, None]), dtype=np.int64)
+
+
+@every
+def test_shares_are_told_and_frozen_ones_come_back(strategy: TimeStrategy) -> None:
+    found = {read.share for emission in published(strategy, HORIZON) for read in emission.reads}
+    assert strategy.shares() == (min(found), max(found))
+    kept = json.loads(json.dumps(strategy.frozen()))
+    again = registry.thaw(strategy.kind, strategy.law, kept)
+    assert again.frozen() == strategy.frozen() and again.name == strategy.name
+    assert [e.reads for e in published(again, HORIZON)] == [e.reads for e in published(strategy, HORIZON)]
+
+
+@every
+def test_kept_sums_are_enough(strategy: TimeStrategy) -> None:
+    """Whatever a batch publishes reads exact sums that were kept after the batch before it, and its own."""
+    for batch in range(HORIZON):
+        kept = {*strategy.needed(batch), batch + 1}
+        for emission in strategy.emissions(batch):
+            wanted = (
+                range(emission.lo, emission.hi + 1)
+                if emission.weights is not None
+                else (emission.lo, emission.hi)
+            )
+            assert kept >= set(wanted)
+
+
+@every
+def test_batches_past_the_end_are_refused(strategy: TimeStrategy) -> None:
+    with pytest.raises(ValueError, match="no budget left"):
+        strategy.emissions(-1)
+    if strategy.horizon is None:
+        assert strategy.emissions(10 * HORIZON)
         return
-    if strategy.kind == "prefix":
-        nodes, variance = noise_nodes(strategy, currency)
-        batch = np.arange(int(nodes.hi.max()))
-        cover = (nodes.lo[:, None] <= batch) & (batch < nodes.hi[:, None])
-        share = {r.node: r.budget / r.total for e in published(strategy, currency, HORIZON) for r in e.reads}
-        assert (cover.T @ np.array([share[i] for i in range(nodes.lo.size)]) <= 1).all()
-        assert variance.min() > 0
-        return
-    spent = np.zeros(HORIZON)
-    for emission in published(strategy, currency, HORIZON):
-        (read,) = emission.reads
-        spent[emission.lo : emission.hi] += read.budget / read.total
-    assert spent.max() <= 1 + 1e-12
+    with pytest.raises(ValueError, match="no budget left"):
+        strategy.emissions(HORIZON)
 
 
-def test_further_axes_and_wrong_row_counts() -> None:
-    rng = np.random.default_rng(2)
-    for strategy, currency in CASES:
-        values = rng.normal(size=(len(published(strategy, currency, 7)), 2, 3))
-        whole = batch_estimates(strategy, currency, 7, values)
-        assert whole.shape == (7, 2, 3)
-        assert np.allclose(whole[:, 1, 2], batch_estimates(strategy, currency, 7, values[:, 1, 2]))
-        with pytest.raises(ValueError, match="rows"):
-            batch_estimates(strategy, currency, 7, values[:-1])
+@every
+def test_further_axes_and_wrong_row_counts(strategy: TimeStrategy) -> None:
+    values = np.random.default_rng(2).normal(size=(len(published(strategy, 7)), 2, 3))
+    whole = strategy.estimate(7, values)
+    assert whole.shape == (7, 2, 3)
+    assert np.allclose(whole[:, 1, 2], strategy.estimate(7, values[:, 1, 2]))
+    with pytest.raises(ValueError, match="rows"):
+        strategy.estimate(7, values[:-1])
 
 
 def test_long_axes_are_trees() -> None:
-    plan = TimePlan((1, 12, 144), (4, 3, 3))
-    strategy = StreamStrategy("time_tree", 40_000, plan)
+    tree = TreeStrategy(LAPLACE, (1, 12, 144), (4, 3, 3))
     lo = np.arange(0, 39_000, 500)
-    model = batch_variance(strategy, "pure", 40_000)
-    assert np.allclose(
-        2 * model.ranges(lo, lo + 997), plan_variance(plan, 40_000, "pure").ranges(lo, lo + 997)
-    )
+    model = tree.variance(40_000)
+    assert np.allclose(2 * model.ranges(lo, lo + 997), tree.errors(40_000).axis.ranges(lo, lo + 997))

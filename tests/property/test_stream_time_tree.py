@@ -7,16 +7,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpsql.mechanisms.laminar import FloatArray, IntArray
-from dpsql.mechanisms.stream import time_error
-from dpsql.mechanisms.stream.online import running_total
-from dpsql.mechanisms.stream.time_tree import TimePlan, time_blue, time_variance
+from dpsql.mechanisms.law import LAPLACE
+from dpsql.mechanisms.timeline.tree import TreeErrors, TreeStrategy, time_blue, time_variance
+from dpsql.tree import FloatArray, IntArray
+from tests.time_forms import running_total
 
 PLANS = [
-    TimePlan(),
-    TimePlan((1, 4), (6, 4)),
-    TimePlan((1, 3, 12), (5, 3, 2)),
-    TimePlan((1, 2, 4, 16), (5, 3, 2, 2)),
+    TreeStrategy(LAPLACE),
+    TreeStrategy(LAPLACE, (1, 4), (6, 4)),
+    TreeStrategy(LAPLACE, (1, 3, 12), (5, 3, 2)),
+    TreeStrategy(LAPLACE, (1, 2, 4, 16), (5, 3, 2, 2)),
 ]
 
 
@@ -39,19 +39,16 @@ def check(edges: tuple[IntArray, ...], variances: FloatArray, seed: int) -> None
     ask = prefix[hi] - prefix[lo]
     wanted = np.einsum("ij,jk,ik->i", ask, covariance, ask)
     assert np.allclose(axis.ranges(lo, hi), wanted, rtol=1e-9, atol=1e-9)
-    assert time_error.mean_range(axis) == pytest.approx(wanted[hi > lo].mean())
+    assert TreeErrors((1,), np.array(variances), axis).range() == pytest.approx(wanted[hi > lo].mean())
     measured = [rng.normal(size=(b.size - 1, 2)) for b in edges]
     estimate = covariance @ (rows.T @ (precision[:, None] * np.concatenate(measured)))
     assert np.allclose(time_blue(edges, variances, measured), estimate, rtol=1e-9, atol=1e-9)
-    a, b, c, d = np.sort(rng.integers(0, n + 1, (4, 30)).reshape(2, 2, 30), axis=1).reshape(4, 30)
-    other = np.einsum("ij,jk,ik->i", prefix[b] - prefix[a], covariance, prefix[d] - prefix[c])
-    assert np.allclose(axis.covariance(a, b, c, d), other, rtol=1e-9, atol=1e-9)
 
 
 @pytest.mark.parametrize("plan", PLANS)
 @pytest.mark.parametrize("batches", [1, 3, 4, 5, 12, 16, 37, 50])
-def test_regular_plans(plan: TimePlan, batches: int) -> None:
-    check(plan.edges(batches), plan.variances("pure"), batches)
+def test_regular_plans(plan: TreeStrategy, batches: int) -> None:
+    check(plan.edges(batches), plan.level_variance, batches)
 
 
 @given(st.lists(st.integers(1, 6), min_size=1, max_size=8), st.data())
@@ -67,10 +64,10 @@ def test_calendar_blocks(lengths: list[int], data: st.DataObject) -> None:
 
 
 @pytest.mark.parametrize("plan", PLANS)
-def test_running_total_equals_the_batch_estimate(plan: TimePlan) -> None:
+def test_running_total_equals_the_batch_estimate(plan: TreeStrategy) -> None:
     rng = np.random.default_rng(7)
-    variances = plan.variances("pure")
-    state = running_total(plan, "pure")
+    variances = plan.level_variance
+    state = running_total(plan)
     measured: list[list[float]] = [[] for _ in plan.spans]
     for batch in range(1, 51):
         closing = [level for level, span in enumerate(plan.spans) if batch % span == 0]
@@ -82,21 +79,21 @@ def test_running_total_equals_the_batch_estimate(plan: TimePlan) -> None:
         blue = time_blue(edges, variances, [np.array(m) for m in measured])
         assert state.estimate == pytest.approx(float(blue.sum()), abs=1e-9)
         assert state.variance == pytest.approx(float(time_variance(edges, variances).ranges(0, batch)))
-    assert np.allclose(time_error.running_variance(plan, 50, "pure")[-1], state.variance)
-    with pytest.raises(ValueError, match="closes"):
+    assert np.allclose(plan.errors(50).running_totals()[-1], 2 * state.variance)
+    with pytest.raises(ValueError, match="zip"):
         state.append([1.0] * 9)
 
 
 def test_closed_nodes_never_reopen() -> None:
     """Once a top block is closed, later batches change neither its estimates nor their variance."""
-    plan = TimePlan((1, 3, 6), (5, 3, 2))
+    plan = TreeStrategy(LAPLACE, (1, 3, 6), (5, 3, 2))
     rng = np.random.default_rng(3)
     measured = [rng.normal(size=30), rng.normal(size=10), rng.normal(size=5)]
 
     def upto(batches: int) -> FloatArray:
         edges = plan.edges(batches)
         return time_blue(
-            edges, plan.variances("pure"), [m[: b.size - 1] for m, b in zip(measured, edges, strict=True)]
+            edges, plan.level_variance, [m[: b.size - 1] for m, b in zip(measured, edges, strict=True)]
         )
 
     for batches in range(6, 30):
@@ -105,7 +102,7 @@ def test_closed_nodes_never_reopen() -> None:
 
 
 def test_range_outside_the_axis_is_refused() -> None:
-    axis = time_error.plan_variance(TimePlan(), 5, "pure")
+    axis = TreeStrategy(LAPLACE).errors(5).axis
     for lo, hi in ((0, 6), (-1, 2), (3, 2)):
         with pytest.raises(ValueError, match="batches"):
             axis.ranges(lo, hi)

@@ -30,13 +30,16 @@ from typing import Any, NamedTuple
 
 import duckdb
 
+from dpsql.release import FORMAT
+
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 KEEP = ROOT / "build" / "same-release"
 LIMIT_SECONDS = 600
 
 RENAMED_META: dict[str, str] = {}
-"""Keys of `meta` (dotted paths, list positions left out) that were renamed on purpose: before -> now."""
+"""Keys of `meta` (dotted paths, list positions left out) that were renamed on purpose: before -> now.
+Nothing and an empty list count as left out, before and now."""
 
 
 class Tree(NamedTuple):
@@ -179,24 +182,45 @@ def _same_databases(name: str, both: tuple[Path, Path], tolerance: float) -> Non
             rows = dict(connection.execute("SELECT key, value FROM meta").fetchall())
         own = str(json.loads(rows["release_id"]))
         metas.append({key: _decoded(value, own) for key, value in rows.items()})
-    _same_value(f"{name} meta", _renamed(metas[0]), metas[1], tolerance)
+    _same_value(f"{name} meta", _renamed(metas[0]), _filled(metas[1]), tolerance)
     for table in sorted(tables[0] ^ tables[1]):
         raise Difference(f"{name}: table {table} only {'before' if table in tables[0] else 'now'}")
     _same_tables(name, both, sorted(tables[0] - {"meta"}), tolerance)
 
 
+def _filled(value: Any) -> Any:
+    """A `meta` without what is None or an empty list."""
+    if isinstance(value, list):
+        return [_filled(part) for part in value]
+    if not isinstance(value, dict):
+        return value
+    return {key: _filled(part) for key, part in value.items() if part not in (None, [])}
+
+
 def _renamed(value: Any, path: str = "") -> Any:
     """The older `meta` under today's names."""
+    if path == "format":
+        return FORMAT
     if isinstance(value, list):
         return [_renamed(part, path) for part in value]
     if not isinstance(value, dict):
         return value
     renamed = {}
-    for key, part in value.items():
+    for key, part in _filled(value).items():
         whole = f"{path}.{key}" if path else key
         new = RENAMED_META[whole].rsplit(".", 1)[-1] if whole in RENAMED_META else key
         renamed[new] = _renamed(part, whole)
-    return renamed
+    return _with_reading(renamed) if path == "statistics" else renamed
+
+
+def _with_reading(statistic: dict[str, Any]) -> dict[str, Any]:
+    """What an older statistic said by `joint`, the number of its view's own model: how it is read, and of what."""
+    if "reading" in statistic:
+        return statistic
+    joint = statistic.pop("joint", None)
+    models = statistic.get("axes", []) if joint is None else [joint]
+    filled: dict[str, Any] = _filled({"reading": "product" if joint is None else "plane", "models": models})
+    return statistic | filled
 
 
 def _same_value(where: str, before: Any, now: Any, tolerance: float) -> None:

@@ -63,7 +63,7 @@ class CountedZeroNoise:
 
 def make_release(catalog: Path, out: Path) -> None:
     """Publish, append or collect, whatever the catalog is for."""
-    from dpsql.catalog import load_catalog
+    from dpsql.star import load_catalog
 
     loaded = load_catalog(catalog)
     if loaded.collection is not None:
@@ -81,11 +81,11 @@ def make_release(catalog: Path, out: Path) -> None:
 
 def _append(loaded: Any, out: Path, noise: CountedZeroNoise) -> None:
     """The first batches, day by day; the retail star begins with 2025."""
-    from dpsql.publishing.stream import append_batch
+    from dpsql.streams.publish import Arrival, Chance, append_batch
 
     for day in range(BATCHES):
         label = (date(2025, 1, 1) + timedelta(days=day)).isoformat()
-        append_batch(loaded, out / RELEASE, label, noise=noise, entropy=bytes, now=NOW)
+        append_batch(loaded, out / RELEASE, Arrival(label, now=NOW), Chance(noise, bytes))
 
 
 def _collect(catalog: Path, out: Path) -> None:
@@ -95,7 +95,7 @@ def _collect(catalog: Path, out: Path) -> None:
 
     reports, plan = out / "reports.parquet", out / "plan.json"
     dpsql.simulate(catalog, reports, plan, seed=SEED)
-    run.collect(plan, [reports], out / RELEASE, key=KEY, release_id="same-release", catalog=catalog)
+    run.collect(run.Reports(plan, [reports], KEY, catalog=catalog), out / RELEASE, "same-release")
 
 
 def ask(questions: list[str], out: Path) -> list[dict[str, Any]]:

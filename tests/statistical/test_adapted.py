@@ -7,7 +7,9 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from dpsql.mechanisms.family.data_dependent import ADAPTIVE, DAWA, DIFFHR
+from dpsql.mechanisms.family.adaptive import ADAPTIVE
+from dpsql.mechanisms.family.dawa import DAWA
+from dpsql.mechanisms.family.diffhr import DIFFHR
 from dpsql.noise import ExactNoise, ZeroNoise, insecure_test_entropy
 
 STEPS = np.repeat([40, 900, 40, 3000], [14, 6, 8, 4]).astype(np.int64)

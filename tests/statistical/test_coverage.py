@@ -8,17 +8,15 @@ import duckdb
 import pytest
 
 from dpsql.answer.answerer import Answerer
-from dpsql.catalog import load_catalog
+from dpsql.engines.keys import open_star
 from dpsql.noise import ExactNoise, ZeroNoise, insecure_test_entropy
 from dpsql.publishing.axes import axis_maker
+from dpsql.publishing.bounding import DrawnRelease, Scan, bounding_of
 from dpsql.publishing.content import release_content
-from dpsql.publishing.contributions import set_key
-from dpsql.publishing.draw import count_table, draw_statistic
 from dpsql.publishing.plan import plan_release
-from dpsql.publishing.rows import prepare_tables
+from dpsql.publishing.rows import prepare_tables, set_key
 from dpsql.release import open_release
-from dpsql.release.write import write_release
-from dpsql.sources.keys import open_star
+from dpsql.star import load_catalog
 
 CATALOG = """
 dpsql: 1
@@ -77,15 +75,19 @@ def clinic(request, tmp_path_factory):
     plan = plan_release(catalog, axis_maker(catalog, raw))
     set_key(raw.connection, b"k" * 32)
     prepare_tables(catalog, raw, plan)
+    scan = Scan(catalog, raw, plan, ZeroNoise())
     counted = {
-        i: c for of in {s.of for s in plan.statistics} for i, c in count_table(catalog, raw, plan, of).items()
+        i: cells
+        for of in {s.of for s in plan.statistics}
+        for i, cells in bounding_of(catalog, of).cells(scan).table(of).items()
     }
     cells = [counted[i] for i in range(len(plan.statistics))]
 
     def release(noise, name):
-        views = [draw_statistic(plan, s, c, noise) for s, c in zip(plan.statistics, cells, strict=True)]
+        pairs = zip(plan.statistics, cells, strict=True)
+        drawn = DrawnRelease(plan, tuple(s.measurement.draw(c, s.terms(plan.axes), noise) for s, c in pairs))
         path = Path(folder / name)
-        write_release(path, release_content(plan, views, raw.connection, name, insecure=True))
+        release_content(drawn, name, insecure=True).write(path)
         return Answerer(open_release(path, insecure=True))
 
     return release

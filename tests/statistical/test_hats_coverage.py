@@ -10,20 +10,20 @@ import numpy as np
 import pytest
 
 from dpsql.answer.answerer import Answerer
-from dpsql.catalog import load_catalog
-from dpsql.mechanisms.central.product_hats import best_product_hats, plane_variance
-from dpsql.mechanisms.family.plane import draw_plane, plane_estimates, plane_unit_variance
+from dpsql.engines import open_sources
+from dpsql.mechanisms.family.measurement import Terms
+from dpsql.mechanisms.family.plane import best_product_hats
+from dpsql.mechanisms.law import LAPLACE
 from dpsql.noise import ExactNoise, ZeroNoise, insecure_test_entropy
 from dpsql.publishing.axes import axis_maker
+from dpsql.publishing.bounding import DrawnRelease, Scan, bounding_of
 from dpsql.publishing.content import release_content
-from dpsql.publishing.contributions import set_key
-from dpsql.publishing.draw import count_table, draw_statistic
 from dpsql.publishing.plan import plan_release
-from dpsql.publishing.rows import prepare_tables
+from dpsql.publishing.rows import prepare_tables, set_key
 from dpsql.release import open_release
-from dpsql.release.write import write_release
-from dpsql.sources import open_sources
-from dpsql.variance.view import JointVariance
+from dpsql.star import load_catalog
+from dpsql.star.source import PARQUET
+from dpsql.variance.plane import PlaneReading
 
 CATALOG = """
 dpsql: 1
@@ -55,15 +55,19 @@ def test_simulated_errors_have_the_stored_variance_and_intervals_cover():
               ((x < 9) & (y < 7)) | ((x > 8) & (y > 6))]  # fmt: skip
     masks = np.array([union.ravel() for union in unions], np.float64)
     cells = np.random.default_rng(1).integers(0, 60, hats.leaf.shape)
-    model, spend = plane_variance(hats), Fraction(1, 2)
+    model, terms = hats.joint_variance(), Terms((), LAPLACE, Fraction(1, 2), 3)
     one_hot = [np.repeat(np.eye(18), 14, axis=0), np.tile(np.eye(14), (18, 1))]
-    c = JointVariance(model, plane_unit_variance(hats, spend, 3)).bilinear(
-        [np.repeat(each, 252, axis=0) for each in one_hot], [np.tile(each, (252, 1)) for each in one_hot]
+    c = (
+        PlaneReading((model,), {(0, 1): hats.unit_variance(terms)})
+        .covariance(
+            [np.repeat(each, 252, axis=0) for each in one_hot], [np.tile(each, (252, 1)) for each in one_hot]
+        )
+        .noise
     )
     stderr = np.sqrt(np.einsum("qi,ij,qj->q", masks, c.reshape(252, 252), masks))
     noise = ExactNoise(insecure_test_entropy(11))
     off = np.array([
-        masks @ (plane_estimates(draw_plane(cells, hats, spend, 3, noise), hats) - cells).ravel()
+        masks @ (hats.leaf_estimates(hats.draw(cells, terms, noise), ()) - cells).ravel()
         for _ in range(DRAWS)
     ]) / stderr  # fmt: skip
     sizes = (off**2).mean(axis=0)
@@ -86,17 +90,20 @@ def plane(tmp_path_factory):
     file = folder / "map.yaml"
     file.write_text(CATALOG.format(root=folder))
     catalog = load_catalog(file)
-    raw = open_sources("parquet", folder, catalog.source.tables)
+    raw = open_sources(PARQUET, folder, catalog.source.tables)
     plan = plan_release(catalog, axis_maker(catalog, raw))
     assert len(plan.joint) == 1
     set_key(raw.connection, b"k" * 32)
     prepare_tables(catalog, raw, plan)
-    cells = count_table(catalog, raw, plan, "hits")
+    cells = bounding_of(catalog, "hits").cells(Scan(catalog, raw, plan, ZeroNoise())).table("hits")
 
     def release(noise, name):
-        views = [draw_statistic(plan, s, cells[i], noise) for i, s in enumerate(plan.statistics)]
+        each = enumerate(plan.statistics)
+        drawn = DrawnRelease(
+            plan, tuple(s.measurement.draw(cells[i], s.terms(plan.axes), noise) for i, s in each)
+        )
         path = Path(folder / name)
-        write_release(path, release_content(plan, views, raw.connection, name, insecure=True))
+        release_content(drawn, name, insecure=True).write(path)
         return Answerer(open_release(path, insecure=True))
 
     return release

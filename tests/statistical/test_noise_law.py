@@ -11,7 +11,6 @@ from scipy import stats
 from dpsql.noise import (
     discrete_gaussian,
     discrete_laplace,
-    gaussian_variance,
     insecure_test_entropy,
     laplace_variance,
 )
@@ -57,7 +56,7 @@ def gaussian_p(sigma2: Fraction, draws: int, seed: int) -> float:
     def cdf(x: np.ndarray) -> np.ndarray:
         return below[np.clip(x.astype(int) + reach, 0, 2 * reach)]
 
-    return chi_square(noise, cdf, gaussian_variance(sigma2) ** 0.5)
+    return chi_square(noise, cdf, float((weight * support**2).sum() / weight.sum()) ** 0.5)
 
 
 def chi_square(noise, cdf, deviation: float) -> float:

@@ -1,21 +1,173 @@
-"""One SELECT's FROM clause, bound to the star: turns resolved expressions into placeholder text."""
+"""Rows bound to the star: every instance on a foreign-key path, expressions as placeholder text, plain conditions.
+
+An equality between a declared foreign key and the key it points at is a join; it may stand in ON, USING or WHERE. All
+instances must hang together on such joins, below one root that nothing points at.
+
+SQL keeps a row only where its condition is true. NOT is pushed down to the comparisons (De Morgan holds in three-valued
+logic), after which AND and OR of "is true" are two-valued.
+"""
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from datetime import date
+from functools import partial
+from typing import Any
 
 import sqlglot
 from sqlglot import exp
 
-from dpsql.answer.block import ColumnRef, Expression
+from dpsql.answer.block import (
+    FALSE,
+    TRUE,
+    ColumnRef,
+    Comparison,
+    Condition,
+    Expression,
+    Join,
+    Predicate,
+    complement,
+    every,
+    some,
+)
 from dpsql.answer.schema import Schema
 from dpsql.answer.sql.finite import finite
-from dpsql.answer.sql.joins import Paths
-from dpsql.answer.sql.names import Rows, column_of, placed
-from dpsql.answer.sql.refuse import refusal, span
-from dpsql.errors import NotSupportedError
-from dpsql.sql.node import Node
+from dpsql.answer.sql.parse import refusal, span
+from dpsql.answer.sql.rows import Edge, Instance, Rows, column_of, placed
+from dpsql.errors import NotSupportedError, ProgrammingError
+from dpsql.star.sql.expression import Node
+
+
+@dataclass(frozen=True)
+class Paths:
+    """Where every instance stands: the root table and a foreign-key path for each instance number."""
+
+    root: str
+    path: dict[int, tuple[str, ...]]
+    joins: tuple[Join, ...]
+
+
+def edge_of(rows: Rows, node: Node, schema: Schema) -> Edge | None:
+    """The declared join that an equality states, or None if it compares columns of one table."""
+    if not (
+        isinstance(node, exp.EQ) and isinstance(node.left, exp.Column) and isinstance(node.right, exp.Column)
+    ):
+        return None
+    (left, a), (right, b) = rows.of(node.left), rows.of(node.right)
+    if left.number == right.number:
+        return None
+    for (one, x), (other, y) in (((left, a), (right, b)), ((right, b), (left, a))):
+        target = one.table.foreign_keys.get(x)
+        if target and target.lower() == other.table.name.lower() and other.table.key == y:
+            return Edge(one.number, x, other.number)
+    raise off_key(left, right, node, schema)
+
+
+def off_key(left: Instance, right: Instance, node: Node, schema: Schema) -> NotSupportedError:
+    """The refusal of a join that is not along a declared key."""
+    if left.table.name == right.table.name:
+        return refusal(
+            NotSupportedError,
+            f"a self-join of {left.table.name} would compare rows with each other",
+            at=node,
+            clause="JOIN",
+            hint="ask for its groups instead, with GROUP BY",
+        )
+    keys = [
+        f"{t.name}.{k} = {v}.{schema.tables[v.lower()].key}"
+        for t in schema.tables.values()
+        for k, v in t.foreign_keys.items()
+        if v.lower() in schema.tables
+    ]
+    return refusal(
+        NotSupportedError,
+        f"{left.table.name} and {right.table.name} are joined off the declared keys",
+        at=node,
+        clause="JOIN",
+        hint=f"declared joins: {', '.join(keys)}" if keys else "there are none",
+    )
+
+
+def find_paths(rows: Rows, schema: Schema) -> Paths:
+    """Take the join conditions out of `rows.conditions` and find every instance's path.
+
+    Args:
+        rows: the FROM clause; its conditions lose the joins.
+        schema: the star.
+
+    Returns:
+        The root and the paths.
+
+    Raises:
+        NotSupportedError: joins off the declared keys, a cross join, a self-join, two facts.
+    """
+    rest, edges = [], list(rows.edges)
+    for condition in rows.conditions:
+        edge = edge_of(rows, condition, schema)
+        if edge is None:
+            rest.append(condition)
+        else:
+            edges.append(edge)
+    rows.conditions, rows.edges = rest, []
+    pointed = {edge.child for edge in edges}
+    roots = [i for i in rows.instances if i.number not in pointed]
+    if len(roots) != 1:
+        raise _no_single_root(roots, rows)
+    parents = {edge.child: edge for edge in edges}
+    path = {i.number: _path(i, parents, rows) for i in rows.instances}
+    if roots[0].left:
+        raise refusal(
+            NotSupportedError,
+            f"a LEFT JOIN from a dimension to {roots[0].table.name} would list people without rows",
+            clause="JOIN",
+            hint=f"start FROM {roots[0].table.name}",
+        )
+    rows.edges = edges
+    return Paths(roots[0].table.name, path, _joins(rows, path))
+
+
+def _path(instance: Instance, parents: dict[int, Edge], rows: Rows) -> tuple[str, ...]:
+    steps: list[str] = []
+    number = instance.number
+    while number in parents:
+        if len(steps) > len(rows.instances):
+            raise refusal(NotSupportedError, "the joins go round in a circle", clause="JOIN")
+        steps.append(parents[number].foreign_key)
+        number = parents[number].parent
+    return tuple(reversed(steps))
+
+
+def _joins(rows: Rows, path: dict[int, tuple[str, ...]]) -> tuple[Join, ...]:
+    """Each joined path's kind; an inner join below a left one makes both inner (its ON needs the row)."""
+    inner: dict[tuple[str, ...], bool] = {}
+    for instance in rows.instances:
+        where = path[instance.number]
+        if where:
+            inner[where] = inner.get(where, False) or not instance.left
+    for where in [w for w, needed in inner.items() if needed]:
+        inner |= {where[:stop]: True for stop in range(1, len(where))}
+    return tuple(Join(where, needed) for where, needed in sorted(inner.items()))
+
+
+def _no_single_root(roots: list[Instance], rows: Rows) -> NotSupportedError:
+    names = [instance.table.name for instance in (roots or rows.instances)]
+    if len(set(names)) < len(names):
+        repeated = next(name for name in names if names.count(name) > 1)
+        return refusal(
+            NotSupportedError,
+            f"a self-join of {repeated} would compare rows with each other",
+            clause="FROM",
+            hint="ask for its groups instead, with GROUP BY",
+        )
+    return refusal(
+        NotSupportedError,
+        f"{' and '.join(names)} are not joined on a declared key",
+        clause="FROM",
+        hint="join them on a foreign key and the key it points at",
+    )
+
 
 DIALECT = "duckdb"
 
@@ -173,11 +325,74 @@ def expression(binding: Binding, node: Node) -> Expression:
             return exp.column(f"dp_c{number}")
         return part
 
-    place = span(node)
-    bound = _bottom_up(node.copy(), bind)
+    bound = finite(_bottom_up(node.copy(), bind)).sql(dialect=DIALECT, copy=False)
     monotone = all(isinstance(part, MONOTONE) for part in parts)
-    plain = bound.sql(dialect=DIALECT)
-    return Expression(finite(bound).sql(dialect=DIALECT, copy=False), frozenset(used), monotone, place, plain)
+    compared = comparisons(node, lambda column: binding.placeholder(binding.ref(column)))
+    return Expression(bound, frozenset(used), monotone, span(node), partial(_words, binding, node), compared)
+
+
+def _words(binding: Binding, node: Node) -> str:
+    """A resolved expression for people, with paths, tables and columns of the star."""
+
+    def name(part: Node) -> Node:
+        if isinstance(part, exp.Column) and part.table:
+            return exp.Identifier(this=str(binding.ref(part)), quoted=False)
+        return part
+
+    return node.copy().transform(name).sql(dialect=DIALECT)
+
+
+COMPARED: dict[type[Node], Callable[[Any, Any], Any]] = {
+    exp.LT: operator.lt, exp.LTE: operator.le, exp.GT: operator.gt, exp.GTE: operator.ge, exp.EQ: operator.eq,
+    exp.NEQ: operator.ne,
+}  # fmt: skip
+MOST_DIGITS = 18
+"""Integers of so many digits are 64-bit ones."""
+
+
+def comparisons(node: Node, number: Callable[[exp.Column], int]) -> tuple[Comparison, ...]:
+    """Comparisons of one column with integers or days that must all be true; () where an expression is more.
+
+    Args:
+        node: a resolved expression.
+        number: the placeholder of a column.
+    """
+    if isinstance(node, exp.Between) and not node.args.get("symmetric"):
+        ends = [(operator.ge, node.args["low"]), (operator.le, node.args["high"])]
+    elif type(node) in COMPARED:
+        ends = [(COMPARED[type(node)], node.expression)]
+    else:
+        return ()
+    if not isinstance(node.this, exp.Column):
+        return ()
+    constants = [(compare, _constant(end)) for compare, end in ends]
+    column = number(node.this)
+    found = [Comparison(column, compare, value) for compare, value in constants if value is not None]
+    return tuple(found) if len(found) == len(ends) else ()
+
+
+def _constant(node: Node) -> int | date | None:
+    """An integer or a day as it is written; None for anything else."""
+    if isinstance(node, exp.Neg):
+        inner = _constant(node.this)
+        return -inner if isinstance(inner, int) else None
+    cast = type(node) is exp.Cast and node.to.this == exp.DataType.Type.DATE
+    if (
+        cast
+        or isinstance(node, exp.DateStrToDate)
+        or (isinstance(node, exp.Date) and not node.args.get("zone"))
+    ):
+        node = node.this
+    if not isinstance(node, exp.Literal):
+        return None
+    text = str(node.this)
+    if not node.is_string:
+        return int(text) if text.isdecimal() and len(text) <= MOST_DIGITS and not cast else None
+    try:
+        day = date.fromisoformat(text)
+    except ValueError:  # such as the 30th of February, which DuckDB refuses with its own words
+        return None
+    return day if day.isoformat() == text else None
 
 
 def _bottom_up(node: Node, change: Callable[[Node], Node]) -> Node:
@@ -187,3 +402,45 @@ def _bottom_up(node: Node, change: Callable[[Node], Node]) -> Node:
         if new is not child:
             child.replace(new)
     return change(node.copy() if isinstance(node, exp.Is) else node)
+
+
+def condition(binding: Binding, node: Node, negated: bool = False) -> Condition:
+    """Where a resolved boolean expression is true (or, negated, where its NOT is true).
+
+    Args:
+        binding: the FROM clause.
+        node: a resolved boolean expression.
+        negated: ask for NOT node.
+
+    Returns:
+        A condition over predicates.
+    """
+    if isinstance(node, exp.Paren):
+        return condition(binding, node.this, negated)
+    if isinstance(node, exp.Not):
+        return condition(binding, node.this, not negated)
+    if isinstance(node, (exp.And, exp.Or)):
+        parts = [condition(binding, side, negated) for side in (node.left, node.right)]
+        return every(parts) if isinstance(node, exp.And) != negated else some(parts)
+    if isinstance(node, exp.Boolean):
+        return TRUE if bool(node.this) != negated else FALSE
+    if isinstance(node, exp.Is) and isinstance(node.expression, exp.Boolean):
+        truth = condition(binding, node.this, not node.expression.this)
+        return complement(truth) if negated else truth
+    if isinstance(node, exp.In) and isinstance(node.this, exp.Tuple) and node.expressions:
+        return condition(binding, _tuples(node), negated)
+    leaf = exp.Not(this=exp.Paren(this=node.copy())) if negated else node
+    return Predicate(expression(binding, leaf))
+
+
+def _tuples(node: exp.In) -> Node:
+    """(a, b) IN ((1, 2), (3, 4)) as an OR of ANDs, so that a and b may lie on two axes."""
+    names = node.this.expressions
+    rows = []
+    for row in node.expressions:
+        values = row.expressions if isinstance(row, exp.Tuple) else [row]
+        if len(values) != len(names):
+            raise refusal(ProgrammingError, "the tuples of an IN differ in length", at=node, clause="WHERE")
+        equal = [exp.EQ(this=a.copy(), expression=b.copy()) for a, b in zip(names, values, strict=True)]
+        rows.append(exp.and_(*equal))
+    return exp.or_(*rows)

@@ -19,7 +19,7 @@ from functools import lru_cache
 import sqlglot
 from sqlglot import exp
 
-from dpsql.sql.node import Node
+from dpsql.star.sql.expression import Node
 
 GUARD = "LIST_FILTER([dp_x], LAMBDA dp_v : NOT ISFINITE(TRY_CAST(dp_v AS DOUBLE)) IS FALSE)[1]"
 CHAIN = (exp.Add, exp.Sub, exp.Mul)

@@ -1,18 +1,100 @@
-"""One statement, in any dialect the parser reads, as a tree."""
+"""The text of one statement -> a tree of which every part is allowed, and errors that point back into the text.
+
+The text is guarded before anything parses it. Then there is one list for node types and one for functions; a part that
+stands on neither is refused. All that are listed are pure: no clock, no random number, no file, no setting, so the
+same statement has the same answer.
+"""
 
 from __future__ import annotations
 
 from functools import lru_cache
+from typing import TypeVar
 
 import sqlglot
 from sqlglot import exp
 from sqlglot.errors import ParseError, SqlglotError
 
-from dpsql.answer.sql.refuse import refusal
+from dpsql.answer.errorfunctions import ERRORS
 from dpsql.answer.sql.settings import read_change
-from dpsql.errors import InterfaceError, SqlSyntaxError
-from dpsql.sql.guard import check_text
-from dpsql.sql.node import Node
+from dpsql.errors import Error, InterfaceError, NotSupportedError, SqlSyntaxError
+from dpsql.star.sql import (
+    AGGREGATES,
+    NAMED_OVER_ROWS,
+    NAMED_SCALARS,
+    OPERATORS,
+    SCALARS,
+    SHAPES,
+    VALUES,
+    WINDOWS,
+)
+from dpsql.star.sql.expression import Node
+from dpsql.star.sql.guard import check_text
+
+E = TypeVar("E", bound=Error)
+Span = tuple[int, int]
+
+
+def span(node: Node | None) -> Span | None:
+    """First and last character of a node in the text it was parsed from, or None."""
+    if node is None:
+        return None
+    starts, ends = [], []
+    for part in node.walk():
+        if "start" in part.meta and "end" in part.meta:
+            starts.append(int(part.meta["start"]))
+            ends.append(int(part.meta["end"]))
+    return (min(starts), max(ends)) if starts else None
+
+
+def refusal(
+    kind: type[E],
+    reason: str,
+    *,
+    clause: str = "",
+    at: Node | None = None,
+    nearest: str = "",
+    hint: str = "",
+) -> E:
+    """An error that knows its place; `pointed` adds the caret once the whole text is at hand.
+
+    Args:
+        kind: class of the error.
+        reason: one line.
+        clause: SELECT, FROM, WHERE ..
+        at: the node to underline.
+        nearest: the nearest statement that works.
+        hint: what to do; by default the nearest statement.
+
+    Returns:
+        The error, to be raised.
+    """
+    advice = hint or (f"try {nearest}" if nearest else "")
+    error = kind(" ".join(reason.split()), hint=" ".join(advice.split()))
+    return error.at(clause, span(at), nearest)
+
+
+def pointed(error: E, text: str) -> E:
+    """The same error with the line of the statement and carets under its part.
+
+    Args:
+        error: an error, with or without a position.
+        text: the statement.
+
+    Returns:
+        The error; its message stays one line.
+    """
+    if error.position is None or error.caret:
+        return error
+    start, end = error.position
+    if not 0 <= start < len(text):
+        return error
+    begin = text.rfind("\n", 0, start) + 1
+    stop = text.find("\n", start)
+    line = text[begin : stop if stop >= 0 else len(text)]
+    width = max(1, min(end + 1, begin + len(line)) - start)
+    error.caret = f"{line}\n{' ' * (start - begin)}{'^' * width}"
+    return error
+
 
 DEFAULT_DIALECT = "duckdb"
 
@@ -96,3 +178,67 @@ def _located(error: ParseError) -> SqlSyntaxError:
         clause="statement",
         hint="check the spelling there, or name its dialect",
     )
+
+
+NAMED = NAMED_SCALARS | NAMED_OVER_ROWS
+
+ALLOWED = SHAPES | VALUES | OPERATORS | SCALARS | AGGREGATES | WINDOWS
+
+REASONS = {
+    "Rand": "random numbers would make the answer differ from time to time",
+    "CurrentDate": "the clock would make the answer differ from day to day; write the date as a literal",
+    "CurrentTimestamp": "the clock would make the answer differ from day to day; write the date as a literal",
+    "Placeholder": "a placeholder has no value here; bind it in execute()",
+    "Parameter": "a placeholder has no value here; bind it in execute()",
+    "Lateral": "a lateral join would read rows",
+    "Exists": "a correlated subquery would read rows",
+    "Pivot": "PIVOT is not supported; use COUNT(*) FILTER (WHERE ..)",
+}
+
+
+def check(tree: Node) -> None:
+    """Refuse the statement if any part of it is not on the lists.
+
+    Args:
+        tree: a parsed statement.
+
+    Raises:
+        NotSupportedError: names the part, its place and, where there is one, the way round.
+    """
+    for node in tree.walk():
+        part = type(node).__name__
+        if part in ALLOWED:
+            if isinstance(node, exp.Table):
+                _check_table(node)
+            if isinstance(node, exp.With) and node.args.get("recursive"):
+                raise refusal(NotSupportedError, "recursive CTEs are not supported", clause="WITH", at=node)
+            continue
+        if isinstance(node, (exp.Anonymous, exp.AnonymousAggFunc)):
+            called = str(node.this).lower()
+            if called in NAMED or called in ERRORS:
+                continue
+            raise refusal(
+                NotSupportedError,
+                f"function {called} is not on the list of pure functions",
+                at=node,
+                hint="docs/sql.md has the list",
+            )
+        reason = REASONS.get(part, f"{part} is not supported")
+        raise refusal(
+            NotSupportedError,
+            reason,
+            at=node if not isinstance(node, exp.Query) else None,
+            hint="" if part in REASONS else "docs/sql.md lists what is",
+        )
+
+
+def _check_table(node: exp.Table) -> None:
+    """A table is a plain name: no function, no file, no sample, no time travel."""
+    extras = {k for k, v in node.args.items() if v} - {"this", "db", "catalog", "alias"}
+    if extras or not isinstance(node.this, exp.Identifier):
+        raise refusal(
+            NotSupportedError,
+            "FROM takes names of tables, not functions, files or samples",
+            at=node,
+            clause="FROM",
+        )

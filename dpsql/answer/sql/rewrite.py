@@ -1,8 +1,8 @@
 """A parsed statement -> its blocks and the statement over their groups.
 
-Every SELECT over rows of people becomes a block; the SELECT itself stays, over the block's relation.
-What stands around it (CTEs, derived tables, set operations, ORDER BY, LIMIT, windows) is post-processing
-and stays as it was written.
+Every SELECT over rows of people becomes a block; the SELECT itself stays, over the block's relation. What stands around
+it (CTEs, derived tables, set operations, ORDER BY, LIMIT, windows) is post-processing: it stays as it was written, and
+error bars are carried along where they stay defined.
 """
 
 from __future__ import annotations
@@ -11,18 +11,26 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from dpsql.answer.schema import Schema
+from dpsql.answer.block import ErrorOf, Form
+from dpsql.answer.schema import INFORMATION, Schema, nearest
 from dpsql.answer.sql.finite import finite
-from dpsql.answer.sql.fromclause import aggregates, bind_from, holds_rows, is_row_level, sources
-from dpsql.answer.sql.outer import outer_select
-from dpsql.answer.sql.refuse import refusal
+from dpsql.answer.sql.parse import check, refusal
+from dpsql.answer.sql.rows import aggregates, bind_from, holds_rows, is_row_level, sources
 from dpsql.answer.sql.select import build
-from dpsql.answer.sql.statement import Common, Context, Shape, Statement, named
-from dpsql.answer.sql.whitelist import check
-from dpsql.errors import NotSupportedError, ProgrammingError
-from dpsql.sql.node import Node
-
-Scope = dict[str, Common]
+from dpsql.answer.sql.statement import (
+    Context,
+    Scope,
+    Shape,
+    Statement,
+    is_error_call,
+    named,
+    output_name,
+    quoted_column,
+    unaliased,
+)
+from dpsql.answer.sql.values import error_call, form_of
+from dpsql.errors import NotSupportedError, ProgrammingError, UnknownName
+from dpsql.star.sql.expression import Node
 
 
 def take_apart(tree: Node, schema: Schema, text: str) -> Statement:
@@ -40,22 +48,22 @@ def take_apart(tree: Node, schema: Schema, text: str) -> Statement:
         dpsql.errors.Error: the statement cannot be answered; the error says which part and why.
     """
     check(tree)
+    ordered = tree.find(exp.Order) is not None
     context = Context(schema, text)
-    shape = rewrite_query(context, tree, {}, True)
+    shape = rewrite_query(context, tree, Scope({}, {}), True)
     blocks = tuple(replace(draft.block, values=tuple(draft.values)) for draft in context.drafts)
     picked = picked_columns(shape)
-    outer = finite(shape.node).sql(
-        dialect="duckdb", copy=False
-    )  # the last use of the tree: generating may change it
+    node = finite(shape.node)
+    common = node.args.get("with_")
+    node.set("with_", None)
+
+    def written(part: Node) -> str:  # the last use of the tree: generating may change it
+        return part.sql(dialect="duckdb", copy=False)
+
     return Statement(
-        blocks,
-        outer,
-        tuple(shape.names),
-        tuple(shape.forms),
-        tuple(shape.carriers.values()),
-        context.catalog_tables,
-        picked,
-    )
+        blocks, written(node), tuple(written(part) for part in (common.expressions if common else ())),
+        tuple(shape.names), tuple(shape.forms), tuple(shape.carriers.values()), context.catalog_tables, picked, ordered,
+    )  # fmt: skip
 
 
 def picked_columns(shape: Shape) -> tuple[str, ...]:
@@ -105,7 +113,7 @@ def rewrite_query(context: Context, node: Node, scope: Scope, track: bool) -> Sh
             at=sources(node)[0],
             hint="aggregate it first, in a derived table of its own",
         )
-    return outer_select(context, node, scope, track, rewrite_query)
+    return outer_select(context, node, scope, track)
 
 
 def _with(context: Context, node: Node, scope: Scope) -> Scope:
@@ -113,8 +121,7 @@ def _with(context: Context, node: Node, scope: Scope) -> Scope:
     clause = node.args.get("with_")
     if clause is None:
         return scope
-    scope = dict(scope)
-    kept = []
+    scope, kept = Scope(dict(scope.rows), dict(scope.answers)), []
     for common in clause.expressions:
         if common.args["alias"].args.get("columns"):
             raise refusal(
@@ -123,12 +130,13 @@ def _with(context: Context, node: Node, scope: Scope) -> Scope:
                 clause="WITH",
                 hint="name the columns inside it",
             )
-        query = common.this
+        name, query = common.alias.lower(), common.this
         if isinstance(query, exp.Select) and is_row_level(context, query, scope):
-            scope[common.alias.lower()] = Common(raw=query)
-        else:
-            scope[common.alias.lower()] = Common(shape=rewrite_query(context, query, scope, True))
-            kept.append(common)
+            scope.rows[name] = query
+            continue
+        scope.answers[name] = rewrite_query(context, query, scope, True)
+        scope.rows.pop(name, None)
+        kept.append(common)
     clause.set("expressions", kept)
     if not kept:
         node.set("with_", None)
@@ -202,3 +210,194 @@ def _no_rows(context: Context, select: exp.Select, scope: Scope) -> Shape:
             names.append(item.alias_or_name or item.sql(dialect="duckdb"))
     empty = exp.Select(expressions=[named(exp.null(), name) for name in names])
     return Shape(empty.where(exp.false()), names, [{} for _ in names])
+
+
+def outer_select(context: Context, select: exp.Select, scope: Scope, track: bool) -> Shape:
+    """Rewrite a SELECT whose sources are answers, constants or the information schema.
+
+    Args:
+        context: the statement.
+        select: changed in place.
+        scope: CTEs in sight.
+        track: whether row numbers may be carried out.
+
+    Returns:
+        Its shape.
+    """
+    grouped = bool(select.args.get("group") or select.args.get("distinct")) or _aggregating(select)
+    children = [_child(context, source, scope, not grouped) for source in sources(select)]
+    for subquery in _subqueries(select):
+        rewrite_query(context, subquery.this, scope, False)
+    items, names = _items(select, children)
+    _check_columns(select, children, names)
+    forms = []
+    for item in items:
+        _error_calls(context, item, children)
+        forms.append({} if grouped else _forms(unaliased(item), children))
+    carriers: dict[str, int] = {}
+    if track and not grouped:
+        for alias, child in children:
+            for name, block in child.carriers.items():
+                if name not in carriers:
+                    carriers[name] = block
+                    items.append(named(quoted_column(name, alias), name))
+    select.set("expressions", items)
+    return Shape(select, names, forms, carriers, None, children)
+
+
+def _aggregating(select: exp.Select) -> bool:
+    having = select.args.get("having")
+    calls = [
+        call for part in [*select.expressions, *([having] if having else [])] for call in aggregates(part)
+    ]
+    return any(not isinstance(call, exp.Anonymous) for call in calls)
+
+
+def _subqueries(select: exp.Select) -> list[exp.Subquery]:
+    """Scalar subqueries in the select list, WHERE, HAVING and ORDER BY, outermost only."""
+    parts = [select.args.get(key) for key in ("where", "having", "qualify", "order")]
+    roots = [*select.expressions, *(part for part in parts if part is not None)]
+    found = [node for root in roots for node in root.find_all(exp.Subquery)]
+    return [node for node in found if node.find_ancestor(exp.Select) is select]
+
+
+def _child(context: Context, node: Node, scope: Scope, track: bool) -> tuple[str, Shape]:
+    """One source of answers."""
+    if isinstance(node, exp.Subquery):
+        inner = rewrite_query(context, node.this, scope, track)
+        return node.alias, inner
+    if isinstance(node, exp.Values):
+        columns = (
+            [c.name for c in (node.args["alias"].args.get("columns") or [])] if node.args.get("alias") else []
+        )
+        width = len(node.expressions[0].expressions) if node.expressions else 0
+        names = columns or [f"col{i}" for i in range(width)]
+        return node.alias, Shape(node, names, [{} for _ in names])
+    if isinstance(node, exp.Table) and node.db.lower() == "information_schema":
+        return _information(context, node)
+    answer = scope.answers.get(node.name.lower()) if isinstance(node, exp.Table) else None
+    if answer is None:
+        raise refusal(
+            NotSupportedError,
+            f"{node.key.upper()} in FROM",
+            at=node,
+            clause="FROM",
+            hint="use a table's name",
+        )
+    own = replace(answer, block=None, children=[("", answer)])
+    return node.alias_or_name, own
+
+
+def _information(context: Context, node: exp.Table) -> tuple[str, Shape]:
+    name = node.name.lower()
+    columns = INFORMATION.get(name)
+    if columns is None:
+        raise refusal(
+            UnknownName,
+            f"information_schema.{name} is not kept",
+            at=node,
+            clause="FROM",
+            hint=f"there are {', '.join(INFORMATION)}",
+        )
+    context.catalog_tables = True
+    alias = node.alias_or_name
+    node.set("db", None)
+    node.set("this", exp.to_identifier(f"dp_{name}"))
+    node.set("alias", exp.TableAlias(this=exp.to_identifier(alias, quoted=True)))
+    return alias, Shape(node, list(columns), [{} for _ in columns])
+
+
+def _items(select: exp.Select, children: list[tuple[str, Shape]]) -> tuple[list[Node], list[str]]:
+    """Select items with their names; stars are spelled out, so that hidden columns stay hidden."""
+    items: list[Node] = []
+    names: list[str] = []
+    for item in select.expressions:
+        star = isinstance(item, exp.Star) or (
+            isinstance(item, exp.Column) and isinstance(item.this, exp.Star)
+        )
+        if not star:
+            names.append(output_name(item))
+            items.append(named(unaliased(item), names[-1]))
+            continue
+        wanted = item.table.lower() if isinstance(item, exp.Column) else ""
+        for alias, child in children:
+            if wanted in ("", alias.lower()):
+                names += child.names
+                items += [named(quoted_column(name, alias), name) for name in child.names]
+    return items, names
+
+
+def _check_columns(select: exp.Select, children: list[tuple[str, Shape]], names: list[str]) -> None:
+    """Every column of this level must be an output of a source (or, in ORDER BY, of the SELECT)."""
+    known = {name.lower() for _, child in children for name in child.names} | {name.lower() for name in names}
+    for part in select.expressions:
+        for column in part.find_all(exp.Column):
+            own = column.find_ancestor(exp.Select) is select
+            if own and not isinstance(column.this, exp.Star) and column.name.lower() not in known:
+                raise refusal(
+                    UnknownName,
+                    f"there is no column {column.name!r}",
+                    at=column,
+                    clause="SELECT",
+                    hint=nearest(column.name, known) or "check the inner SELECT",
+                )
+
+
+def _forms(node: Node, children: list[tuple[str, Shape]]) -> dict[int, Form]:
+    """The form of a select item for each block that it may come from."""
+    by_block: dict[int, dict[str, Form]] = {}
+    for alias, child in children:
+        for name, forms in zip(child.names, child.forms, strict=True):
+            for block, form in forms.items():
+                scope = by_block.setdefault(block, {})
+                scope[name.lower()] = form
+                scope[f"{alias}.{name}".lower()] = form
+    found = {block: form_of(node, scope) for block, scope in by_block.items()}
+    return {block: form for block, form in found.items() if form is not None}
+
+
+def _error_calls(context: Context, item: Node, children: list[tuple[str, Shape]]) -> None:
+    """DP_ functions of inner columns: their block computes them, and every level hands them out."""
+    for call in list(item.find_all(exp.Anonymous)):
+        if not is_error_call(call):
+            continue
+        error, inner, level = error_call(call)
+        found = _forms(inner, children)
+        if len(found) != 1 or not any(_contains(child, block) for _, child in children for block in found):
+            call.replace(exp.null())
+            continue
+        ((block, form),) = found.items()
+        column = context.drafts[block].value(ErrorOf(error, form, level))
+        alias, child = next((a, c) for a, c in children if _contains(c, block))
+        name = expose(context, child, block, column)
+        call.replace(quoted_column(name, alias))
+
+
+def _contains(shape: Shape, block: int) -> bool:
+    """Whether a block stands below a query, with no set operation between."""
+    if isinstance(shape.node, exp.SetOperation):
+        return False
+    return shape.block == block or any(_contains(child, block) for _, child in shape.children)
+
+
+def expose(context: Context, shape: Shape, block: int, column: str) -> str:
+    """Hand a block's column out through every level above it, as a hidden column.
+
+    Args:
+        context: the statement.
+        shape: the outermost query that contains the block.
+        block: its number.
+        column: its column.
+
+    Returns:
+        The hidden column's name.
+    """
+    if shape.block == block:
+        name = context.fresh()
+        shape.node.append("expressions", named(exp.column(column), name))
+        return name
+    alias, child = next((a, c) for a, c in shape.children if _contains(c, block))
+    name = expose(context, child, block, column)
+    if child.node is not shape.node and isinstance(shape.node, exp.Select):
+        shape.node.append("expressions", named(quoted_column(name, alias), name))
+    return name

@@ -8,17 +8,24 @@ from dataclasses import dataclass, field
 from sqlglot import exp
 
 from dpsql.answer.block import Block, ErrorOf, Form, Known, Linear, Ratio, Value, every
-from dpsql.answer.sql.aggregates import aggregate
-from dpsql.answer.sql.binding import Binding, derived, expression
-from dpsql.answer.sql.conditions import condition
-from dpsql.answer.sql.formof import error_call, form_of
-from dpsql.answer.sql.fromclause import Scope, aggregates, bind_from
-from dpsql.answer.sql.joins import conjuncts, find_paths
-from dpsql.answer.sql.names import placed, resolve
-from dpsql.answer.sql.refuse import refusal, span
-from dpsql.answer.sql.statement import AT, Context, Draft, Shape, named, output_name, quoted_column, unaliased
+from dpsql.answer.sql.binding import Binding, condition, derived, expression, find_paths
+from dpsql.answer.sql.parse import refusal, span
+from dpsql.answer.sql.rows import aggregates, bind_from, conjuncts, placed, resolve
+from dpsql.answer.sql.statement import (
+    AT,
+    Context,
+    Draft,
+    Scope,
+    Shape,
+    is_error_call,
+    named,
+    output_name,
+    quoted_column,
+    unaliased,
+)
+from dpsql.answer.sql.values import aggregate, error_call, form_of
 from dpsql.errors import NotSupportedError, ProgrammingError, RawRowsError
-from dpsql.sql.node import Node
+from dpsql.star.sql.expression import Node
 
 RewriteSubquery = Callable[[exp.Subquery], None]
 
@@ -116,9 +123,8 @@ def _select_list(builder: Builder, select: exp.Select) -> None:
         raise refusal(
             RawRowsError,
             f"the statement asks for rows of {root}, and a release holds none",
-            at=None,
+            at=next(iter(select.expressions), None),
             clause="SELECT",
-            where=span(select.expressions[0]) if select.expressions else None,
             nearest=f"SELECT COUNT(*) FROM {root}",
         )
     for item in select.expressions:
@@ -254,7 +260,7 @@ def rewritten(builder: Builder, node: Node, rewrite_subquery: RewriteSubquery) -
     for j, group in enumerate(builder.groups):
         if node == group:
             return exp.column(f"k{j}")
-    if isinstance(node, exp.Anonymous) and str(node.this).lower().startswith("dp_"):
+    if is_error_call(node):
         return _error_column(builder, node, rewrite_subquery)
     if isinstance(node, (exp.AggFunc, exp.Filter, exp.WithinGroup)):
         return exp.column(builder.draft.value(aggregate(builder.binding, node)))
@@ -269,7 +275,7 @@ def rewritten(builder: Builder, node: Node, rewrite_subquery: RewriteSubquery) -
             clause="SELECT",
             hint="add it to GROUP BY",
         )
-    skip = _window_function(node)
+    skip = node.this if isinstance(node, exp.Window) else None  # it stays; its arguments are over groups
     for child in list(node.iter_expressions()):
         if child is skip:
             for argument in list(child.iter_expressions()):
@@ -279,13 +285,8 @@ def rewritten(builder: Builder, node: Node, rewrite_subquery: RewriteSubquery) -
     return node
 
 
-def _window_function(node: Node) -> Node | None:
-    """The call that a window evaluates over groups: it stays, its arguments are rewritten."""
-    return node.this if isinstance(node, exp.Window) else None
-
-
-def _error_column(builder: Builder, node: exp.Anonymous, rewrite_subquery: RewriteSubquery) -> Node:
-    """DP_STDERR(x), DP_INTERVAL_LOW(x[, level]), DP_INTERVAL_HIGH(x[, level]), DP_BIAS_HINT(x), DP_MODEL_BOUND(x)."""
-    what, inner, level = error_call(node)
+def _error_column(builder: Builder, node: Node, rewrite_subquery: RewriteSubquery) -> Node:
+    """DP_STDERR(x), DP_INTERVAL_LOW(x[, level]) and others."""
+    error, inner, level = error_call(node)
     form = form_of(rewritten(builder, inner.copy(), rewrite_subquery), builder.forms())
-    return exp.column(builder.draft.value(ErrorOf(what, form, level)))
+    return exp.column(builder.draft.value(ErrorOf(error, form, level)))

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from sqlglot import exp
 
 from dpsql.answer.block import Block, Form, Value
+from dpsql.answer.errorfunctions import ERRORS
 from dpsql.answer.schema import Schema
-from dpsql.sql.node import Node
+from dpsql.star.sql.expression import Node
 
 AT = "dp_at"
 """Row number of a block's relation; carried through the statement so that error bars find their row."""
@@ -20,21 +23,35 @@ class Statement:
 
     Args:
         blocks: the aggregate blocks.
-        outer: DuckDB text over the relations `dp_block_<b>` (columns dp_at, k0.., v0..).
+        outer: DuckDB text over the relations `dp_block_<b>` (columns dp_at, k0.., v0..), without its WITH clause.
+        common: that clause's parts.
         names: output columns.
         forms: for each output column, block number -> form; empty where the error is not defined.
         carriers: hidden output columns behind the named ones: the block each one numbers rows of.
         catalog_tables: whether information_schema is read.
         direct: the one relation's columns, hidden ones included, where the outer statement only picks them.
+        ordered: whether it sorts anything.
     """
 
     blocks: tuple[Block, ...]
     outer: str
+    common: tuple[str, ...]
     names: tuple[str, ...]
     forms: tuple[dict[int, Form], ...]
     carriers: tuple[int, ...]
     catalog_tables: bool
-    direct: tuple[str, ...] = ()
+    direct: tuple[str, ...]
+    ordered: bool
+
+    @property
+    def text(self) -> str:
+        """The whole outer statement."""
+        return self.over(())
+
+    def over(self, sources: Sequence[str]) -> str:
+        """The outer statement with definitions of what it reads."""
+        parts = [*sources, *self.common]
+        return f"WITH {', '.join(parts)} {self.outer}" if parts else self.outer
 
 
 @dataclass
@@ -88,12 +105,20 @@ class Context:
         return f"dp_hidden_{self.hidden}"
 
 
-@dataclass(frozen=True)
-class Common:
-    """A CTE in scope: row-level text to be unwrapped, or an already rewritten relation."""
+class Scope(NamedTuple):
+    """CTEs in sight by lower-case name: those over rows of people, to be unwrapped, and those that are answers."""
 
-    raw: Node | None = None
-    shape: Shape | None = None
+    rows: dict[str, Node]
+    answers: dict[str, Shape]
+
+    def holds(self, name: str) -> bool:
+        """Whether there is one of that name."""
+        return name.lower() in self.rows or name.lower() in self.answers
+
+
+def is_error_call(node: Node) -> bool:
+    """Whether a node is a function of an error, such as DP_STDERR."""
+    return isinstance(node, exp.Anonymous) and str(node.this).lower() in ERRORS
 
 
 def output_name(node: Node) -> str:

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 
-from dpsql.mechanisms.axis.arities import arities, refuses_trees
-from dpsql.mechanisms.axis.question import AxisQuestion, Candidate, Offer, Refusal, candidate
-from dpsql.mechanisms.axis.tree import TreeStrategy, tree_strategy
+from dpsql.mechanisms.axis.question import Answer, AxisQuestion, Candidate, Named, best, candidate
+from dpsql.mechanisms.axis.tree import TreeStrategy, arities, refuses_trees, tree_strategy
 from dpsql.mechanisms.law import NoiseLaw
+from dpsql.mechanisms.offers import Offer, Refusal
 from dpsql.tree import Tree, kary_tree
 
-NAMED: Mapping[str, Callable[[AxisQuestion], Candidate]] = {}
+NAMED: Mapping[str, Named] = {}
 
 
 def equal_levels(tree: Tree, law: NoiseLaw) -> TreeStrategy:
@@ -26,19 +26,13 @@ def equal_levels(tree: Tree, law: NoiseLaw) -> TreeStrategy:
     return tree_strategy(tree, share ** (1 / law.norm), law=law)
 
 
-def offers(question: AxisQuestion) -> Iterator[Offer | Refusal]:
+def offers(question: AxisQuestion) -> Iterator[Answer]:
     """HB at its best arity."""
     reason = refuses_trees(question)
-    if reason:
-        yield Refusal("HB", reason)
-        return
-
-    def best() -> Candidate:
-        trees = {k: equal_levels(kary_tree(question.leaves, k), question.law) for k in arities(question)}
-        return min((candidate(tree, f"HB k={k}, no root", question) for k, tree in trees.items()), key=_error)
-
-    yield Offer("HB", 0.0, best)
+    yield Refusal("HB", reason) if reason else Offer("HB", 0.0, lambda: best(_candidates(question)))
 
 
-def _error(made: Candidate) -> float:
-    return made.error
+def _candidates(question: AxisQuestion) -> Iterator[Candidate]:
+    for k in arities(question):
+        strategy = equal_levels(kary_tree(question.leaves, k), question.law)
+        yield candidate(strategy, f"HB k={k}, no root", question)

@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from fractions import Fraction
 from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from dpsql.mechanisms.axis.question import AxisQuestion, Candidate, Offer, Refusal, candidate
+from dpsql.mechanisms.axis.question import (
+    Answer,
+    AxisChoice,
+    AxisQuestion,
+    Candidate,
+    Named,
+    Word,
+    alone,
+    candidate,
+)
 from dpsql.mechanisms.axis.rows import SparseRows, rows_of_ones
 from dpsql.mechanisms.axis.strategy import AxisStrategy, Frozen
 from dpsql.mechanisms.law import LAPLACE, LAWS, NoiseLaw
+from dpsql.mechanisms.offers import Offer
 from dpsql.tree import FloatArray, IntArray
-from dpsql.variance.identity import IdentityVariance
+from dpsql.variance.leaves import IdentityVariance
 
 
 @dataclass(frozen=True)
@@ -57,14 +66,6 @@ class LeafStrategy:
         leaf = np.arange(self.leaves)
         return rows_of_ones(self.leaves, leaf, leaf + 1)
 
-    def gathers(self) -> bool:
-        """Never."""
-        return False
-
-    def even_square(self) -> Fraction:
-        """1 / n."""
-        return Fraction(1, self.leaves)
-
     def for_products(self, crumb: float) -> AxisStrategy:
         """Itself."""
         return self
@@ -84,9 +85,14 @@ def identity(question: AxisQuestion) -> Candidate:
     return candidate(LeafStrategy(question.leaves, question.law), "identity", question)
 
 
-NAMED: Mapping[str, Callable[[AxisQuestion], Candidate]] = {"identity": identity}
+def named(question: AxisQuestion, word: Word) -> AxisChoice:
+    """Whatever is asked."""
+    return alone(LeafStrategy(question.leaves, question.law), "identity", question)
 
 
-def offers(question: AxisQuestion) -> Iterator[Offer | Refusal]:
+NAMED: Mapping[str, Named] = {"identity": Named(named)}
+
+
+def offers(question: AxisQuestion) -> Iterator[Answer]:
     """Fits every axis."""
     yield Offer("identity", 0.0, lambda: identity(question))

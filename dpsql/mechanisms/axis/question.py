@@ -1,22 +1,26 @@
-"""What is asked of an axis, and what mechanisms answer: offers, refusals, the choice.
+"""What is asked of an axis, and what mechanisms answer (see `mechanisms.offers`).
 
-Every candidate's error is computed, from public facts alone. An offer names a lower bound of its error, which is cheap,
-so that what cannot win is never searched for.
+Every candidate's error is computed, from public facts alone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 
 from dpsql.errors import InterfaceError
+from dpsql.mechanisms import offers
 from dpsql.mechanisms.axis.strategy import AxisStrategy
-from dpsql.mechanisms.law import NoiseLaw
+from dpsql.mechanisms.law import GAUSSIAN, LAPLACE, NoiseLaw
 from dpsql.tree import Workload
 from dpsql.variance import mean_variance
+
+Candidate = offers.Candidate[AxisStrategy]
+AxisChoice = offers.Choice[AxisStrategy]
+Answer: TypeAlias = offers.Offer[AxisStrategy] | offers.Refusal
 
 FEWEST_LEAVES = 4
 """Below it nothing beats measuring each leaf, and no mechanism is asked."""
@@ -75,61 +79,40 @@ class AxisQuestion:
         return expected_error(strategy, self.workload, self.whole)
 
 
-class Candidate(NamedTuple):
-    """A strategy, its exact expected error and what it is called."""
-
-    strategy: AxisStrategy
-    error: float
-    name: str
-
-
-class Offer(NamedTuple):
-    """A mechanism that may answer.
+class Word(NamedTuple):
+    """A mechanism as the catalog names it, with what it says of a tree.
 
     Args:
-        name: the mechanism.
-        at_least: no error below it is possible.
-        make: the best that it has; slow where it searches.
+        name: the catalog's word.
+        shape: how a tree is split; empty where it is left open.
+        arity: children of a node; 0 where it is left open.
     """
 
     name: str
-    at_least: float
-    make: Callable[[], Candidate]
+    shape: str = ""
+    arity: int = 0
 
 
-class Refusal(NamedTuple):
-    """A mechanism that does not answer, and why."""
+class Named(NamedTuple):
+    """What a word of the catalog stands for.
 
-    name: str
-    reason: str
+    Args:
+        choose: what it gives for a question.
+        laws: the noise that it has rows for.
+    """
+
+    choose: Callable[[AxisQuestion, Word], AxisChoice]
+    laws: tuple[NoiseLaw, ...] = (LAPLACE, GAUSSIAN)
 
 
 class Mechanism(Protocol):
     """A module that has strategies of one axis."""
 
-    NAMED: Mapping[str, Callable[[AxisQuestion], Candidate]]
-    """The catalog's words for it, with what each gives."""
+    NAMED: Mapping[str, Named]
+    """The catalog's words for it."""
 
-    def offers(self, question: AxisQuestion) -> Iterator[Offer | Refusal]:
+    def offers(self, question: AxisQuestion) -> Iterator[Answer]:
         """What it has for a question."""
-
-
-class AxisChoice(NamedTuple):
-    """What was chosen for an axis and why.
-
-    Args:
-        strategy: the winner.
-        name: what it is, in words.
-        expected_error: mean squared error over the questions at epsilon 1 (Laplace) or sigma 1 (Gaussian).
-        runners_up: (name, expected error) of the others that were searched, best first.
-        refused: mechanisms that did not answer, or could not have won.
-    """
-
-    strategy: AxisStrategy
-    name: str
-    expected_error: float
-    runners_up: tuple[tuple[str, float], ...] = ()
-    refused: tuple[Refusal, ...] = ()
 
 
 def expected_error(strategy: AxisStrategy, workload: Workload | None = None, whole: float = 0.0) -> float:
@@ -148,25 +131,11 @@ def candidate(strategy: AxisStrategy, name: str, question: AxisQuestion) -> Cand
     return Candidate(strategy, question.error(strategy), name)
 
 
-def least(offers: Iterator[Offer | Refusal]) -> AxisChoice:
-    """The offer of least error; what cannot win is not searched for.
+def alone(strategy: AxisStrategy, name: str, question: AxisQuestion) -> AxisChoice:
+    """A choice without rivals."""
+    return AxisChoice(strategy, name, question.error(strategy))
 
-    Raises:
-        InterfaceError: nobody offers anything.
-    """
-    made: list[Candidate] = []
-    refused: list[Refusal] = []
-    waiting: list[Offer] = []
-    for answer in offers:
-        (refused if isinstance(answer, Refusal) else waiting).append(answer)  # type: ignore[arg-type]
-    for offer in sorted(waiting, key=lambda each: each.at_least):
-        best = min((each.error for each in made), default=np.inf)
-        if offer.at_least > best:
-            refused.append(Refusal(offer.name, f"errs by {offer.at_least:.6g} at least"))
-        else:
-            made.append(offer.make())
-    if not made:
-        raise InterfaceError("no mechanism answers", hint="write `mechanism: identity`")
-    first, *others = sorted(made, key=lambda each: each.error)
-    runners_up = tuple((each.name, each.error) for each in others)
-    return AxisChoice(first.strategy, first.name, first.error, runners_up, tuple(refused))
+
+def best(made: Iterable[Candidate]) -> Candidate:
+    """The candidate of least error."""
+    return min(made, key=lambda each: each.error)

@@ -1,35 +1,36 @@
-"""All mechanisms of one axis, and all kinds of strategies.
+"""All mechanisms of one axis, all kinds of strategies, and which one an axis gets.
 
-Both lists are closed: a mechanism without its proof in this project has no place in them.
+Both lists are closed: a mechanism without its proof in this project has no place in them. An axis gets what the
+catalog names, or the strategy with the least exact expected error. One that stands alone in its views is asked for
+ranges. One that shares its views with others is asked for its total as often as for ranges, because a query that uses
+only the other axes needs it; a strategy without a root would answer those worst.
+
+**Privacy**: a function of the number of leaves and of public facts alone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from functools import lru_cache
+from typing import NamedTuple
 
-from dpsql.errors import InternalError
-from dpsql.mechanisms.axis import (
-    cut_tree,
-    dense,
-    hb,
-    leaves,
-    lue_dptree,
-    optimised_tree,
-    sine,
-    struct_construct,
-    tents,
-)
-from dpsql.mechanisms.axis.dense import DenseStrategy
-from dpsql.mechanisms.axis.intervals import IntervalStrategy
+from dpsql.errors import CatalogError, InternalError
+from dpsql.mechanisms.axis import dense, hb, leaves, lue_dptree, optimised_tree, sine, struct_construct, tents
+from dpsql.mechanisms.axis.dense import DENSE_SCALE, DenseStrategy
 from dpsql.mechanisms.axis.leaves import LeafStrategy
-from dpsql.mechanisms.axis.question import AxisQuestion, Mechanism, Offer, Refusal
-from dpsql.mechanisms.axis.sine import SineStrategy
+from dpsql.mechanisms.axis.question import Answer, AxisChoice, AxisQuestion, Mechanism, Named, Word, alone
+from dpsql.mechanisms.axis.sine import SINE_SCALE, SineStrategy
 from dpsql.mechanisms.axis.strategy import AxisStrategy, Frozen
+from dpsql.mechanisms.axis.tents import IntervalStrategy
 from dpsql.mechanisms.axis.tree import TreeStrategy
 from dpsql.mechanisms.axis.zero_sum import ZeroSumStrategy
+from dpsql.mechanisms.law import GAUSSIAN, LAPLACE, NoiseLaw
+from dpsql.mechanisms.offers import least
+from dpsql.tree import Workload
 
 MECHANISMS: tuple[Mechanism, ...] = (
-    leaves, tents, dense, sine, lue_dptree, hb, cut_tree, optimised_tree, struct_construct,
+    leaves, tents, dense, sine, lue_dptree, hb, optimised_tree, struct_construct,
 )  # fmt: skip
 
 STRATEGIES: tuple[type[AxisStrategy], ...] = (
@@ -37,7 +38,7 @@ STRATEGIES: tuple[type[AxisStrategy], ...] = (
 )  # fmt: skip
 
 
-def all_offers(question: AxisQuestion) -> Iterator[Offer | Refusal]:
+def all_offers(question: AxisQuestion) -> Iterator[Answer]:
     """What every mechanism has for a question."""
     for mechanism in MECHANISMS:
         yield from mechanism.offers(question)
@@ -57,3 +58,125 @@ def thaw(kind: str, frozen: Frozen) -> AxisStrategy:
     if kind not in kinds:
         raise InternalError(f"no strategy is called {kind!r}", hint="use the version that wrote it")
     return kinds[kind].thawed(frozen)
+
+
+TINY = 2
+"""Up to this many leaves nothing beats measuring each leaf."""
+
+WHOLE = 0.5
+"""How often a query on an axis that shares its views asks for the axis's total."""
+
+CRUMB = 1 / 128
+"""Inner nodes of a shared axis with less of the budget than this are left out: their precision is under
+1/16,384 of the axis's, and a product of such shares over three axes would round to no budget at all."""
+
+COARSEST = 1 << 6
+"""Dense rows rounded to 1/64 cost a few percent of the variance; coarser ones are not worth measuring."""
+
+AUTO = Word("auto")
+
+COARSE = Word("lue_dptree")
+"""What an axis gets where rows of large integers would not fit."""
+
+
+def auto_strategy(
+    n: int,
+    workload: Workload | None = None,
+    law: NoiseLaw = LAPLACE,
+    whole: float = 0.0,
+    scale: int = DENSE_SCALE,
+) -> AxisChoice:
+    """The best strategy for one axis.
+
+    Args:
+        n: number of leaves, at least 1.
+        workload: the ranges asked; None means all ranges, equally often.
+        law: the noise.
+        whole: the part of the questions that asks for the total instead, in [0, 1).
+        scale: dense rows are rounded to multiples of 1 / scale.
+
+    Returns:
+        The winner, its error and its runners-up.
+
+    Raises:
+        InterfaceError: for an axis without leaves, or ranges that lie outside of it.
+
+    **Privacy** Reads no data: the arguments are public.
+    """
+    return least(all_offers(AxisQuestion(n, law, workload, whole, scale)))
+
+
+def words() -> Mapping[str, Named]:
+    """What the catalog may write for the axes of a view."""
+    own = {"auto": Named(_best), "gaussian": Named(_best, (GAUSSIAN,))}
+    return own | {word: named for each in MECHANISMS for word, named in each.NAMED.items()}
+
+
+def _best(question: AxisQuestion, word: Word) -> AxisChoice:
+    return least(all_offers(question))
+
+
+def laws_of(word: Word) -> tuple[NoiseLaw, ...]:
+    """The noise that a word of the catalog has rows for.
+
+    Raises:
+        CatalogError: it measures no axis on its own.
+    """
+    named = words().get(word.name)
+    if named is None:
+        raise CatalogError(
+            f"mechanism `{word.name}` measures no axis on its own", hint="write `mechanism: auto`"
+        )
+    return named.laws
+
+
+def axis_strategy(question: AxisQuestion, word: Word, shared: bool) -> AxisChoice:
+    """The strategy of one axis of a view.
+
+    Args:
+        question: what is asked; its `scale` is the grain that rows may have here, and below `COARSEST` there are no
+            dense ones.
+        word: what the catalog names, for noise that it has rows for.
+        shared: whether the axis stands in views with other axes.
+
+    Raises:
+        CatalogError: the mechanism is not one that measures an axis on its own.
+    """
+    if question.workload is None:
+        asked = _AllRanges(question.leaves, question.law, question.whole, question.scale)
+        return _for_all_ranges(MECHANISMS, asked, word, shared)
+    return _chosen(question, word, shared)
+
+
+@lru_cache(maxsize=64)  # a stream plans the same axes at every append
+def _for_all_ranges(
+    mechanisms: tuple[Mechanism, ...], question: _AllRanges, word: Word, shared: bool
+) -> AxisChoice:
+    return _chosen(
+        AxisQuestion(question.leaves, question.law, None, question.whole, question.scale), word, shared
+    )
+
+
+class _AllRanges(NamedTuple):
+    """A question that a cache can hold."""
+
+    leaves: int
+    law: NoiseLaw
+    whole: float
+    scale: int
+
+
+def _chosen(asked: AxisQuestion, word: Word, shared: bool) -> AxisChoice:
+    question = replace(asked, scale=max(asked.scale, COARSEST))
+    choice = _choose(word, question)
+    room = asked.scale if shared or asked.scale < COARSEST else SINE_SCALE
+    if choice.strategy.grain > room:
+        choice = _choose(COARSE, question)
+    return choice._replace(strategy=choice.strategy.for_products(CRUMB)) if shared else choice
+
+
+def _choose(word: Word, question: AxisQuestion) -> AxisChoice:
+    laws_of(word)
+    if question.leaves <= TINY:
+        return alone(LeafStrategy(question.leaves, question.law), "identity", question)
+    return words()[word.name].choose(question, word)

@@ -11,6 +11,10 @@ entries, and measuring is a convolution:
 | `table` | T(d) = rint(D t(d)), d = 0..2n + 1 | 1 / D |
 | `scale` | D | - |
 
+The convolution is one multiplication of long decimal numbers: entry i of a sequence becomes the digits i k to
+i k + k - 1, with k so large that no sum of products reaches over its digits. Python's decimals multiply such numbers
+exactly, by a number-theoretic transform, in about n log n steps; nothing there is a float.
+
 **Privacy** The table is a public matrix of integers, B_ij = T(|i - j|) - T(i + j), and B x is computed without a float.
 Columns of D A have norm at most D; two roundings an entry and the float error of the table, 1/100 at most, move n
 entries by at most 1.01 each. So a column of B has norm at most D + 1.01 sqrt(n), which `l2_bound` says.
@@ -19,25 +23,77 @@ entries by at most 1.01 each. So a column of B has norm at most D + 1.01 sqrt(n)
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from fractions import Fraction
+from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal, Inexact, InvalidOperation, Overflow, Rounded
 from math import ceil, sqrt
 from typing import Any, ClassVar, Self
 
 import numpy as np
 
 from dpsql.errors import InternalError
-from dpsql.mechanisms.axis.convolve import convolve
 from dpsql.mechanisms.axis.dense import DENSE_LEAVES
-from dpsql.mechanisms.axis.question import AxisQuestion, Candidate, Offer, Refusal, candidate
+from dpsql.mechanisms.axis.question import Answer, AxisQuestion, Named, candidate
 from dpsql.mechanisms.axis.rows import LIMIT, SparseRows
 from dpsql.mechanisms.axis.strategy import AxisStrategy, Frozen, check_sensitivity
 from dpsql.mechanisms.law import GAUSSIAN, NoiseLaw
+from dpsql.mechanisms.offers import Offer, Refusal
 from dpsql.tree import FloatArray, IntArray
 from dpsql.variance.sine import SineVariance, cosine_sums, half_angles, sine_transform
 
-NAMED: Mapping[str, Callable[[AxisQuestion], Candidate]] = {}
+_DIGITS = 9  # turned into an integer at a time
+
+
+def convolve(a: IntArray, b: IntArray, largest: int) -> IntArray:
+    """The sums c_k = sum_i a_i b_(k - i), exactly.
+
+    Args:
+        a, b: int64, shapes (n,) and (m,), at least one entry each.
+        largest: a bound on every |c_k|, |a_i| and |b_i|, below 2^62.
+
+    Returns:
+        int64, shape (n + m - 1,).
+
+    >>> convolve(np.array([1, -2]), np.array([3, 4]), 10).tolist()
+    [3, -2, -8]
+    """
+    limbs = -(-len(str(2 * largest + 1)) // _DIGITS)
+    count, digits = len(a) + len(b) - 1, limbs * _DIGITS
+    context = Context(prec=digits * (count + 2), Emax=MAX_EMAX, Emin=MIN_EMIN,
+                      traps=[Inexact, Rounded, InvalidOperation, Overflow])  # fmt: skip
+    product = context.multiply(_number(a, limbs, context), _number(b, limbs, context))
+    # A bound added to every entry leaves no negative digits; what is above the last entry is dropped.
+    lifted = context.add(product, _number(np.full(count, largest), limbs, context))
+    return _entries(format(lifted, "f"), count, limbs) - largest
+
+
+def _number(values: IntArray, limbs: int, context: Context) -> Decimal:
+    """sum_i values_i 10^(9 limbs i)."""
+    positive, negative = (_digits(np.maximum(part, 0), limbs) for part in (values, -values))
+    return context.subtract(positive, negative)
+
+
+def _digits(values: IntArray, limbs: int) -> Decimal:
+    """The number whose groups of digits are the values, the first one lowest."""
+    text = np.empty((len(values), limbs * _DIGITS), np.uint8)
+    rest = values[::-1].copy()
+    for place in range(limbs * _DIGITS - 1, -1, -1):
+        rest, text[:, place] = np.divmod(rest, 10)
+    return Decimal((text + ord("0")).tobytes().decode("ascii"))
+
+
+def _entries(text: str, count: int, limbs: int) -> IntArray:
+    """The groups of digits of a number as integers, the lowest group first."""
+    width = limbs * _DIGITS
+    padded = text.rjust(count * width, "0")[-count * width :]
+    digits = np.frombuffer(padded.encode("ascii"), np.uint8).reshape(count, width).astype(np.int64) - ord("0")
+    found = np.zeros(count, np.int64)
+    for place in range(width):
+        found = found * 10 + digits[:, place]
+    return found[::-1].copy()
+
+
+NAMED: Mapping[str, Named] = {}
 
 _LIMB = 16  # bits of a part of numbers that are too large to be multiplied at once
 
@@ -168,18 +224,6 @@ class SineStrategy:
         """None: n^2 of them."""
         return None
 
-    def gathers(self) -> bool:
-        """Always."""
-        return True
-
-    def even_square(self) -> Fraction:
-        """Not to be had.
-
-        Raises:
-            InternalError: always; no view that needs it gets this strategy.
-        """
-        raise InternalError("a sine strategy's rows are not written down", hint="write `mechanism: identity`")
-
     def for_products(self, crumb: float) -> AxisStrategy:
         """Itself."""
         return self
@@ -194,7 +238,7 @@ class SineStrategy:
         return cls(int(frozen["leaves"]), int(frozen["scale"]))
 
 
-def offers(question: AxisQuestion) -> Iterator[Offer | Refusal]:
+def offers(question: AxisQuestion) -> Iterator[Answer]:
     """The sine transform, on axes too long for dense rows."""
     name = "sine transform"
     if not question.allows(SineStrategy.law):

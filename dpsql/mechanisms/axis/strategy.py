@@ -83,12 +83,6 @@ class AxisStrategy(Protocol):
     def entries(self) -> SparseRows | None:
         """The rows' integers, or None where there are too many to be written down."""
 
-    def gathers(self) -> bool:
-        """Whether some row adds leaves together."""
-
-    def even_square(self) -> Fraction:
-        """||H 1/n||^2 / total^2, budgets multiplied in: how much of one row dealt evenly over the leaves is seen."""
-
     def for_products(self, crumb: float) -> AxisStrategy:
         """The strategy for views with other axes: rows with less of the budget than `crumb` are left out."""
 
@@ -103,6 +97,12 @@ class AxisStrategy(Protocol):
 def row_count(strategy: AxisStrategy) -> int:
     """Number of measured rows, p."""
     return len(strategy.budget)
+
+
+def gathers(strategy: AxisStrategy) -> bool:
+    """Whether some row adds leaves together."""
+    entries = strategy.entries()
+    return entries is None or bool(np.any(entries.stop - entries.start > 1))
 
 
 def axis_budgets(strategies: Sequence[AxisStrategy]) -> list[AxisBudget]:

@@ -7,21 +7,80 @@ the sensitivity is the measured depth, never the length of the spine.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
 
 import numpy as np
 
-from dpsql.mechanisms.axis.question import AxisQuestion, Candidate, Offer, Refusal, candidate
+from dpsql.mechanisms.axis.question import (
+    Answer,
+    AxisChoice,
+    AxisQuestion,
+    Named,
+    Word,
+    alone,
+)
 from dpsql.mechanisms.axis.tree import TreeStrategy, tree_strategy
 from dpsql.mechanisms.law import LAPLACE
-from dpsql.tree import FloatArray, IntArray, Tree, coverage, grow, kary_tree, split_evenly
+from dpsql.mechanisms.offers import Refusal
+from dpsql.tree import FloatArray, IntArray, Tree, Workload, coverage, grow, kary_tree, split_evenly
 
 
-def subtree_use(n: int, lo: IntArray, hi: IntArray, k: int) -> FloatArray:
+class Containing:
+    """How many of the ranges asked hold an interval, for many intervals at once.
+
+    All ranges have a closed form. Declared ones are sorted by where they begin, and each power of two of them by where
+    they end, so that a question is a few look-ups.
+
+    Args:
+        n: number of leaves.
+        workload: the ranges asked; None means all ranges.
+    """
+
+    def __init__(self, n: int, workload: Workload | None) -> None:
+        self.n = n
+        self.whole: float = n * (n + 1) / 2
+        self._blocks: list[_Block] = []
+        self._starts = np.zeros(0, np.int64)
+        if workload is None:
+            return
+        order = np.argsort(workload.lo, kind="stable")
+        self._starts, end = np.asarray(workload.lo)[order], np.asarray(workload.hi)[order]
+        weight = np.asarray(workload.weight, np.float64)[order]
+        self.whole = float(weight.sum())
+        for level in range(len(end).bit_length()):
+            block = np.arange(len(end)) >> level
+            inside = np.lexsort((-end, block))  # longest first inside a block
+            sums = np.append(0.0, np.cumsum(weight[inside]))
+            self._blocks.append(_Block(block * (n + 2) + (n + 1 - end[inside]), sums))
+
+    def __call__(self, lo: IntArray, hi: IntArray) -> IntArray | FloatArray:
+        """The number, or the weight, of ranges that hold each interval [lo, hi), shape (m,)."""
+        if not self._blocks:
+            return (lo + 1) * (self.n - hi + 1)
+        first = np.searchsorted(self._starts, lo, side="right")  # ranges that begin in time
+        total = np.zeros(len(lo))
+        for level, (key, sums) in enumerate(self._blocks):
+            used = (first >> level) & 1 == 1
+            block = (first[used] >> level) - 1
+            begin = block << level
+            end = np.searchsorted(key, block * (self.n + 2) + (self.n + 1 - hi[used]), side="right")
+            total[used] += sums[end] - sums[begin]
+        return total
+
+
+class _Block(NamedTuple):
+    """Ranges sorted by block and by where they end: a key that increases, and running sums of weights."""
+
+    key: IntArray
+    sums: FloatArray
+
+
+def subtree_use(asked: Containing, lo: IntArray, hi: IntArray, k: int) -> FloatArray:
     """H without the node itself: the use of all nodes below each interval, split k-ary to the leaves.
 
     Args:
-        n: number of leaves of the axis; all ranges are equally likely.
+        asked: the ranges asked.
         lo: starts, shape (m,).
         hi: stops, shape (m,).
         k: the arity.
@@ -35,21 +94,22 @@ def subtree_use(n: int, lo: IntArray, hi: IntArray, k: int) -> FloatArray:
     while len(lo):
         inner = hi - lo > 1
         lo, hi, root = lo[inner], hi[inner], root[inner]
-        above = (lo + 1) * (n - hi + 1)
+        above = asked(lo, hi)
         lo, hi, which = split_evenly(lo, hi, np.full(len(lo), k, np.int64))
-        use = ((lo + 1) * (n - hi + 1) - above[which]) / (n * (n + 1) / 2)
+        use = (asked(lo, hi) - above[which]) / asked.whole
         root = root[which]
         total += np.bincount(root, use, len(total))
     return total
 
 
-def struct_construct(n: int, k: int, largest: int = 20) -> Tree:
-    """The tree of SC for all ranges.
+def struct_construct(n: int, k: int, largest: int = 20, workload: Workload | None = None) -> Tree:
+    """The tree of SC.
 
     Args:
         n: number of leaves.
         k: arity of the left spine, at least 2.
         largest: the largest arity tried, at least k.
+        workload: the ranges asked; None means all ranges.
 
     Returns:
         The tree, longer segments first.
@@ -57,35 +117,35 @@ def struct_construct(n: int, k: int, largest: int = 20) -> Tree:
     **Source** docs/method/axis.md, "Which tree: SC". The text puts shorter segments first in one place; then the spine
     is not the longest path and noise scaled to it would be too small.
     """
-    return grow(n, lambda lo, hi: _choose(n, lo, hi, k, largest))
+    asked = Containing(n, workload)
+
+    def arity(lo: IntArray, hi: IntArray) -> IntArray:
+        best, arity = np.full(len(lo), np.inf), np.full(len(lo), k, np.int64)
+        for w in range(k, largest + 1):
+            use = subtree_use(asked, lo, hi, w)
+            arity = np.where(use < best, w, arity)
+            best = np.minimum(use, best)
+        return np.where(lo == 0, k, arity)
+
+    return grow(n, arity)
 
 
-def _choose(n: int, lo: IntArray, hi: IntArray, k: int, largest: int) -> IntArray:
-    """The arity of each interval: k on the left spine, else the least H; shape (m,)."""
-    best, arity = np.full(len(lo), np.inf), np.full(len(lo), k, np.int64)
-    for w in range(k, largest + 1):
-        use = subtree_use(n, lo, hi, w)
-        arity = np.where(use < best, w, arity)
-        best = np.minimum(use, best)
-    return np.where(lo == 0, k, arity)
-
-
-def equal_error(tree: Tree) -> float:
-    """Mean variance over all ranges before least squares, equal budgets, Laplace noise at epsilon 1.
+def equal_error(tree: Tree, workload: Workload | None = None) -> float:
+    """Mean variance over the ranges asked before least squares, equal budgets, Laplace noise at epsilon 1.
 
     **Source** docs/method/axis.md, "Which tree: SC", with the measured depth as sensitivity.
     """
-    return float(2 * tree.depth**2 * coverage(tree).sum())
+    return float(2 * tree.depth**2 * coverage(tree, workload).sum())
 
 
-def best_struct_construct(n: int, largest: int = 20) -> Tree:
+def best_struct_construct(n: int, largest: int = 20, workload: Workload | None = None) -> Tree:
     """SC on the arity 2..largest whose plain k-ary tree has the least expected error.
 
     **Source** docs/method/axis.md, "Which tree: SC".
     """
     arities = range(2, max(2, min(n, largest)) + 1)
-    k = min(arities, key=lambda arity: equal_error(kary_tree(n, arity)))
-    return struct_construct(n, k, largest)
+    k = min(arities, key=lambda arity: equal_error(kary_tree(n, arity), workload))
+    return struct_construct(n, k, largest, workload)
 
 
 def equal_strategy(tree: Tree, total: int = 1 << 20) -> TreeStrategy:
@@ -93,15 +153,16 @@ def equal_strategy(tree: Tree, total: int = 1 << 20) -> TreeStrategy:
     return tree_strategy(tree, np.full(tree.size, 1 / tree.depth), total)
 
 
-def named(question: AxisQuestion) -> Candidate:
-    """SC's tree for all ranges."""
-    return candidate(equal_strategy(best_struct_construct(question.leaves)), "Struct-Construct", question)
+def named(question: AxisQuestion, word: Word) -> AxisChoice:
+    """SC's tree for the ranges asked."""
+    tree = best_struct_construct(question.leaves, workload=question.workload)
+    return alone(equal_strategy(tree), "Struct-Construct", question)
 
 
-NAMED: Mapping[str, Callable[[AxisQuestion], Candidate]] = {"struct_construct": named}
+NAMED: Mapping[str, Named] = {"struct_construct": Named(named, (LAPLACE,))}
 
 
-def offers(question: AxisQuestion) -> Iterator[Offer | Refusal]:
+def offers(question: AxisQuestion) -> Iterator[Answer]:
     """Never unasked."""
     better = "is had by name; LUE-DPTree errs less"
     yield Refusal("Struct-Construct", better if question.allows(LAPLACE) else f"is for {LAPLACE.name} noise")

@@ -8,23 +8,124 @@ catch long ranges with fewer border effects than tree nodes: 467 against 586 (be
     graded       all ranges seldom end near the borders of the axis: the gaps between the peaks of the
                  coarsest level, and its shares, fall towards them as (4x(1 - x))^0.15 at x of the axis.
 
-Columns add up to exactly `total`, in integers, whatever the rounding.
+Columns add up to exactly `total`, in integers, whatever the rounding. Least squares over an identity and interval
+rows takes time linear in the leaves (`variance.interval_rows`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 
 from dpsql.errors import InterfaceError
-from dpsql.mechanisms.axis.arities import LONG, LONG_LOG
-from dpsql.mechanisms.axis.intervals import IntervalStrategy
-from dpsql.mechanisms.axis.question import FEWEST_LEAVES, AxisQuestion, Candidate, Offer, Refusal, candidate
+from dpsql.mechanisms.axis.question import (
+    FEWEST_LEAVES,
+    Answer,
+    AxisChoice,
+    AxisQuestion,
+    Candidate,
+    Named,
+    Word,
+    alone,
+    best,
+    candidate,
+)
 from dpsql.mechanisms.axis.rows import SparseRows
+from dpsql.mechanisms.axis.strategy import AxisStrategy, Frozen, check_sensitivity
+from dpsql.mechanisms.axis.tree import LONG, LONG_LOG
+from dpsql.mechanisms.law import LAPLACE, NoiseLaw
+from dpsql.mechanisms.offers import Offer, Refusal, least
 from dpsql.tree import FloatArray, IntArray
+from dpsql.variance.intervals import IntervalRows, IntervalVariance, blue_rows, interval_rows
+
+
+@dataclass(frozen=True, eq=False)
+class IntervalStrategy:
+    """An identity and interval rows of equal budgets, for Laplace noise. See `AxisStrategy` for its methods.
+
+    Args:
+        rows: the leaves' own rows first, in order, then the others.
+        total: bound of the column sums.
+
+    Raises:
+        InternalError: if a column adds up to more than `total`.
+    """
+
+    rows: SparseRows
+    total: int
+    kind: ClassVar[str] = "intervals"
+    law: ClassVar[NoiseLaw] = LAPLACE
+    refinements: ClassVar[int] = 1
+
+    def __post_init__(self) -> None:
+        """Refuse rows that are more sensitive than they say."""
+        check_sensitivity(self, self.rows.column_bound(self.budget, self.law.norm))
+
+    @property
+    def leaves(self) -> int:
+        """Number of leaves."""
+        return self.rows.cells
+
+    @property
+    def budget(self) -> IntArray:
+        """Ones; what a row weighs is in its entries."""
+        return np.ones(self.rows.number, np.int64)
+
+    @property
+    def grain(self) -> int:
+        """1: hats are checked like all integers when they are measured."""
+        return 1
+
+    @cached_property
+    def _layout(self) -> tuple[IntervalRows, IntArray]:
+        """The leaves' rows as the identity and the others as interval rows, all at unit noise; their new order."""
+        n, rows = self.leaves, self.rows
+        weight = rows.entry / self.total
+        return interval_rows(weight[:n], rows.start[n:], rows.stop[n:], weight[n:])
+
+    def measure_columns(self, x: IntArray) -> IntArray:
+        """See `AxisStrategy`."""
+        return self.rows.measure(x)
+
+    def estimate_columns(self, y: FloatArray) -> FloatArray:
+        """Least squares by elimination from left to right."""
+        rows, order = self._layout
+        scaled = y / self.total
+        return blue_rows(rows, scaled[: self.leaves], scaled[self.leaves :][order])
+
+    def variance(self) -> IntervalVariance:
+        """See `AxisStrategy`."""
+        return IntervalVariance(self._layout[0])
+
+    def entries(self) -> SparseRows:
+        """The rows."""
+        return self.rows
+
+    def for_products(self, crumb: float) -> AxisStrategy:
+        """Itself: every row has the same budget."""
+        return self
+
+    def frozen(self) -> dict[str, Any]:
+        """The rows."""
+        rows = self.rows
+        arrays = {"start": rows.start, "stop": rows.stop, "offset": rows.offset, "entry": rows.entry}
+        return {
+            "leaves": rows.cells,
+            "total": self.total,
+            **{name: each.tolist() for name, each in arrays.items()},
+        }
+
+    @classmethod
+    def thawed(cls, frozen: Frozen) -> Self:
+        """See `AxisStrategy`."""
+        arrays = (np.array(frozen[name], np.int64) for name in ("start", "stop", "offset", "entry"))
+        return cls(SparseRows(int(frozen["leaves"]), *arrays), int(frozen["total"]))
+
 
 WIDTHS = (1.25, 1.2, 1.3)  # c of the share rule: within 1% of each other, the best depends on n
 
@@ -193,18 +294,21 @@ class _Tents(NamedTuple):
         return f"{rule}, root" if self.root else rule
 
 
-def named(question: AxisQuestion) -> Candidate:
-    """Graded tents of the rule's widths for all ranges."""
+def named(question: AxisQuestion, word: Word) -> AxisChoice:
+    """Graded tents of the rule's widths for all ranges; what errs least of all tents where ranges are declared."""
+    answers = list(offers(question)) if question.workload is not None else []
+    if any(not isinstance(answer, Refusal) for answer in answers):
+        return least(answers)
     levels = 1 + sum(question.leaves >= limit for limit in LEVELS)
     widths = half_widths(question.leaves, levels, WIDTHS[0])
     words = f"graded tents of half-width {', '.join(map(str, widths))}"
-    return candidate(tents(question.leaves, widths, graded=True), words, question)
+    return alone(tents(question.leaves, widths, graded=True), words, question)
 
 
-NAMED: Mapping[str, Callable[[AxisQuestion], Candidate]] = {"tents": named}
+NAMED: Mapping[str, Named] = {"tents": Named(named, (LAPLACE,))}
 
 
-def offers(question: AxisQuestion) -> Iterator[Offer | Refusal]:
+def offers(question: AxisQuestion) -> Iterator[Answer]:
     """Tents of the share rule; with a half-hat where most ranges begin at the first leaf."""
     name, half = "tents", "tents with a half-hat at the left border"
     if not question.allows(IntervalStrategy.law):
@@ -220,11 +324,7 @@ def offers(question: AxisQuestion) -> Iterator[Offer | Refusal]:
     work = question.workload
     if work is not None and float(np.sum(work.weight[np.asarray(work.lo) == 0])) > np.sum(work.weight) / 2:
         halves = [tents(question.leaves, (width,), left=0.6) for width in _prefix_half_widths(question.reach)]
-        yield Offer(half, 0.0, lambda: min((candidate(each, half, question) for each in halves), key=_error))
-
-
-def _error(made: Candidate) -> float:
-    return made.error
+        yield Offer(half, 0.0, lambda: best(candidate(each, half, question) for each in halves))
 
 
 def _search(question: AxisQuestion) -> Candidate:
@@ -253,7 +353,7 @@ def _search(question: AxisQuestion) -> Candidate:
         widths = min(sets, key=lambda each: attempt(each, graded, root))
         for share in () if question.whole == 0 else _ROOT_SHARES if n <= LONG else _ROOT_SHARES[:3]:
             attempt(widths, graded, share)
-    return min((made for key, made in tried.items() if key.widths), key=_error)
+    return best(made for key, made in tried.items() if key.widths)
 
 
 def _tent_widths(reach: int, levels: int, width: float, graded: bool) -> tuple[int, ...]:

@@ -1,25 +1,30 @@
 """Nodes of a tree, each with an integer budget of its own; estimates add up along the tree.
 
 LUE-DPTree, HB, Struct-Construct, square-root trees and the trees with searched budgets are all of these: they differ
-in the tree and in the budgets.
+in the tree and in the budgets. Estimates are best linear unbiased, in two passes: upwards, a node's own measurement and
+the sum of its children's estimates are averaged by inverse variance; downwards, what the parent knows better is handed
+to the children in proportion to their variances.
+
+**Source** docs/method/axis.md, "Least squares on a tree": the same estimate as LUE-DPTree's alpha,
+beta, c, d recursion, without dividing by the budget of an inner node, which may be zero here.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from fractions import Fraction
 from functools import cached_property
 from typing import Any, ClassVar, Self, TypeVar
 
 import numpy as np
 
 from dpsql.errors import InternalError
-from dpsql.mechanisms.axis.blue import blue
+from dpsql.mechanisms.axis.dense import is_optimal
+from dpsql.mechanisms.axis.question import FEWEST_LEAVES, AxisQuestion
 from dpsql.mechanisms.axis.rows import SparseRows, rows_of_ones
 from dpsql.mechanisms.axis.strategy import AxisStrategy, Frozen, check_sensitivity
 from dpsql.mechanisms.law import LAPLACE, LAWS, NoiseLaw
 from dpsql.tree import FloatArray, IntArray, Tree, tree_from_arrays
-from dpsql.variance.tree import TreeVariance
+from dpsql.variance.tree import TreeVariance, inner_levels, node_spread
 
 TOTAL = 1 << 20  # fine enough that rounding budgets costs under 1e-4 of the error
 LEAF_SHARE = 2.0**-10  # leaves with less are so noisy that the variances of ranges lose their digits
@@ -82,15 +87,6 @@ class TreeStrategy:
     def entries(self) -> SparseRows:
         """Ones on the nodes' intervals."""
         return rows_of_ones(self.tree.n, self.tree.lo[self.node], self.tree.hi[self.node])
-
-    def gathers(self) -> bool:
-        """Always; a tree of leaves alone is no tree."""
-        return True
-
-    def even_square(self) -> Fraction:
-        """A hair above the exact value, so that it is never understated."""
-        rows = self.entries().sums().astype(object) * self.budget
-        return Fraction(int((rows**2).sum()) + 1, (self.leaves * self.total) ** 2)
 
     def for_products(self, crumb: float) -> AxisStrategy:
         """The same tree with negligible inner budgets left to the leaves below them."""
@@ -158,3 +154,71 @@ def _path_sums(tree: Tree, value: Numbers) -> Numbers:
     for part in tree.level_slices[1:]:
         out[part] += out[tree.parent[part]]
     return out
+
+
+def blue(tree: Tree, weight: FloatArray, y: FloatArray) -> FloatArray:
+    """Weighted least squares under the constraint that a node is the sum of its children.
+
+    Args:
+        tree: the shape.
+        weight: 1 / variance of each node's measurement, shape (size,); 0 for a node that was not
+            measured, positive at leaves.
+        y: measurements, shape (size, m); not read where the weight is 0.
+
+    Returns:
+        Estimates of all nodes, shape (size, m); inner nodes are the sums of their children.
+
+    Raises:
+        InternalError: if a leaf has no weight.
+
+    **Privacy** Post-processing of noisy measurements.
+
+    **Source** docs/method/axis.md, "Least squares on a tree".
+    """
+    spread, gain = node_spread(tree, weight)
+    best = np.where(weight[:, None] > 0, y, 0.0)
+    below = np.zeros_like(best)
+    levels = inner_levels(tree)
+    for parents, first in levels:
+        children = slice(int(first[0]), int(first[-1] + tree.child_count[parents[-1]]))
+        below[parents] = np.add.reduceat(best[children], first - first[0], axis=0)
+        share = gain[parents, None]  # of the children; the rest is the node's own
+        best[parents] = share * below[parents] + (1 - share) * best[parents]
+    for parents, first in reversed(levels):
+        children = slice(int(first[0]), int(first[-1] + tree.child_count[parents[-1]]))
+        above = tree.parent[children]
+        total = np.add.reduceat(spread[children], first - first[0])
+        correction = (best[parents] - below[parents]) / total[:, None]
+        best[children] += spread[children, None] * correction[np.searchsorted(parents, above)]
+    return best
+
+
+ARITIES = (2, 3, 4, 6, 8, 10, 12, 16, 20, 24, 32)
+LONG = 1 << 14
+"""Leaves from which only arities are tried where the best one has been found."""
+_LONG_ARITIES = {1: (12, 16), 2: (2, 3, 8, 12, 16)}  # by norm
+LONG_LOG = 1 << 12
+"""The same with a log, whose ranges are evaluated one by one."""
+_LONG_LOG_ARITIES = (2, 4, 8, 16)
+_TREE_LEAVES = 1 << 17  # beyond this trees have lost by a quarter, and take as long as all the rest
+
+
+def refuses_trees(question: AxisQuestion) -> str:
+    """Why no tree is offered, or an empty string."""
+    if question.leaves < FEWEST_LEAVES:
+        return f"takes axes of {FEWEST_LEAVES} leaves or more"
+    if is_optimal(question):
+        return "the dense optimum errs less than any rows"
+    if question.leaves > _TREE_LEAVES:
+        return f"loses by a quarter from {_TREE_LEAVES} leaves on"
+    return ""
+
+
+def arities(question: AxisQuestion) -> tuple[int, ...]:
+    """The arities tried on an axis."""
+    tried: tuple[int, ...] = ARITIES
+    if question.workload is None and question.leaves > LONG:
+        tried = _LONG_ARITIES[question.law.norm]
+    elif question.workload is not None and question.leaves > LONG_LOG:
+        tried = _LONG_LOG_ARITIES
+    return tuple(k for k in tried if k <= question.leaves)

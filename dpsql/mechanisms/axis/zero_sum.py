@@ -1,34 +1,84 @@
 """Integer rows that add to zero over an axis: what is measured of a set of axes beyond its subsets.
 
 They tell nothing of the axis's total, which is measured apart, so they are no strategy of an axis by itself; the
-residual family (`mechanisms.family.residual`) puts sets of axes together.
+residual family (`mechanisms.family.residual`) puts sets of axes together. The rows with the least mean error over the
+declared ranges are found first, then rounded to integers that still add to zero.
 
 | here | there | unit |
 |---|---|---|
+| `gram` | X = R' R, X 1 = 0, diagonal at most 1 | n x n |
+| `spread` | q' X^+ q | 1 |
 | B = `matrix` | R_i, rounded: B 1 = 0 | 1 / total |
 | `total` | the largest column norm of B, rounded up | - |
 
-**Source** docs/method/views.md, "Residual rows".
+**Source** docs/method/views.md, "Residual rows"; Xiao, He, Zhang and Kifer (2023).
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from fractions import Fraction
 from functools import cached_property
 from math import isqrt
 from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from dpsql.mechanisms.axis.dense import DENSE_SCALE
+from dpsql.errors import InterfaceError
+from dpsql.mechanisms.axis.dense import DENSE_LEAVES, DENSE_SCALE, workload_gram
 from dpsql.mechanisms.axis.question import AxisChoice, expected_error
-from dpsql.mechanisms.axis.residual_axis import residual_axis
 from dpsql.mechanisms.axis.rows import SparseRows, square_rows
 from dpsql.mechanisms.axis.strategy import AxisStrategy, Frozen, check_sensitivity
 from dpsql.mechanisms.law import GAUSSIAN, NoiseLaw
 from dpsql.tree import FloatArray, IntArray, Workload
-from dpsql.variance.prefix import PrefixVariance
+from dpsql.variance.leaves import PrefixVariance
+
+
+def best_gram(n: int, workload: Workload | None = None, gap: float = 3e-4, steps: int = 40) -> FloatArray:
+    """The X of zero-sum rows with the least mean of q' X^+ q over the declared ranges, largest diagonal entry 1.
+
+    The fixed point of `dense.optimal_gram` on the space of vectors that add to zero: for leaf prices v the
+    best Y = W^(-1/2) (W^(1/2) G W^(1/2))^(1/2) W^(-1/2), with W and G the prices and the workload there.
+
+    Args:
+        n: number of leaves, 2 to `DENSE_LEAVES`.
+        workload: the ranges asked; None means all ranges.
+        gap: stop when the cost is within this fraction of a lower bound.
+        steps: most rounds.
+
+    Raises:
+        InterfaceError: for an axis that is too short or too long.
+    """
+    if not 2 <= n <= DENSE_LEAVES:
+        raise InterfaceError(
+            f"residual rows need 2 to {DENSE_LEAVES} leaves, not {n}", hint="cut the axis wider"
+        )
+    basis = zero_sum_basis(n)
+    asked = basis.T @ workload_gram(n, workload) @ basis
+    price, x = np.ones(n), np.eye(n)
+    for _ in range(steps):
+        side, inverse = _roots(basis.T @ (price[:, None] * basis))
+        root = _roots(side @ asked @ side)[0]
+        x = basis @ inverse @ root @ inverse @ basis.T
+        flat = np.diag(x)
+        if flat.max() * price.sum() <= (1 + gap) * np.trace(root):
+            break
+        price = price * flat**2
+    return np.asarray(x / np.diag(x).max(), np.float64)
+
+
+def zero_sum_basis(n: int) -> FloatArray:
+    """An orthonormal basis of the vectors that add to zero, shape (n, n - 1)."""
+    k = np.arange(1, n)
+    lower = np.where(np.arange(n)[:, None] < k, 1.0, 0.0)
+    lower[k, k - 1] = -k
+    return np.asarray(lower / np.sqrt(k * (k + 1.0)), np.float64)
+
+
+def _roots(s: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Square root of a positive definite matrix, and its inverse."""
+    values, vectors = np.linalg.eigh(s)
+    root = np.sqrt(np.maximum(values, values[-1] * 1e-15))
+    return (vectors * root) @ vectors.T, (vectors / root) @ vectors.T
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,15 +115,10 @@ class ZeroSumStrategy:
         return np.ones(len(self.matrix), np.int64)
 
     @cached_property
-    def gram(self) -> FloatArray:
-        """X = B' B / total^2."""
-        rows = self.matrix / self.total
-        return np.asarray(rows.T @ rows, np.float64)
-
-    @cached_property
     def _deviations(self) -> FloatArray:
-        """Covariance of the leaves' deviations from their mean at unit noise, shape (n, n)."""
-        return np.asarray(np.linalg.pinv(self.gram, rcond=1e-12, hermitian=True), np.float64)
+        """X^+: covariance of the leaves' deviations from their mean at unit noise, shape (n, n)."""
+        rows = self.matrix / self.total
+        return np.asarray(np.linalg.pinv(rows.T @ rows, rcond=1e-12, hermitian=True), np.float64)
 
     def measure_columns(self, x: IntArray) -> IntArray:
         """See `AxisStrategy`."""
@@ -91,14 +136,6 @@ class ZeroSumStrategy:
     def entries(self) -> SparseRows:
         """All of them."""
         return square_rows(self.matrix)
-
-    def gathers(self) -> bool:
-        """Always."""
-        return True
-
-    def even_square(self) -> Fraction:
-        """Rows add to zero, so nothing of an even row is seen."""
-        return Fraction(1, (self.leaves * self.total) ** 2)
 
     def for_products(self, crumb: float) -> AxisStrategy:
         """Itself."""
@@ -127,7 +164,9 @@ def zero_sum_strategy(n: int, workload: Workload | None = None, scale: int = DEN
 
     **Privacy** `total` is the exact largest column norm of the integer rows, rounded up.
     """
-    entry = _rounded(scale * residual_axis(n, workload).rows)
+    values, vectors = np.linalg.eigh(best_gram(n, workload))
+    rows = (vectors * np.sqrt(np.maximum(values, 0.0))) @ vectors.T
+    entry = _rounded(scale * np.asarray(rows, np.float64))
     largest = int((entry * entry).sum(axis=0).max())
     return ZeroSumStrategy(entry, isqrt(largest - 1) + 1)
 

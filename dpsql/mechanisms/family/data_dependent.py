@@ -1,10 +1,13 @@
 """Mechanisms that look at released numbers first: noisy integers, the cells' estimates and the model of their noise.
 
-| word in the catalog | mechanism | biased |
-|---|---|---|
-| `diffhr` | noisy view, groups of alike cells, noisy group sums | yes |
-| `dawa` | private partition into buckets, measured buckets | yes |
-| `auto` with `data_dependent: allow` | two noisy numbers choose an unbiased strategy | no |
+| word in the catalog | module | mechanism | biased |
+|---|---|---|---|
+| `diffhr` | `diffhr` | noisy view, groups of alike cells, noisy group sums | yes |
+| `dawa` | `dawa` | private partition into buckets, measured buckets | yes |
+| `auto` with `data_dependent: allow` | `adaptive` | two noisy numbers choose an unbiased strategy | no |
+
+Such a view has one axis, counts rows, and is never reconciled with other views: its noise is not known beforehand.
+What a plan says of it is that of the strategy that it would have without looking.
 
 Each spends its epsilon in named parts; every part is a line of the ledger.
 
@@ -13,29 +16,20 @@ Each spends its epsilon in named parts; every part is a line of the ledger.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
+from math import inf
 from typing import ClassVar
 
-import numpy as np
-import numpy.typing as npt
-
-from dpsql.budget import cap_units, scaled_denominator
 from dpsql.errors import InternalError
-from dpsql.mechanisms.axis.choose import auto_strategy
 from dpsql.mechanisms.axis.leaves import LeafStrategy
 from dpsql.mechanisms.axis.question import AxisChoice, expected_error
+from dpsql.mechanisms.axis.registry import AUTO, auto_strategy
 from dpsql.mechanisms.axis.strategy import AxisStrategy
-from dpsql.mechanisms.central.adaptive import draw_adaptive, unbiased_cells
-from dpsql.mechanisms.central.dawa import PARTITION_SHARE, bucket_estimates, draw_dawa, spread
-from dpsql.mechanisms.central.diffhr import VIEW_SHARE, cell_estimates, draw_diffhr
-from dpsql.mechanisms.central.reconcile import Measured, Subset
-from dpsql.mechanisms.central.signal import OCCUPIED_SHARE, ROWS_SHARE, SIGNAL_SHARE
 from dpsql.mechanisms.family.measurement import (
     AskedAxis,
-    Compared,
     DrawnAxis,
     DrawnMember,
     LinearRows,
@@ -43,16 +37,14 @@ from dpsql.mechanisms.family.measurement import (
     Terms,
 )
 from dpsql.mechanisms.family.product import PRODUCT
-from dpsql.mechanisms.law import NoisyRows
-from dpsql.noise import Noise, laplace_variance
-from dpsql.tree import kary_tree
+from dpsql.mechanisms.family.question import Answer, FamilyCandidate, FamilyDesign, FamilyQuestion, ViewChoice
+from dpsql.mechanisms.family.reconcile import Measured, Subset
+from dpsql.mechanisms.law import LAPLACE, NoisyRows
+from dpsql.mechanisms.offers import Offer, Refusal
+from dpsql.noise import Noise
+from dpsql.tree import FloatArray, IntArray
 from dpsql.variance import AxisVariance
-from dpsql.variance.grouped import GroupedVariance
 from dpsql.variance.plane import PlaneVariance
-from dpsql.variance.tree import TreeVariance
-
-IntArray = npt.NDArray[np.int64]
-FloatArray = npt.NDArray[np.float64]
 
 MOST_LEAVES = 1 << 14
 """Groups of scattered cells cost leaves^2 steps when a release is opened: 4 s here."""
@@ -85,6 +77,8 @@ class DataDependent:
 
     Args:
         name: the catalog's word.
+        title: what it is, in words.
+        only: why it is not offered unasked.
         parts: what its epsilon is spent on.
         biased: whether cells are given the mean of a group.
         choice: leaves of the axis -> what a plan says of it.
@@ -94,11 +88,12 @@ class DataDependent:
     """
 
     name: str
+    title: str
+    only: str
     parts: tuple[Part, ...]
     biased: bool
     choice: Callable[[int], AxisChoice]
     sample: Callable[[IntArray, Fraction, int, Noise], AdaptedView]
-    compared: ClassVar[Compared | None] = None
     linear: ClassVar[LinearRows | None] = None
 
     def kin(self, view: str) -> str:
@@ -108,10 +103,6 @@ class DataDependent:
     def words(self, strategies: Sequence[str]) -> str:
         """What was drawn, once it was."""
         return PRODUCT.words(strategies)
-
-    def axis_choices(self, leaves: Sequence[int]) -> tuple[AxisChoice, ...] | None:
-        """Its variance model will be known when it is drawn."""
-        return tuple(self.choice(n) for n in leaves)
 
     def row_count(self, strategies: Sequence[AxisStrategy]) -> int:
         """As of the plan's choice."""
@@ -171,12 +162,12 @@ def _adapted(view: NoisyRows) -> AdaptedView:
 
 
 @lru_cache(maxsize=64)  # simulations draw the same view again and again
-def _strategy(leaves: int) -> AxisStrategy:
+def strategy_of(leaves: int) -> AxisStrategy:
     """What measures so many cells or buckets; reads their number alone."""
     return auto_strategy(leaves).strategy
 
 
-def _as_leaves(words: str) -> Callable[[int], AxisChoice]:
+def as_leaves(words: str) -> Callable[[int], AxisChoice]:
     """A plan's choice where nothing is known before the draw."""
 
     def choice(leaves: int) -> AxisChoice:
@@ -186,71 +177,32 @@ def _as_leaves(words: str) -> Callable[[int], AxisChoice]:
     return choice
 
 
-def _by_signal(leaves: int) -> AxisChoice:
-    """The unbiased optimum, which a full signal leads to."""
-    best = auto_strategy(leaves)
-    return AxisChoice(
-        best.strategy, f"by noisy signal, {best.name} if full", best.expected_error, best.runners_up
-    )
+def looking_offers(question: FamilyQuestion, method: DataDependent) -> Iterator[Answer]:
+    """A mechanism that looks first, for a view that asks for it: its error is not known before it has looked."""
+    if question.named != method.name:
+        yield Refusal(method.title, method.only)
+        return
+    (view,) = question.views
+    reasons = {
+        "measures one axis": len(view.axes) == 1,
+        "measures counts": view.counts,
+        "stands for `mechanism: auto`": view.word == AUTO,
+        f"takes at most {MOST_LEAVES} leaves": question.leaves(view)[0] <= MOST_LEAVES,
+        "needs a declared max_ids": not question.people,
+        "is not made batch by batch": not question.batches,
+        "takes no `asked`: what it measures follows from what it sees": all(
+            question.axes[axis].workload is None for axis in view.axes
+        ),
+    }
+    short = [reason for reason, met in reasons.items() if not met]
+    if short:
+        yield Refusal(method.title, short[0])
+        return
 
+    def make() -> FamilyCandidate:
+        choices = tuple(method.choice(n) for n in question.leaves(view))
+        return FamilyCandidate(
+            method.title, FamilyDesign(method, (ViewChoice(LAPLACE, choices),)), lambda: inf
+        )
 
-def _diffhr(counts: IntArray, epsilon: Fraction, sensitivity: int, noise: Noise) -> AdaptedView:
-    """Groups' sums from both looks at them, with an upper bound on their variance.
-
-    The view put like noise into one group, so its errors there do not average out (predicted as if they did, real
-    errors were up to twice as large): they count as equal. The second look is fresh.
-    """
-    drawn = draw_diffhr(counts, epsilon, sensitivity, noise)
-    size = np.bincount(drawn.group)
-    view, total = laplace_variance(np.array(drawn.units), drawn.denominator)
-    seen = total / (total + size * view)  # the weight of the view in `cell_estimates`
-    tree = kary_tree(len(size), max(len(size), 2))
-    weight = np.zeros(tree.size)
-    weight[tree.leaves] = 1 / ((1 - seen) ** 2 * total + seen**2 * size**2 * view)
-    budget = np.repeat(np.array(drawn.units, np.int64), [len(drawn.view), len(drawn.total)])
-    return AdaptedView(
-        np.concatenate([drawn.view, drawn.total]), budget, cell_estimates(drawn),
-        GroupedVariance(drawn.group, TreeVariance(tree, weight)), 1.0, f"DiffHR, {len(size)} groups",
-    )  # fmt: skip
-
-
-def _dawa(counts: IntArray, epsilon: Fraction, sensitivity: int, noise: Noise) -> AdaptedView:
-    """Buckets measured by a strategy over buckets; the cells of one share its mean."""
-    drawn = draw_dawa(counts, epsilon, sensitivity, noise, _strategy)
-    buckets = len(drawn.edges) - 1
-    group = np.repeat(np.arange(buckets), np.diff(drawn.edges))
-    return AdaptedView(
-        drawn.view.value, drawn.view.budget, spread(drawn.edges, bucket_estimates(drawn)),
-        GroupedVariance(group, drawn.strategy.variance()), drawn.view.unit_variance,
-        f"DAWA, {buckets} buckets",
-    )  # fmt: skip
-
-
-def _adaptive(counts: IntArray, epsilon: Fraction, sensitivity: int, noise: Noise) -> AdaptedView:
-    """The two numbers of the signal are stored in front of the rows."""
-    drawn = draw_adaptive(counts, epsilon, sensitivity, noise, _strategy)
-    t = scaled_denominator(sensitivity)
-    units = [cap_units(epsilon * share, t) for share in (ROWS_SHARE, OCCUPIED_SHARE)]
-    numbers = np.array([drawn.signal.rows, drawn.signal.occupied], np.int64)
-    chosen = "unbiased optimum, signal is full" if drawn.full else "tapered tree, signal is sparse"
-    return AdaptedView(
-        np.concatenate([numbers, drawn.view.value]), np.concatenate([np.array(units, np.int64), drawn.view.budget]),
-        unbiased_cells(drawn), drawn.strategy.variance(), drawn.view.unit_variance, chosen,
-    )  # fmt: skip
-
-
-DIFFHR = DataDependent(
-    "diffhr", (Part("noisy view for grouping", VIEW_SHARE), Part("sums of groups", 1 - VIEW_SHARE)), True,
-    _as_leaves("DiffHR"), _diffhr,
-)  # fmt: skip
-DAWA = DataDependent(
-    "dawa", (Part("choice of buckets", PARTITION_SHARE), Part("sums of buckets", 1 - PARTITION_SHARE)), True,
-    _as_leaves("DAWA"), _dawa,
-)  # fmt: skip
-ADAPTIVE = DataDependent(
-    "adaptive", (Part("signal for choosing", SIGNAL_SHARE), Part("rows", 1 - SIGNAL_SHARE)), False,
-    _by_signal, _adaptive,
-)  # fmt: skip
-
-NAMED = {method.name: method for method in (DIFFHR, DAWA)}
-"""By the catalog's word; `ADAPTIVE` is what `data_dependent: allow` brings."""
+    yield Offer(method.title, 0.0, make)

@@ -23,10 +23,9 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from dpsql.mechanisms.axis.gram import workload_gram
-from dpsql.mechanisms.axis.question import AxisChoice
+from dpsql.mechanisms.axis.dense import workload_gram
 from dpsql.mechanisms.axis.strategy import AxisStrategy
-from dpsql.mechanisms.central.reconcile import Measured, Subset, subsets
+from dpsql.mechanisms.family.reconcile import Measured, Subset, subsets
 from dpsql.mechanisms.law import NoiseLaw, NoisyRows
 from dpsql.noise import Noise
 from dpsql.tree import FloatArray, IntArray, Workload
@@ -61,22 +60,6 @@ class Part(NamedTuple):
 
     words: str
     share: Fraction
-
-
-class Compared(NamedTuple):
-    """How the ways to measure a view compared, where there was a choice.
-
-    Args:
-        name: what was chosen, in words.
-        expected_error: its mean squared error at epsilon 1, over ranges on both axes.
-        runners_up: (name, expected error) of the others, by the same questions.
-        whole: how often these questions ask for an axis as a whole instead.
-    """
-
-    name: str
-    expected_error: float
-    runners_up: tuple[tuple[str, float], ...]
-    whole: float
 
 
 class DrawnAxis(NamedTuple):
@@ -146,6 +129,22 @@ def range_variance(components: Mapping[Subset, float], axes: Subset, asked: Mapp
     )
 
 
+class Share(NamedTuple):
+    """The axes of one statistic of a family, and what it is given: its charge, or the variance of a row."""
+
+    axes: Subset
+    amount: float
+
+
+def asked_sets(charges: Sequence[Share]) -> dict[Subset, float]:
+    """How often each set of axes is asked for ranges: every axis of a view half the time, views by their charges."""
+    asked: dict[Subset, float] = {}
+    for axes, charge in charges:
+        for part in subsets(axes):
+            asked[part] = asked.get(part, 0.0) + charge / 2 ** len(axes)
+    return asked
+
+
 class LinearRows(Protocol):
     """Integer rows over a statistic's cells, known before anything is drawn."""
 
@@ -187,10 +186,6 @@ class Measurement(Protocol):
         """Whether estimates are biased by more than bounding."""
 
     @property
-    def compared(self) -> Compared | None:
-        """How it compared with other ways, where there was a choice."""
-
-    @property
     def linear(self) -> LinearRows | None:
         """Its rows; None where they depend on what is drawn."""
 
@@ -203,9 +198,6 @@ class Measurement(Protocol):
 
     def words(self, strategies: Sequence[str]) -> str:
         """What is measured, in words, from the words of each axis."""
-
-    def axis_choices(self, leaves: Sequence[int]) -> tuple[AxisChoice, ...] | None:
-        """What a plan says of axes that are this view's alone; None where each axis gets a strategy of its own."""
 
     def row_count(self, strategies: Sequence[AxisStrategy]) -> int:
         """About how many integers will be drawn."""
@@ -289,3 +281,22 @@ def apart(family: Sequence[Measured]) -> list[FloatArray]:
 def shaped(values: FloatArray, place: int, axes: int) -> FloatArray:
     """A vector along one of so many axes, for products over all of them."""
     return np.asarray(values.reshape([-1 if other == place else 1 for other in range(axes)]))
+
+
+def mean_error(
+    measurement: Measurement,
+    drawn: Sequence[Share],
+    sets: Mapping[Subset, float],
+    asked: Mapping[int, AskedAxis],
+) -> float:
+    """Mean predicted variance of a family's answers.
+
+    Args:
+        measurement: what measures it.
+        drawn: the variance of a row of whole budget of each statistic.
+        sets: set of axes -> how often ranges on these axes are asked.
+        asked: by axis.
+    """
+    components = measurement.components(drawn, {i: axis.split.total for i, axis in asked.items()})
+    whole = sum(sets.values())
+    return sum(weight / whole * range_variance(components, part, asked) for part, weight in sets.items())

@@ -1,8 +1,13 @@
 """Two axes together by product hats: exact integers, noise once, estimates of the cells.
 
+A Kronecker product of tents also measures hat x leaf and leaf x hat, and pays for it. For rectangles on planes of up
+to about 64 x 64 one layer of product hats and the cells themselves are better (445 against 485 at 64 x 64); on larger
+planes the product of the one-axis strategies wins, and so it does where whole axes are asked about as often as ranges,
+but for planes of about 6 x 6.
+
 | here | there | unit |
 |---|---|---|
-| `strategy` | rows H: each cell times its weight, then the hats; largest column sum B = `total` | rows x cells |
+| `ProductHats` | rows H: each cell times its weight, then the hats; largest column sum B = `total` | rows x cells |
 | s | floor(cap / B), the same for every row | epsilon in units of 1/t |
 | `denominator` | t M | 1/epsilon per budget unit |
 | `unit_variance` | c: variance of a row over B^2 | (stored unit)^2 |
@@ -14,31 +19,25 @@ most B s / t <= cap / t <= epsilon. The sums, the budgets and the noise are inte
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 from itertools import product
+from math import prod
 from typing import ClassVar
 
 import numpy as np
 
 from dpsql.budget import cap_units, scaled_denominator
-from dpsql.errors import PrivacyError
-from dpsql.mechanisms.axis.gram import workload_gram
+from dpsql.errors import InterfaceError, InternalError, PrivacyError
+from dpsql.mechanisms.axis.dense import workload_gram
 from dpsql.mechanisms.axis.leaves import LeafStrategy
 from dpsql.mechanisms.axis.question import AxisChoice
 from dpsql.mechanisms.axis.strategy import AxisStrategy
-from dpsql.mechanisms.central.product_hats import (
-    ProductHats,
-    estimate_plane,
-    measure_plane,
-    plane_variance,
-    rows_of,
-)
-from dpsql.mechanisms.central.reconcile import Measured, Subset
+from dpsql.mechanisms.axis.tents import hat
 from dpsql.mechanisms.family.measurement import (
     AskedAxis,
-    Compared,
     DrawnAxis,
     DrawnMember,
     LinearRows,
@@ -46,25 +45,59 @@ from dpsql.mechanisms.family.measurement import (
     Terms,
     apart,
 )
-from dpsql.mechanisms.law import SMALLEST_RATIO, NoisyRows, NoisyView
+from dpsql.mechanisms.family.question import (
+    Answer,
+    FamilyCandidate,
+    FamilyDesign,
+    FamilyQuestion,
+    NamedFamily,
+    ViewChoice,
+)
+from dpsql.mechanisms.family.reconcile import Measured, Subset
+from dpsql.mechanisms.law import GAUSSIAN, LAPLACE, SMALLEST_RATIO, NoisyRows, NoisyView
+from dpsql.mechanisms.offers import Offer, Refusal
 from dpsql.noise import Noise, laplace_variance
-from dpsql.tree import FloatArray, IntArray
+from dpsql.tree import FloatArray, IntArray, Workload
 from dpsql.variance.plane import PlaneVariance, kernel_starts
 
+TOTAL = 1 << 14  # kernels of 17 x 17 still have entries of 80 and more at their slopes
+SMALLEST = 5  # the smallest hats are 3 x 3
+LARGEST = 96  # beyond, Kronecker tents win and the dense core grows
+MOST_HATS = 150  # the core is dense: with more of them choosing takes seconds
+_HALF_WIDTHS = (3, 4, 5, 6, 7, 8, 9, 12)
+_SHARES = (0.3, 0.33, 0.36, 0.42, 0.5, 0.6)
+_MIDDLE = 0.36  # at which half-widths are compared
 
-@dataclass(frozen=True)
-class Plane:
-    """Two axes together. See `Measurement` and `LinearRows` for what its methods answer.
+
+@dataclass(frozen=True, eq=False)
+class ProductHats:
+    """One integer kernel moved over the plane, and each cell with what the kernels leave.
+
+    See `Measurement` and `LinearRows` for what its methods answer.
 
     Args:
-        hats: the rows over both axes.
-        compared: how measuring them one by one compared.
+        leaf: weight of each cell's own row, at least 1, shape (n1, n2).
+        kernel: entries of one product hat, shape (2 h1 - 1, 2 h2 - 1).
+        total: what each cell's weights add up to.
+
+    **Privacy** Adding or removing one record moves the rows by at most `total` in L1; checked here.
     """
 
-    hats: ProductHats
-    compared: Compared
+    leaf: IntArray
+    kernel: IntArray
+    total: int
     parts: ClassVar[tuple[Part, ...]] = (Part("", Fraction(1)),)
     biased: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        """Refuse weights that add up to more than the whole."""
+        if np.any(self.leaf < 1) or np.any(self.leaf + _column(self.leaf.shape, self.kernel) > self.total):
+            raise InternalError("product hats are more sensitive than declared")
+
+    @property
+    def half_widths(self) -> tuple[int, int]:
+        """Leaves from a hat's middle to where it ends, along each axis."""
+        return (self.kernel.shape[0] + 1) // 2, (self.kernel.shape[1] + 1) // 2
 
     @property
     def linear(self) -> LinearRows:
@@ -77,26 +110,23 @@ class Plane:
 
     def words(self, strategies: Sequence[str]) -> str:
         """Of both axes."""
-        return self.compared.name
-
-    def axis_choices(self, leaves: Sequence[int]) -> tuple[AxisChoice, ...] | None:
-        """Leaves, with the hats' half-widths for words."""
-        return tuple(
-            AxisChoice(LeafStrategy(n), f"product hats of half-width {half}", *self.compared[1:3])
-            for n, half in zip(leaves, self.hats.half_widths, strict=True)
-        )
+        return f"product hats of half-widths {' x '.join(map(str, self.half_widths))}"
 
     def row_count(self, strategies: Sequence[AxisStrategy]) -> int:
         """Cells and hats."""
-        return rows_of(self.hats)
+        places = zip(self.leaf.shape, self.kernel.shape, strict=True)
+        return self.leaf.size + prod(len(kernel_starts(n, length)) for n, length in places)
 
     def unit_variance(self, terms: Terms) -> float:
-        """All rows have one noise."""
-        return plane_unit_variance(self.hats, terms.spend, terms.sensitivity)
+        """All rows have one noise, so it is exact."""
+        share = self.budgets(terms)[:1]
+        denominator = scaled_denominator(terms.sensitivity) * terms.sensitivity
+        least = 2.0 * SMALLEST_RATIO * (denominator / float(share[0])) ** 2
+        return max(float(laplace_variance(share, denominator)[0]), least) / self.total**2
 
     def joint_variance(self) -> PlaneVariance:
-        """A diagonal and a low rank."""
-        return plane_variance(self.hats)
+        """A diagonal and a low rank, for noise of scale `total` on every row; Laplace multiplies by 2/epsilon^2."""
+        return PlaneVariance(self.leaf / self.total, self.kernel / self.total)
 
     def mean_variance(
         self,
@@ -106,12 +136,18 @@ class Plane:
         asked: Mapping[int, AskedAxis],
     ) -> float:
         """Over random rectangles."""
-        first, second = (workload_gram(n) for n in self.hats.leaf.shape)
+        first, second = (workload_gram(n) for n in self.leaf.shape)
         return unit * self.joint_variance().mean_variance(first, second)
 
     def draw(self, cells: IntArray, terms: Terms, noise: Noise) -> NoisyRows:
-        """One draw over cells and hats."""
-        return draw_plane(cells, self.hats, terms.spend, terms.sensitivity, noise)
+        """One draw over cells and hats.
+
+        **Privacy**: epsilon-DP for neighbours that differ in one unit's rows.
+        """
+        budget = self.budgets(terms)
+        denominator = scaled_denominator(terms.sensitivity) * terms.sensitivity
+        noisy = noise.laplace(budget, denominator, self.measure(cells, terms.strategies))
+        return NoisyView(noisy, budget, self.unit_variance(terms), terms.sensitivity)
 
     def drawn_axis(self, view: NoisyRows) -> DrawnAxis | None:
         """Nothing is left to the draw."""
@@ -121,7 +157,7 @@ class Plane:
         self, family: Sequence[DrawnMember], strategies: Mapping[int, AxisStrategy]
     ) -> list[FloatArray]:
         """Least squares over both axes."""
-        return [plane_estimates(view, self.hats) for _, view in family]
+        return [self.leaf_estimates(view, ()) for _, view in family]
 
     def components(
         self, family: Sequence[tuple[Subset, float]], totals: Mapping[int, float]
@@ -137,104 +173,173 @@ class Plane:
 
     def shape(self, strategies: Sequence[AxisStrategy]) -> tuple[int, ...]:
         """One line of cells and hats."""
-        return (rows_of(self.hats),)
+        return (self.row_count(strategies),)
 
     def budgets(self, terms: Terms) -> IntArray:
         """All the same."""
-        return plane_budget(self.hats, terms.spend, terms.sensitivity)
+        rows = self.row_count(terms.strategies)
+        share = cap_units(terms.spend, scaled_denominator(terms.sensitivity)) // self.total
+        if share == 0:
+            raise PrivacyError(
+                f"the view's epsilon is too small to be shared out over {rows} rows",
+                hint="give the view a larger share, narrow the measure's bounds, or write `mechanism: auto`",
+            )
+        return np.full(rows, share, np.int64)
 
     def largest_column(self, budget: IntArray, terms: Terms) -> int:
-        """Over cells."""
-        return largest_plane_column(self.hats, budget)
+        """The largest sum over rows of |H_r| s_r of any cell."""
+        cells, (height, width) = self.leaf.size, self.kernel.shape
+        column = self.leaf * budget[:cells].reshape(self.leaf.shape)
+        for share, (a, b) in zip(budget[cells:], self._places(), strict=True):
+            column[a : a + height, b : b + width] += np.abs(self.kernel) * share
+        return int(column.max())
 
     def measure(self, cells: IntArray, strategies: Sequence[AxisStrategy]) -> IntArray:
-        """The weighted cells, then the hats."""
-        return measure_plane(self.hats, cells)
+        """The weighted cells, row by row, then the hats."""
+        height, width = self.kernel.shape
+        hats = [int((self.kernel * cells[a : a + height, b : b + width]).sum()) for a, b in self._places()]
+        return np.concatenate([(self.leaf * cells).ravel(), np.array(hats, np.int64)])
 
     def weights(self, strategies: Sequence[AxisStrategy]) -> FloatArray:
         """All the same."""
-        return np.full(rows_of(self.hats), 1.0 / self.hats.total)
+        return np.full(self.row_count(strategies), 1.0 / self.total)
 
     def leaf_estimates(self, view: NoisyRows, strategies: Sequence[AxisStrategy]) -> FloatArray:
-        """Least squares over both axes."""
-        return plane_estimates(view, self.hats)
+        """Least squares over both axes, refined once on what the rounded first estimate leaves of the integers.
+
+        So float rounding stays relative to the noise and a noiseless view comes back exactly.
+        """
+        first = np.rint(self.estimate(view.value)).astype(np.int64)
+        left = view.value - self.measure(first, strategies)
+        return np.asarray(first + self.estimate(left), np.float64)
+
+    def estimate(self, y: IntArray) -> FloatArray:
+        """Best linear unbiased cell estimates from rows as `measure` orders them, shape (n1, n2)."""
+        model = self.joint_variance()
+        cells, scaled = self.leaf.size, np.asarray(y, np.float64) / self.total
+        start = scaled[:cells].reshape(self.leaf.shape) / model.leaf
+        rows = model.rows.reshape(len(model.rows), -1)
+        missing = model.core @ (scaled[cells:] - rows @ start.ravel())
+        return np.asarray(start + (missing @ rows).reshape(start.shape) / model.leaf**2, np.float64)
+
+    def _places(self) -> Iterator[tuple[int, int]]:
+        """Where the kernels stand."""
+        starts = (kernel_starts(n, k) for n, k in zip(self.leaf.shape, self.kernel.shape, strict=True))
+        return product(*starts)
 
 
-def draw_plane(
-    histogram: IntArray, strategy: ProductHats, epsilon: Fraction, sensitivity: int, noise: Noise
-) -> NoisyView:
-    """Measure a view of two axes under pure epsilon-DP.
+def _column(shape: tuple[int, ...], kernel: IntArray) -> IntArray:
+    """What the moved kernels add up to at each cell, shape (n1, n2)."""
+    column = np.zeros(shape, np.int64)
+    for a in kernel_starts(shape[0], kernel.shape[0]):
+        for b in kernel_starts(shape[1], kernel.shape[1]):
+            column[a : a + kernel.shape[0], b : b + kernel.shape[1]] += np.abs(kernel)
+    return column
+
+
+def product_hats(n1: int, n2: int, h1: int, h2: int, share: float, total: int = TOTAL) -> ProductHats:
+    """Product hats of the given half-widths and share, rounded down to integers.
 
     Args:
-        histogram: exact integer cells, shape (n1, n2).
-        strategy: the rows.
-        epsilon: what the view may spend.
-        sensitivity: the most that one privacy unit changes the sum of |cells|, in stored units.
-        noise: where noise comes from.
-
-    Returns:
-        Noisy integers, shape (rows,), with their exact budgets.
+        n1, n2: leaves of the axes.
+        h1, h2: half-widths, 2 h - 1 at most the leaves.
+        share: the part of a cell's budget that hats take inside the plane, between 0 and 1.
+        total: the integer that stands for the whole budget.
 
     Raises:
-        PrivacyError: epsilon or sensitivity leave no room for integer budgets.
-
-    **Privacy**: epsilon-DP for neighbours that differ in one unit's rows.
+        InterfaceError: for hats that do not fit.
     """
-    budget = plane_budget(strategy, epsilon, sensitivity)
-    denominator = scaled_denominator(sensitivity) * sensitivity
-    noisy = noise.laplace(budget, denominator, measure_plane(strategy, histogram))
-    variance = plane_unit_variance(strategy, epsilon, sensitivity)
-    return NoisyView(noisy, budget, variance, sensitivity)
+    if 2 * h1 - 1 > n1 or 2 * h2 - 1 > n2 or min(h1, h2) < 1 or not 0 < share < 1:
+        raise InterfaceError(f"hats of half-widths {h1} x {h2} do not fit a plane of {n1} x {n2} leaves")
+    kernel = np.floor(total * share * np.outer(hat(h1), hat(h2))).astype(np.int64)
+    return ProductHats(total - _column((n1, n2), kernel), kernel, total)
 
 
-def plane_budget(strategy: ProductHats, epsilon: Fraction, sensitivity: int) -> IntArray:
-    """The integer budget of every row, shape (rows,); arguments and errors as above.
+def best_product_hats(
+    n1: int, n2: int, first: Workload | None = None, second: Workload | None = None, whole: float = 0.0
+) -> tuple[ProductHats, float]:
+    """The half-width and share with the least expected error on random rectangles.
 
-    **Privacy** Reads no data; an audit holds it against what a release stores.
+    Args:
+        n1, n2: leaves of the axes, `SMALLEST` to `LARGEST` each.
+        first, second: the ranges asked on each axis; None means all ranges.
+        whole: how often an axis is asked for its total instead, in [0, 1).
+
+    Returns:
+        (strategy, mean squared error at epsilon 1).
+
+    Raises:
+        InterfaceError: for planes that are too large or too small for hats.
     """
-    share = cap_units(epsilon, scaled_denominator(sensitivity)) // strategy.total
-    if share == 0:
-        raise PrivacyError(
-            f"the view's epsilon is too small to be shared out over {rows_of(strategy)} rows",
-            hint="give the view a larger share, narrow the measure's bounds, or write `mechanism: auto`",
+    if max(n1, n2) > LARGEST or min(n1, n2) < SMALLEST:
+        raise InterfaceError(
+            f"no product hats for a plane of {n1} x {n2} leaves", hint="use a Kronecker product"
         )
-    return np.full(rows_of(strategy), share, np.int64)
+    grams = (workload_gram(n1, first, 0.0, whole), workload_gram(n2, second, 0.0, whole))
+
+    def error(half: tuple[int, int], share: float) -> float:
+        return 2 * product_hats(n1, n2, *half, share).joint_variance().mean_variance(*grams)
+
+    halves = sorted({(min(h, (n1 + 1) // 2), min(h, (n2 + 1) // 2)) for h in _HALF_WIDTHS})
+    few = [half for half in halves if (n1 // half[0]) * (n2 // half[1]) <= MOST_HATS]
+    likely = sorted(few, key=lambda half: error(half, _MIDDLE))[:3]
+    least, half, share = min((error(half, share), half, share) for half in likely for share in _SHARES)
+    return product_hats(n1, n2, *half, share), least
 
 
-def plane_unit_variance(strategy: ProductHats, epsilon: Fraction, sensitivity: int) -> float:
-    """The `unit_variance` that a draw will have: all rows have one noise, so it is exact. Reads no data."""
-    share = plane_budget(strategy, epsilon, sensitivity)[:1]
-    denominator = scaled_denominator(sensitivity) * sensitivity
-    least = 2.0 * SMALLEST_RATIO * (denominator / float(share[0])) ** 2
-    return max(float(laplace_variance(share, denominator)[0]), least) / strategy.total**2
+def _alone(view: str) -> str:
+    """A view stands for itself."""
+    return view
 
 
-def largest_plane_column(strategy: ProductHats, budget: IntArray) -> int:
-    """The largest sum over rows of |H_r| s_r of any cell; what an audit holds against the cap.
-
-    Args:
-        strategy: the rows.
-        budget: as stored, shape (rows,).
-    """
-    cells, shape = strategy.leaf.size, strategy.leaf.shape
-    column = strategy.leaf * budget[:cells].reshape(shape)
-    height, width = strategy.kernel.shape
-    starts = [kernel_starts(n, length) for n, length in zip(shape, strategy.kernel.shape, strict=True)]
-    for share, (a, b) in zip(budget[cells:], product(*starts), strict=True):
-        column[a : a + height, b : b + width] += np.abs(strategy.kernel) * share
-    return int(column.max())
+NAMED: Mapping[str, NamedFamily] = {"product_hats": NamedFamily(_alone, whole=0.0)}
+"""A view that asks for hats is asked for rectangles alone."""
 
 
-def plane_estimates(view: NoisyRows, strategy: ProductHats) -> FloatArray:
-    """Best linear unbiased estimates of the cells, shape (n1, n2).
+def offers(question: FamilyQuestion) -> Iterator[Answer]:
+    """Product hats, for one view of two short axes that need not agree with others."""
+    name = "product hats"
+    refusal = _refusal(question)
+    yield Refusal(name, *refusal) if refusal else Offer(name, 0.0, lambda: _best(question))
 
-    The estimate is refined once on what is left of the integers after the rounded first estimate, so that float
-    rounding stays relative to the noise and a noiseless view comes back exactly.
 
-    Args:
-        view: noisy integers.
-        strategy: the rows.
-    """
-    first = np.rint(estimate_plane(strategy, view.value)).astype(np.int64)
-    left = view.value - measure_plane(strategy, first)
-    return np.asarray(first + estimate_plane(strategy, left), np.float64)
+def _refusal(question: FamilyQuestion) -> tuple[str, str] | None:
+    """Why hats do not fit, and what to write instead."""
+    leaves = question.leaves(question.views[0])
+    if not question.named and not (question.open and question.alone and len(question.views) == 1):
+        return "measures one view alone, where all is left to auto", "leave one view of the table"
+    if len(leaves) != 2:
+        return f"measures two axes together, not {len(leaves)}", "write auto, or leave two axes"
+    if question.allows(GAUSSIAN):
+        return "is for delta 0", "remove privacy.delta, or write auto"
+    if question.people:
+        return f"needs a declared number in max_ids of {question.of}", "write it, or auto here"
+    if question.batches:
+        return "is not made batch by batch", "write auto"
+    if min(leaves) < SMALLEST or max(leaves) > LARGEST:
+        return (
+            f"takes axes of {SMALLEST} to {LARGEST} leaves, not {leaves[0]} x {leaves[1]}",
+            "cut the axes wider or finer, or write auto",
+        )
+    return None
+
+
+def _best(question: FamilyQuestion) -> FamilyCandidate:
+    """The hats of least error, by the questions that the axes one by one are judged by."""
+    axes = [question.axes[axis] for axis in question.views[0].axes]
+    (n1, n2), works = (axis.leaves for axis in axes), [axis.workload for axis in axes]
+    if all(work is None for work in works):
+        hats, error = _best_for_all_ranges(n1, n2, question.whole)
+    else:
+        hats, error = best_product_hats(n1, n2, works[0], works[1], question.whole)
+    choices: tuple[AxisChoice, ...] = tuple(
+        AxisChoice(LeafStrategy(axis.leaves), f"product hats of half-width {half}", error)
+        for axis, half in zip(axes, hats.half_widths, strict=True)
+    )
+    design = FamilyDesign(hats, (ViewChoice(LAPLACE, choices),))
+    return FamilyCandidate(hats.words(()), design, lambda: error)
+
+
+@lru_cache(maxsize=64)  # `dpsql plan --compare` plans the same views again and again
+def _best_for_all_ranges(n1: int, n2: int, whole: float) -> tuple[ProductHats, float]:
+    return best_product_hats(n1, n2, None, None, whole)

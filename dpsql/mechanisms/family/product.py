@@ -1,6 +1,7 @@
 """Each axis by a strategy of its own: a row of the view is a product of the axes' rows.
 
-Views that share axes are reconciled part by part.
+Views that share axes are reconciled part by part. Every word of the catalog for the strategy of an axis leads here,
+and so does `auto` where no way to measure several axes at once errs less.
 
 **Privacy**: docs/privacy.md; budgets are products over axes, as the law combines them.
 **Source**: docs/method/views.md, "Products of axes".
@@ -8,7 +9,7 @@ Views that share axes are reconciled part by part.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from math import prod
@@ -16,20 +17,35 @@ from typing import ClassVar
 
 import numpy as np
 
-from dpsql.mechanisms.axis.question import AxisChoice
+from dpsql.errors import CatalogError
+from dpsql.mechanisms.axis.question import AxisChoice, AxisQuestion, Word
+from dpsql.mechanisms.axis.registry import WHOLE, axis_strategy, laws_of
 from dpsql.mechanisms.axis.strategy import AxisStrategy, axis_budgets, leaf_estimates, measure_view, row_count
-from dpsql.mechanisms.central.reconcile import Measured, Subset, component_variances, reconcile
 from dpsql.mechanisms.family.measurement import (
     AskedAxis,
-    Compared,
     DrawnAxis,
     DrawnMember,
     LinearRows,
     Part,
+    Share,
     Terms,
+    asked_sets,
+    mean_error,
     shaped,
 )
-from dpsql.mechanisms.law import NoisyRows
+from dpsql.mechanisms.family.question import (
+    Answer,
+    FamilyAxis,
+    FamilyCandidate,
+    FamilyDesign,
+    FamilyQuestion,
+    FamilyView,
+    NamedFamily,
+    ViewChoice,
+)
+from dpsql.mechanisms.family.reconcile import Measured, Subset, component_variances, reconcile
+from dpsql.mechanisms.law import NoiseLaw, NoisyRows
+from dpsql.mechanisms.offers import Offer, Refusal
 from dpsql.noise import Noise
 from dpsql.tree import FloatArray, IntArray
 from dpsql.variance.plane import PlaneVariance
@@ -37,13 +53,8 @@ from dpsql.variance.plane import PlaneVariance
 
 @dataclass(frozen=True)
 class Product:
-    """Axes one by one. See `Measurement` and `LinearRows` for what its methods answer.
+    """Axes one by one. See `Measurement` and `LinearRows` for what its methods answer."""
 
-    Args:
-        compared: how measuring two axes together compared, where it was tried.
-    """
-
-    compared: Compared | None = None
     parts: ClassVar[tuple[Part, ...]] = (Part("", Fraction(1)),)
     biased: ClassVar[bool] = False
 
@@ -59,10 +70,6 @@ class Product:
     def words(self, strategies: Sequence[str]) -> str:
         """Of each axis."""
         return " x ".join(strategies)
-
-    def axis_choices(self, leaves: Sequence[int]) -> tuple[AxisChoice, ...] | None:
-        """Each axis chooses."""
-        return None
 
     def row_count(self, strategies: Sequence[AxisStrategy]) -> int:
         """All products."""
@@ -143,3 +150,68 @@ class Product:
 
 
 PRODUCT = Product()
+
+NAMED: Mapping[str, NamedFamily] = {}
+
+
+def offers(question: FamilyQuestion) -> Iterator[Answer]:
+    """Fits all views whose rows per person are declared."""
+    name = "axes one by one"
+    if question.people:
+        yield Refusal(name, f"needs a declared number in max_ids of {question.of}")
+        return
+
+    def make() -> FamilyCandidate:
+        views = tuple(_of_view(question, view) for view in question.views)
+        words = " x ".join(choice.name for choice in views[0].axes) if len(views) == 1 else name
+        return FamilyCandidate(words, FamilyDesign(PRODUCT, views), lambda: _error(question, views))
+
+    yield Offer(name, 0.0, make)
+
+
+def _of_view(question: FamilyQuestion, view: FamilyView) -> ViewChoice:
+    """The noise of least exact error that the view's word has rows for, Laplace first."""
+    laws = sorted(set(question.laws) & set(laws_of(view.word)), key=lambda law: law.norm)
+    if not laws:
+        raise CatalogError(
+            f"views.{view.name}.mechanism: {view.word.name} needs delta above 0",
+            hint="write privacy.delta, or auto",
+        )
+    shared = len(view.axes) > 1 and question.whole > 0
+    choices = [
+        ViewChoice(law, tuple(question.axes[i].once(_strategy, law, view.word, shared) for i in view.axes))
+        for law in laws
+    ]
+    return min(choices, key=lambda choice: choice.error)
+
+
+def _strategy(axis: FamilyAxis, law: NoiseLaw, word: Word, shared: bool) -> AxisChoice:
+    """The strategy of an axis; one that shares its views is asked as a whole half of the time."""
+    scale = axis.grains.shared if shared else axis.grains.alone
+    asked = AxisQuestion(axis.leaves, law, axis.workload, WHOLE if shared else 0.0, scale)
+    return axis_strategy(asked, word, shared)
+
+
+def _error(question: FamilyQuestion, views: Sequence[ViewChoice]) -> float:
+    """Of one view in closed form; of several once they are reconciled, the mean over measures."""
+    if len(views) == 1:
+        return views[0].error
+    ids: dict[tuple[int, AxisStrategy], int] = {}  # views that share a strategy have one axis
+    members = []
+    for view, choice in zip(question.views, views, strict=True):
+        own = [(axis, part.strategy) for axis, part in zip(view.axes, choice.axes, strict=True)]
+        members.append(tuple(sorted(ids.setdefault(each, len(ids)) for each in own)))
+    asked = {i: AskedAxis(own.variance(), question.axes[axis].workload) for (axis, own), i in ids.items()}
+    errors = []
+    for measure in question.measures:
+        charges = [float(view.charges.get(measure, 0)) for view in question.views]
+        drawn = [
+            Share(axes, question.unit(choice.law, charge / sum(charges)))
+            for axes, choice, charge in zip(members, views, charges, strict=True)
+            if charge
+        ]
+        sets = asked_sets(
+            [Share(axes, charge) for axes, charge in zip(members, charges, strict=True) if charge]
+        )
+        errors.append(mean_error(PRODUCT, drawn, sets, asked))
+    return sum(errors) / len(errors)

@@ -1,45 +1,74 @@
-"""Sets of axes, each measured once by zero-sum rows (`axis.zero_sum`), and estimated all together.
+"""Many views at once under zCDP: every set of axes measured once, free of what its subsets tell already.
 
-The rows are rounded to integers whose every row adds to zero exactly, so that what is measured on a set of axes stays
-orthogonal to what is measured on its subsets, and the closed form stays exact.
+Views over {a, b}, {b, c} and {a, c} would each measure the axis b and the total again. The residual design
+takes a family of sets of axes closed downwards and measures for each set S only what is new in it: on the axes
+in S rows that add to zero over the axis (`axis.zero_sum`), on all others the total. Measurements of different sets
+tell of orthogonal parts of the histogram, so the best linear unbiased estimate is in closed form, and so is every
+variance. The integer rows add to zero exactly, so the closed form stays exact.
 
 | here | there | unit |
 |---|---|---|
+| `gram` | X_i = R_i' R_i, X_i 1 = 0, diagonal at most 1 | n x n |
+| `spread` | q' X_i^+ q: what set S with i in S adds to a query q on axis i | 1 |
+| `share` | (\\|q\\| / n)^2: what a set without i adds | 1 |
+| `variance` | sigma_S^2, of the noise on the rows of S | 1 at rho = 1/2 |
 | `drawn[S]` | (kron over S of B_i) (histogram, added up over all other axes) + noise | integers |
+
+An answer with leaf masks q_i on the axes in A (all other axes whole) has the variance
+
+    sum over S in A of sigma_S^2  prod_{i in S} q_i' X_i^+ q_i  prod_{i in A - S} (|q_i| / n_i)^2 .
+
+Rows of S have column norms of at most 1, so set S costs 1 / (2 sigma_S^2) of rho. Minimising sum_S value_S
+sigma_S^2 under a given rho gives sigma_S^2 proportional to value_S^(-1/2).
 
 **Privacy** Set S alone is rho_S-zCDP, as `law.Gaussian.draw` says; together they add up. Estimates are
 post-processing.
-**Source** docs/method/views.md, "Residual rows".
+**Source** docs/method/views.md, "Residual rows"; Xiao, He, Zhang and Kifer (2023).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from math import prod, sqrt
 from typing import ClassVar
 
 import numpy as np
 
 from dpsql.errors import InternalError
+from dpsql.mechanisms.axis.dense import DENSE_LEAVES
 from dpsql.mechanisms.axis.question import AxisChoice
-from dpsql.mechanisms.axis.residual_axis import ResidualAxis
+from dpsql.mechanisms.axis.registry import COARSEST
 from dpsql.mechanisms.axis.strategy import AxisStrategy, estimate, measure
-from dpsql.mechanisms.central.reconcile import Measured
-from dpsql.mechanisms.central.residual import Subset, closed_downwards
+from dpsql.mechanisms.axis.zero_sum import zero_sum_choice
 from dpsql.mechanisms.family.measurement import (
     AskedAxis,
-    Compared,
     DrawnAxis,
     DrawnMember,
     LinearRows,
     Part,
+    Share,
     Terms,
     apart,
+    asked_sets,
+    mean_error,
     range_variance,
 )
 from dpsql.mechanisms.family.product import PRODUCT
-from dpsql.mechanisms.law import NoisyRows
+from dpsql.mechanisms.family.question import (
+    Answer,
+    FamilyAxis,
+    FamilyCandidate,
+    FamilyDesign,
+    FamilyQuestion,
+    NamedFamily,
+    SetPart,
+    ViewChoice,
+)
+from dpsql.mechanisms.family.reconcile import Measured, Subset, subsets
+from dpsql.mechanisms.law import GAUSSIAN, NoisyRows
+from dpsql.mechanisms.offers import Offer, Refusal
 from dpsql.noise import Noise
 from dpsql.tree import FloatArray, IntArray
 from dpsql.variance.plane import PlaneVariance
@@ -54,7 +83,6 @@ class Residual:
 
     parts: ClassVar[tuple[Part, ...]] = (Part("residual", Fraction(1)),)
     biased: ClassVar[bool] = False
-    compared: ClassVar[Compared | None] = None
 
     @property
     def linear(self) -> LinearRows:
@@ -68,10 +96,6 @@ class Residual:
     def words(self, strategies: Sequence[str]) -> str:
         """Of each axis."""
         return PRODUCT.words(strategies)
-
-    def axis_choices(self, leaves: Sequence[int]) -> tuple[AxisChoice, ...] | None:
-        """Each axis has zero-sum rows."""
-        return None
 
     def row_count(self, strategies: Sequence[AxisStrategy]) -> int:
         """All products."""
@@ -125,18 +149,156 @@ class Residual:
 
 RESIDUAL = Residual()
 
+NAMED: Mapping[str, NamedFamily] = {"residual": NamedFamily(RESIDUAL.kin)}
 
-def axis_of(strategy: AxisStrategy) -> ResidualAxis:
-    """The rows' Gram matrix, with their own total as the unit.
+SHARES = 1 << 20
+"""Parts that a family's charge is divided into; a set with less than a millionth of it gets that much.
 
-    Raises:
-        InternalError: the strategy's rows are not written down.
+**Privacy**: the parts are integers that add up to at most `SHARES`, so the charges of a family add up to at most what
+its views were given.
+"""
+
+MOST_LEAVES = 512
+"""Zero-sum rows of this many leaves take a second to find; longer axes have to ask for them."""
+
+MOST_AXES = 4
+"""A view of d axes brings 2^d statistics."""
+
+
+def offers(question: FamilyQuestion) -> Iterator[Answer]:
+    """The design for views that name it, or for all views of a table whose mechanisms and shares are open."""
+    name = "residual rows"
+    refusal = _refusal(question) or ("" if question.named else _unasked(question))
+    if isinstance(refusal, Refusal):
+        yield refusal._replace(name=name)
+    elif refusal:
+        yield Refusal(name, refusal)
+    else:
+        yield Offer(name, 0.0, lambda: _design(question))
+
+
+def _refusal(question: FamilyQuestion) -> Refusal | None:
+    """Where the design has no meaning."""
+    if not question.allows(GAUSSIAN):
+        return Refusal("", "needs delta above 0", "write privacy.delta, or `mechanism: auto`")
+    if question.people:
+        return Refusal("", f"needs a declared number in max_ids of {question.of}", "write it, or `auto` here")
+    if question.batches:
+        return Refusal("", "is not made batch by batch", "write `mechanism: auto` in a stream")
+    for axis in (question.axes[i] for view in question.views for i in view.axes):
+        if not 2 <= axis.leaves <= DENSE_LEAVES:
+            return Refusal(
+                "", f"takes axes of 2 to {DENSE_LEAVES} leaves and {axis.name} has {axis.leaves}",
+                "cut it wider (`cuts`), leave it out, or write `mechanism: auto`",
+            )  # fmt: skip
+    return _twice(question)
+
+
+def _twice(question: FamilyQuestion) -> Refusal | None:
+    """Two views that ask for one measure on the same axes: there is one statistic for both."""
+    seen: dict[tuple[str, Subset], str] = {}
+    for view in question.views:
+        for counted in view.charges:
+            key = counted, tuple(sorted(view.axes))
+            if key in seen:
+                names = " and ".join(question.axes[i].name for i in view.axes)
+                return Refusal(
+                    "", f"measures sets of axes once: {seen[key]} and {view.name} measure {counted} on {names}",
+                    "put their measures into one view",
+                )  # fmt: skip
+            seen[key] = view.name
+    return None
+
+
+def _unasked(question: FamilyQuestion) -> str:
+    """Why `auto` does not try it, or an empty string."""
+    views = question.views
+    if not (question.open and question.alone):
+        return "replaces all views of a table, and one names another mechanism"
+    if not all(view.shared_out for view in views):
+        return "divides what all views spend, and one has a share of its own"
+    if len(views) == 1 and len(views[0].axes) == 1:
+        return "is for several sets of axes"
+    if question.axes[0].grains.shared < COARSEST:
+        return "has rows of large integers, and sums of the measures leave no room for them"
+    if max(len(view.axes) for view in views) > MOST_AXES:
+        return f"is tried for views of up to {MOST_AXES} axes"
+    if max(question.axes[i].leaves for view in views for i in view.axes) > MOST_LEAVES:
+        return f"is tried for axes of up to {MOST_LEAVES} leaves"
+    return ""
+
+
+def _design(question: FamilyQuestion) -> FamilyCandidate:
+    """One statistic for each set of axes that a view covers, with the part of the budget that errs least."""
+    views = tuple(
+        ViewChoice(GAUSSIAN, tuple(question.axes[i].once(_rows) for i in view.axes))
+        for view in question.views
+    )
+    choices = {i: own for view, each in zip(question.views, views, strict=True)
+               for i, own in zip(view.axes, each.axes, strict=True)}  # fmt: skip
+    asked = {i: AskedAxis(own.strategy.variance(), question.axes[i].workload) for i, own in choices.items()}
+    sets = tuple(part for counted in question.measures for part in _sets(question, counted, asked))
+
+    def error() -> float:
+        found = []
+        for counted in question.measures:
+            charges = _charges(question, counted)
+            whole = sum(charge for _, charge in charges)
+            own = [part for part in sets if part.measure == counted]
+            drawn = [Share(part.axes, question.unit(GAUSSIAN, float(part.charge) / whole)) for part in own]
+            found.append(mean_error(RESIDUAL, drawn, asked_sets(charges), asked))
+        return sum(found) / len(found)
+
+    return FamilyCandidate("residual rows", FamilyDesign(RESIDUAL, views, sets), error)
+
+
+def _rows(axis: FamilyAxis) -> AxisChoice:
+    """Zero-sum rows of one axis."""
+    return zero_sum_choice(axis.leaves, axis.workload, max(axis.grains.shared, COARSEST))
+
+
+def _charges(question: FamilyQuestion, counted: str) -> list[Share]:
+    """What each view spends on a measure."""
+    return [
+        Share(tuple(sorted(view.axes)), float(view.charges[counted]))
+        for view in question.views
+        if counted in view.charges
+    ]
+
+
+def _sets(question: FamilyQuestion, counted: str, asked: Mapping[int, AskedAxis]) -> list[SetPart]:
+    """The sets of one measure, each with its part of what the views spend on it."""
+    shares = best_shares(asked_sets(_charges(question, counted)), asked)
+    left = SHARES - len(shares)
+    units = {
+        part: 1 + int(left * shares[part]) for part in sorted(shares, key=lambda part: (len(part), part))
+    }
+    if sum(units.values()) > SHARES:
+        raise InternalError("the sets of a residual design were given more than their family's budget")
+    whole = sum((view.charges.get(counted, Fraction(0)) for view in question.views), Fraction(0))
+    return [SetPart(counted, part, whole * Fraction(share, SHARES)) for part, share in units.items()]
+
+
+def best_shares(sets: Mapping[Subset, float], asked: Mapping[int, AskedAxis]) -> dict[Subset, float]:
+    """The parts of rho with the least mean error over conjunctions of ranges.
+
+    Args:
+        sets: set of axes, closed downwards -> how often ranges on each of them are asked, any positive weights.
+        asked: by axis.
+
+    Returns:
+        The part of each set; they add up to 1.
+
+    **Source** docs/method/views.md, "Residual rows".
     """
-    entries = strategy.entries()
-    if entries is None:
-        raise InternalError("residual rows are written down")
-    rows = entries.dense() / strategy.total
-    return ResidualAxis(np.asarray(rows.T @ rows, np.float64))
+    value = dict.fromkeys(sets, 0.0)
+    for axes, weight in sets.items():
+        for part in subsets(axes):
+            value[part] += weight * prod(
+                asked[i].parts.rest if i in part else asked[i].parts.share for i in axes
+            )
+    price = sum(sqrt(each) for each in value.values())
+    return {part: sqrt(each) / price for part, each in value.items()}
 
 
 def residual_estimates(
@@ -157,7 +319,7 @@ def residual_estimates(
     deviations = {part: _deviation(view.value, part, strategies) for part, view in drawn.items()}
     found = {}
     for axes in drawn:
-        parts = closed_downwards([axes])
+        parts = subsets(axes)
         first = np.rint(_added_up(deviations, parts, axes, strategies)).astype(np.int64)
         left = {
             part: _deviation(drawn[part].value - _measured(first, part, axes, strategies), part, strategies)

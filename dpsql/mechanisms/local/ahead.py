@@ -20,8 +20,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dpsql.mechanisms.local.blue import constrained_inverse
-from dpsql.mechanisms.local.simplex import normsub
+from dpsql.mechanisms.local.blue import constrained_inverse, normsub
 from dpsql.mechanisms.oracles.oracle import FloatArray, spread
 from dpsql.mechanisms.oracles.unary_encoding import UnaryEncoding
 
@@ -117,8 +116,3 @@ def spread_evenly(boxes: IntArray, shares: FloatArray, sizes: Sequence[int]) -> 
     for box, share in zip(boxes, shares, strict=True):
         leaves[tuple(slice(lo, hi) for lo, hi in box)] = share / np.prod(box[:, 1] - box[:, 0])
     return leaves
-
-
-def histogram_of_boxes(boxes: IntArray, leaves: NDArray[np.int64]) -> IntArray:
-    """Add up a histogram of leaves inside each box."""
-    return np.array([leaves[tuple(slice(lo, hi) for lo, hi in box)].sum() for box in boxes], dtype=np.int64)

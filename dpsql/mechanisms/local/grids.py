@@ -1,18 +1,47 @@
-"""How fine a grid should be: cells small enough to be even inside, few enough to rise above the noise.
+"""How axes are cut for reports: the levels of a tree, of which a person reports on one, and how fine a grid should be.
 
-**Source**: docs/method/local.md, "Grids"; constants a1 = 0.7, a2 = 0.03 are
-the fit of the unevenness inside one-axis and two-axis cells.
+**Levels.** The printed longitudinal path mechanism answers with a node of the person's own path, so its support betrays
+the value and the ratio is infinite at every epsilon. Here the output ranges over the global node set: exactly one node
+of each level lies above any value, so the normaliser is the same for all and the ratio is exactly e^eps.
+
+**Grids.** Cells small enough to be even inside, few enough to rise above the noise; the constants a1 = 0.7, a2 = 0.03
+are the fit of the unevenness inside one-axis and two-axis cells.
+
+**Source**: docs/method/local.md, "Levels and paths" and "Grids".
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from dpsql.mechanisms.local.lprr import IntArray, level_edges
+IntArray = NDArray[np.int64]
+
+
+def level_edges(leaves: int, branching: int) -> list[IntArray]:
+    """Cell boundaries of each level below the root of a near-balanced tree, finest last.
+
+    Args:
+        leaves: number of leaves, at least 2.
+        branching: children a node.
+
+    Returns:
+        One increasing array of boundaries a level, from 0 to `leaves`; each refines the one before.
+
+    Example:
+        >>> [e.tolist() for e in level_edges(6, 3)]
+        [[0, 2, 4, 6], [0, 1, 2, 3, 4, 5, 6]]
+    """
+    levels: list[IntArray] = []
+    cells = branching
+    while not levels or levels[-1].size - 1 < leaves:
+        levels.append(np.unique(np.arange(cells + 1, dtype=np.int64) * leaves // cells))
+        cells *= branching
+    return levels
+
 
 UNEVEN_ONE = 0.7
 UNEVEN_TWO = 0.03
@@ -85,8 +114,3 @@ def even_edges(leaves: int, cells: float) -> IntArray:
     """Boundaries of about `cells` near-equal cells, at least 2 and at most one per leaf."""
     count = int(min(max(round(cells), 2), leaves))
     return np.unique(np.arange(count + 1, dtype=np.int64) * leaves // count)
-
-
-def cells_of(edges: Sequence[IntArray]) -> int:
-    """Number of cells of a grid."""
-    return math.prod(e.size - 1 for e in edges)

@@ -13,11 +13,14 @@ epsilon in it; the printed median aims at no error. Both are replaced by the lea
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
-from dpsql.mechanisms.local.simplex import normsub
+from dpsql.errors import CatalogError
+from dpsql.mechanisms.local.blue import normsub
 from dpsql.mechanisms.oracles.oracle import FloatArray, Oracle, covariance, estimate
 
 
@@ -108,7 +111,37 @@ def estimated_rows(oracle: Oracle, tally: FloatArray, reports: float) -> FloatAr
     return normsub(estimate(oracle, tally, reports))
 
 
-def missing_at_random(row_shares: FloatArray, tau: int) -> float:
-    """Factor E r / E min(r, tau): right if rows cut resemble rows kept, which nothing checks."""
-    mean = float(np.arange(row_shares.size) @ row_shares)
-    return mean / float(np.minimum(np.arange(row_shares.size), tau) @ row_shares)
+@dataclass(frozen=True)
+class Weighting:
+    """What becomes of rows beyond tau in counts and sums.
+
+    Args:
+        name: what catalogs and plans call it.
+        weight: rows for which each counted row stands, from the mean rows of a person and the mean of those within tau.
+    """
+
+    name: str
+    weight: Callable[[Measured, Measured], Measured]
+
+
+def _put_back(mean: Measured, kept: Measured) -> Measured:
+    """E r / E min(r, tau): right if rows cut resemble rows kept, which nothing checks.
+
+    What `kept` errs by cancels against the noise of counts and sums themselves.
+    """
+    return Measured(max(mean.value / kept.value, 1.0), mean.error / kept.value)
+
+
+WEIGHTINGS = (Weighting("none", lambda mean, kept: Measured(1.0, 0.0)), Weighting("mar", _put_back))
+
+
+def weighting_named(name: str) -> Weighting:
+    """The weighting that a catalog or plan names.
+
+    Raises:
+        CatalogError: none is called that.
+    """
+    for weighting in WEIGHTINGS:
+        if weighting.name == name:
+            return weighting
+    raise CatalogError(f"no row_weighting is called `{name}`", hint="write none or mar")

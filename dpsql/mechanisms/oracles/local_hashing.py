@@ -13,8 +13,7 @@ from typing import ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from dpsql.client.varint import varint
-from dpsql.mechanisms.oracles.numbers import check_numbers, numbers_of, varints
+from dpsql.client.oracles import varint
 from dpsql.mechanisms.oracles.oracle import (
     OTHER,
     Bytes,
@@ -23,6 +22,9 @@ from dpsql.mechanisms.oracles.oracle import (
     IntArray,
     Packed,
     Structure,
+    check_numbers,
+    numbers_of,
+    varints,
 )
 from dpsql.mechanisms.oracles.randomised_response import responses
 from dpsql.mechanisms.oracles.unary_encoding import bits_cost, bits_moved, bits_noise, bits_structure
@@ -95,10 +97,6 @@ class LocalHashing:
         """Cut to 0 .. 1."""
         return np.asarray(np.clip(cells, 0, 1))
 
-    def seen(self) -> FloatArray | None:
-        """Items are cells."""
-        return None
-
     def even_support(self) -> FloatArray:
         """lambda at 1 / D."""
         return np.full(self.domain, self.q + (self.p - self.q) / self.domain)
@@ -141,10 +139,6 @@ class LocalHashing:
         """Items in the reported bucket."""
         held = bucket(packed[:, :1].astype(np.int64), np.arange(self.domain)[None, :], self.extra)
         return np.asarray(held == packed[:, 1:])
-
-    def tally(self, histogram: IntArray, rng: np.random.Generator) -> IntArray:
-        """Counted from one drawn report a device."""
-        return self.support(*self.hashed(np.repeat(np.arange(histogram.size), histogram), rng))
 
     def payloads(self, items: IntArray, rng: np.random.Generator) -> list[bytes]:
         """See `Oracle`."""

@@ -8,6 +8,8 @@
 | cell      |                | one item or several; of Square Wave, a bin, told as it is: p = 1, q = 0 |
 | spread    | v(eps)         | 4 e^eps / (e^eps - 1)^2, variance of one OUE report at f = 0 |
 
+At the end stands what oracles share whose payload is one number in LEB128, of a cell that the report names.
+
 **Source**: docs/method/local.md, "Oracles".
 """
 
@@ -19,6 +21,8 @@ from typing import ClassVar, NamedTuple, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
+
+from dpsql.client.oracles import read_varint
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
@@ -115,9 +119,6 @@ class Oracle(Protocol):
     def plugged(self, cells: FloatArray) -> FloatArray:
         """Estimated shares of cells made fit for `structure`."""
 
-    def seen(self) -> FloatArray | None:
-        """Probability of each cell given each leaf, shape (width, domain); None where items are cells of a table."""
-
     def even_support(self) -> FloatArray:
         """Expected support of one report if items are spread evenly, shape (width,)."""
 
@@ -141,14 +142,6 @@ class Oracle(Protocol):
 
     def supports(self, packed: Packed) -> NDArray[np.bool_]:
         """Which items each packed report supports, shape (reports, domain)."""
-
-    def tally(self, histogram: IntArray, rng: np.random.Generator) -> IntArray:
-        """Draw, in law, the tally that many devices would produce.
-
-        Args:
-            histogram: devices per item, shape (domain,); of Square Wave also devices without a row, at the end.
-            rng: source of pseudo-random numbers; it protects nobody.
-        """
 
     def payloads(self, items: IntArray, rng: np.random.Generator) -> list[bytes]:
         """Draw one payload a device with the device's probabilities.
@@ -222,3 +215,35 @@ def item_scores(oracle: Oracle, support: NDArray[np.bool_]) -> FloatArray:
     """
     raw = (support - oracle.q) / (oracle.p - oracle.q)
     return np.asarray(raw + (1 - raw.sum(axis=1, keepdims=True)) / oracle.domain)
+
+
+LONGEST = 4
+"""Bytes of the longest number."""
+
+
+def check_numbers(payloads: Bytes, limit: int, start: int = 0) -> Checked:
+    """Which payloads hold, after `start` bytes, a number below `limit` in its shortest form."""
+    if not start < payloads.shape[1] <= start + LONGEST:
+        return Checked(np.zeros(len(payloads), dtype=bool), "payload length")
+    number = payloads[:, start:]
+    shaped = (number[:, -1] < 128) & (number[:, :-1] >= 128).all(axis=1)
+    shortest = (number[:, -1] > 0) | (number.shape[1] == 1)
+    return Checked(shaped & shortest & (varints(number) < limit), "value out of range")
+
+
+def varints(number: Bytes) -> IntArray:
+    """The integers that equally long, checked LEB128 numbers stand for."""
+    value = np.zeros(len(number), dtype=np.int64)
+    for position in range(number.shape[1]):
+        value |= (number[:, position].astype(np.int64) & 0x7F) << (7 * position)
+    return value
+
+
+def numbers_of(payloads: Sequence[bytes], start: int = 0) -> IntArray:
+    """The number after `start` bytes of each checked payload, shape (payloads,)."""
+    return np.array([read_varint(payload[start:]).value for payload in payloads], dtype=np.int64)
+
+
+def farthest(moves: FloatArray) -> float:
+    """Largest sum of moves of one sign within a column: the set of leaves that one named cell moves most."""
+    return float(max(np.maximum(moves, 0).sum(axis=0).max(), np.maximum(-moves, 0).sum(axis=0).max()))

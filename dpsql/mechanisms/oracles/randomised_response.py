@@ -15,9 +15,20 @@ from typing import ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from dpsql.client.varint import varint
-from dpsql.mechanisms.oracles.numbers import check_numbers, farthest, numbers_of, varints
-from dpsql.mechanisms.oracles.oracle import OTHER, Bytes, Checked, FloatArray, IntArray, Packed, Structure
+from dpsql.client.oracles import varint
+from dpsql.mechanisms.oracles.oracle import (
+    OTHER,
+    Bytes,
+    Checked,
+    FloatArray,
+    IntArray,
+    Packed,
+    Structure,
+    check_numbers,
+    farthest,
+    numbers_of,
+    varints,
+)
 
 
 @dataclass(frozen=True)
@@ -87,10 +98,6 @@ class RandomisedResponse:
         """Cut to 0 .. 1."""
         return np.asarray(np.clip(cells, 0, 1))
 
-    def seen(self) -> FloatArray | None:
-        """Items are cells."""
-        return None
-
     def even_support(self) -> FloatArray:
         """lambda at 1 / D."""
         return np.full(self.domain, self.q + (self.p - self.q) / self.domain)
@@ -116,12 +123,6 @@ class RandomisedResponse:
     def supports(self, packed: Packed) -> NDArray[np.bool_]:
         """The reported item."""
         return np.asarray(packed == np.arange(self.domain))
-
-    def tally(self, histogram: IntArray, rng: np.random.Generator) -> IntArray:
-        """An answer is the truth with probability (W - S) / total, else uniform over all items."""
-        kept = rng.binomial(histogram, (self.own - OTHER) / (self.own + (self.domain - 1) * OTHER))
-        rest = int(histogram.sum() - kept.sum())
-        return np.asarray(kept + rng.multinomial(rest, np.full(self.domain, 1 / self.domain)))
 
     def payloads(self, items: IntArray, rng: np.random.Generator) -> list[bytes]:
         """See `Oracle`."""

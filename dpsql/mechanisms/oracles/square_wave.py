@@ -1,7 +1,7 @@
 """Square Wave on a discrete domain (WAVE): a report is one bin, near the own leaf with weight W.
 
-Its cells are bins, one a report, of which each leaf fills some more than others (`seen`). Nothing is added to a bin's
-share afterwards, so p = 1 and q = 0.
+Its cells are bins, one a report, of which each leaf fills some more than others (`wave_matrix`). Nothing is added to a
+bin's share afterwards, so p = 1 and q = 0.
 """
 
 from __future__ import annotations
@@ -15,10 +15,21 @@ from typing import ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from dpsql.client.varint import varint
+from dpsql.client.oracles import varint
 from dpsql.errors import InternalError
-from dpsql.mechanisms.oracles.numbers import check_numbers, farthest, numbers_of, varints
-from dpsql.mechanisms.oracles.oracle import OTHER, Bytes, Checked, FloatArray, IntArray, Packed, Structure
+from dpsql.mechanisms.oracles.oracle import (
+    OTHER,
+    Bytes,
+    Checked,
+    FloatArray,
+    IntArray,
+    Packed,
+    Structure,
+    check_numbers,
+    farthest,
+    numbers_of,
+    varints,
+)
 
 FLOOR = 1e-3
 """Least share of a bin as a variance, in even shares."""
@@ -71,10 +82,6 @@ class SquareWave:
         """No bin is known to be empty."""
         return np.asarray(np.maximum(cells, FLOOR / cells.size))
 
-    def seen(self) -> FloatArray | None:
-        """Near bins with weight W, the others with 2^20, over the sum of all."""
-        return wave_matrix(self)
-
     def even_support(self) -> FloatArray:
         """The mean over leaves."""
         return np.asarray(wave_matrix(self).mean(axis=1))
@@ -98,17 +105,6 @@ class SquareWave:
     def supports(self, packed: Packed) -> NDArray[np.bool_]:
         """Bins support no leaf alone."""
         raise InternalError("Square Wave's reports are not joined person by person")
-
-    def tally(self, histogram: IntArray, rng: np.random.Generator) -> IntArray:
-        """Near the own leaf with the probability that its weight adds, else uniform over all bins."""
-        near, leaves = 2 * self.extra + 1, self.domain
-        total = near * self.own + (leaves - 1) * OTHER
-        kept = rng.binomial(histogram[:leaves], near * (self.own - OTHER) / total)
-        tally = np.zeros(leaves + near - 1, dtype=np.int64)
-        for shift, part in enumerate(rng.multinomial(kept, np.full(near, 1 / near)).T):
-            tally[shift : shift + leaves] += part
-        rest = int(histogram.sum() - kept.sum())
-        return tally + rng.multinomial(rest, np.full(tally.size, 1 / tally.size))
 
     def payloads(self, items: IntArray, rng: np.random.Generator) -> list[bytes]:
         """See `Oracle`; who has no row draws bins evenly."""

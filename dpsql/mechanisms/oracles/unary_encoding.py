@@ -93,10 +93,6 @@ class UnaryEncoding:
         """Cut to 0 .. 1."""
         return np.asarray(np.clip(cells, 0, 1))
 
-    def seen(self) -> FloatArray | None:
-        """Items are cells."""
-        return None
-
     def even_support(self) -> FloatArray:
         """lambda at 1 / D."""
         return np.full(self.domain, self.q + (self.p - self.q) / self.domain)
@@ -133,11 +129,6 @@ class UnaryEncoding:
     def supports(self, packed: Packed) -> NDArray[np.bool_]:
         """Items whose bit is 1."""
         return np.unpackbits(packed.astype(np.uint8, copy=False), axis=1, count=self.domain).astype(bool)
-
-    def tally(self, histogram: IntArray, rng: np.random.Generator) -> IntArray:
-        """Bits are independent."""
-        rest = int(histogram.sum()) - histogram
-        return np.asarray(rng.binomial(histogram, 0.5) + rng.binomial(rest, self.q))
 
     def payloads(self, items: IntArray, rng: np.random.Generator) -> list[bytes]:
         """See `Oracle`."""

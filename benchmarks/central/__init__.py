@@ -1,0 +1,1 @@
+"""Central releases: expected errors, simulated ones, and docs/accuracy/central.md."""

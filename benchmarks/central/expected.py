@@ -1,0 +1,114 @@
+"""Expected errors of what `auto` ships, against the bounds that the project promises.
+
+Run `python -m benchmarks.central.expected`; the last lines are one figure each, and the exit code is 1 if any
+is short. All values are exact expectations at epsilon 1 (Laplace) or ratios to a lower bound (Gaussian);
+nothing is simulated. Two axes: the error that the release states. `--quick` leaves out axes beyond 65,536 leaves.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator
+from itertools import combinations
+from typing import NamedTuple
+
+import numpy as np
+
+from benchmarks.central.planes import published_plane
+from benchmarks.figures import Figures
+from dpsql.mechanisms.axis.dense import dense_strategy, matrix_root, optimal_gram, workload_gram
+from dpsql.mechanisms.axis.question import expected_error
+from dpsql.mechanisms.axis.registry import auto_strategy
+from dpsql.mechanisms.axis.sine import SineStrategy
+from dpsql.mechanisms.axis.zero_sum import zero_sum_strategy
+from dpsql.mechanisms.family.measurement import AskedAxis, Share, mean_error
+from dpsql.mechanisms.family.residual import RESIDUAL, best_shares
+from tests.strategies import svd_bound
+
+ONE_AXIS = {256: 66, 1024: 125, 4096: 207, 16_384: 327, 65_536: 475, 262_144: 676, 1_048_576: 912}
+DENSE = (256, 512, 1024)  # below 140 leaves the optimum itself is 1.02 to 1.023 times the SVD bound
+SINE = (1025, 4096, 65_536, 1_048_576)
+LONG = 65_536
+RHO = 0.0243  # what (1, 1e-6) converts to, tightly
+
+
+class Figure(NamedTuple):
+    """A value and the most that it may be."""
+
+    name: str
+    value: float
+    bound: float
+
+
+def figures(longest: int) -> Iterator[Figure]:
+    """All figures, the quick ones first."""
+    for n in (32, 64):
+        bound = {32: 176, 64: 450}[n]
+        yield Figure(f"pure, {n} x {n} rectangles, product hats", published_plane(n, "product_hats"), bound)
+    yield Figure("pure, 256 x 256 rectangles", auto_strategy(256).expected_error ** 2 / 2, 2185)
+    gaussian = expected_error(dense_strategy(256)) ** 2
+    yield Figure("zCDP (1, 1e-6), 256 x 256 rectangles", gaussian / (2 * RHO), 1470)
+    yield Figure("zCDP at rho 1/2, six axes of 256, all conjunctions of 1 to 3 ranges", six_axes(), 5800)
+    for n in DENSE:
+        yield Figure(
+            f"zCDP over SVD bound, {n} leaves", expected_error(dense_strategy(n)) / svd_bound(n), 1.02
+        )
+    for n in (64, 128):
+        yield Figure(
+            f"zCDP over the optimum, {n} leaves", expected_error(dense_strategy(n)) / optimum(n), 1.001
+        )
+    for n in SINE:
+        if n <= longest:
+            ratio = expected_error(SineStrategy(n)) / svd_bound(n)
+            yield Figure(f"zCDP over SVD bound, {n} leaves", ratio, 1.11)
+    for n, bound in ONE_AXIS.items():
+        if n <= longest:
+            yield Figure(f"pure, all ranges of {n} leaves", auto_strategy(n).expected_error, bound)
+    yield from choosing(longest)
+
+
+def choosing(longest: int) -> Iterator[Figure]:
+    """Processor seconds until `auto` has chosen, from the number of leaves alone."""
+    for n, bound in ((65_536, 1.0), (1 << 20, 30.0)):
+        if n <= longest:
+            start = time.process_time()
+            auto_strategy(n)
+            yield Figure(f"choosing for {n} leaves, processor seconds", time.process_time() - start, bound)
+
+
+def six_axes(n: int = 256) -> float:
+    """Mean error of the residual design over all sets of one to three of six axes, asked equally often.
+
+    The rows are the integers that a release of three-axis counts measures.
+    """
+    sets = {each: float(len(each) > 0) for size in range(4) for each in combinations(range(6), size)}
+    axis = AskedAxis(zero_sum_strategy(n, scale=1 << 12).variance(), None)
+    asked = dict.fromkeys(range(6), axis)
+    shares = best_shares(sets, asked)
+    return mean_error(RESIDUAL, [Share(part, 1 / share) for part, share in shares.items()], sets, asked)
+
+
+def optimum(n: int) -> float:
+    """A lower bound on every Gaussian strategy for all ranges, within 1e-7 of the optimum: the dual value."""
+    gram = workload_gram(n)
+    x = optimal_gram(gram, gap=1e-8)
+    price = np.diag(np.linalg.solve(x, gram) @ np.linalg.inv(x))
+    side = np.sqrt(price)
+    return float(np.trace(matrix_root(side[:, None] * gram * side)) ** 2 / price.sum())
+
+
+def main() -> int:
+    """Print a table of runners-up and the figures."""
+    for n in (64, 256, 1024, 4096):
+        choice = auto_strategy(n)
+        others = "; ".join(f"{name} {error:.1f}" for name, error in choice.runners_up)
+        print(f"{n} leaves: {choice.name} {choice.expected_error:.1f}; {others}")
+    promised = Figures()
+    for name, value, bound in figures(LONG if "--quick" in sys.argv[1:] else 1 << 20):
+        promised.at_most(name, value, bound)
+    return promised.finish()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,99 @@
+"""Tallies that many devices' reports would give, in law: drawn from histograms, without making a report.
+
+Benchmarks and tests repeat collections of a million people; what `dpsql` simulates are reports (`collecting.simulate`).
+"""
+
+from __future__ import annotations
+
+from functools import singledispatch
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpsql.client import Plan
+from dpsql.collecting.tallies import FOLDS, People, ViewTally, kind_of, oracle_of
+from dpsql.mechanisms.oracles.local_hashing import LocalHashing
+from dpsql.mechanisms.oracles.oracle import OTHER, IntArray, Oracle
+from dpsql.mechanisms.oracles.randomised_response import RandomisedResponse
+from dpsql.mechanisms.oracles.square_wave import SquareWave
+from dpsql.mechanisms.oracles.unary_encoding import UnaryEncoding
+
+
+@singledispatch
+def tally(oracle: Oracle, histogram: IntArray, rng: np.random.Generator) -> IntArray:
+    """Draw a tally, shape (width,): of any oracle, by counting one report a device.
+
+    Args:
+        oracle: whose reports.
+        histogram: devices per item, shape (domain,); of Square Wave also devices without a row, at the end.
+        rng: source of pseudo-random numbers.
+    """
+    payloads = oracle.payloads(np.repeat(np.arange(histogram.size), histogram), rng)
+    total = np.zeros(oracle.width, dtype=np.int64)
+    for length in {len(payload) for payload in payloads}:
+        same = b"".join(payload for payload in payloads if len(payload) == length)
+        total += oracle.count(np.frombuffer(same, np.uint8).reshape(-1, length))
+    return total
+
+
+@tally.register
+def _(oracle: RandomisedResponse, histogram: NDArray[np.int64], rng: np.random.Generator) -> IntArray:
+    """An answer is the truth with probability (W - S) / total, else uniform over all items."""
+    kept = rng.binomial(histogram, (oracle.own - OTHER) / (oracle.own + (oracle.domain - 1) * OTHER))
+    rest = int(histogram.sum() - kept.sum())
+    return np.asarray(kept + rng.multinomial(rest, np.full(oracle.domain, 1 / oracle.domain)))
+
+
+@tally.register
+def _(oracle: UnaryEncoding, histogram: NDArray[np.int64], rng: np.random.Generator) -> IntArray:
+    """Bits are independent."""
+    rest = int(histogram.sum()) - histogram
+    return np.asarray(rng.binomial(histogram, 0.5) + rng.binomial(rest, oracle.q))
+
+
+@tally.register
+def _(oracle: LocalHashing, histogram: NDArray[np.int64], rng: np.random.Generator) -> IntArray:
+    """Counted from one drawn report a device."""
+    return oracle.support(*oracle.hashed(np.repeat(np.arange(histogram.size), histogram), rng))
+
+
+@tally.register
+def _(oracle: SquareWave, histogram: NDArray[np.int64], rng: np.random.Generator) -> IntArray:
+    """Near the own leaf with the probability that its weight adds, else uniform over all bins."""
+    near, leaves = 2 * oracle.extra + 1, oracle.domain
+    total = near * oracle.own + (leaves - 1) * OTHER
+    kept = rng.binomial(histogram[:leaves], near * (oracle.own - OTHER) / total)
+    found = np.zeros(leaves + near - 1, dtype=np.int64)
+    for shift, part in enumerate(rng.multinomial(kept, np.full(near, 1 / near)).T):
+        found[shift : shift + leaves] += part
+    rest = int(histogram.sum() - kept.sum())
+    return found + rng.multinomial(rest, np.full(found.size, 1 / found.size))
+
+
+def histogram_of_boxes(boxes: IntArray, leaves: IntArray) -> IntArray:
+    """Add up a histogram of leaves inside each box."""
+    return np.array([leaves[tuple(slice(lo, hi) for lo, hi in box)].sum() for box in boxes], dtype=np.int64)
+
+
+def one_row_each(leaves: IntArray, measures: IntArray | None = None) -> People:
+    """People with exactly one row."""
+    empty = np.zeros((len(leaves), 0), dtype=np.int64) if measures is None else measures
+    return People(np.arange(len(leaves) + 1), leaves, empty)
+
+
+def simulate_tallies(plan: Plan, people: People, rng: np.random.Generator) -> list[ViewTally]:
+    """Draw the tallies that everybody's reports would give, one a view."""
+    share = np.array([v.share for v in plan.views], dtype=np.float64)
+    drawn = rng.choice(share.size, size=people.count, p=share / share.sum())
+    folds = rng.integers(0, FOLDS, size=people.count)
+    tallies = []
+    for number, view in enumerate(plan.views):
+        support, reports = [], []
+        for fold in range(FOLDS):
+            who = np.nonzero((drawn == number) & (folds == fold))[0]
+            items = kind_of(view).draw(plan, view, people, who, rng)
+            width = view.domain + int(view.asks.silent)
+            support.append(tally(oracle_of(plan, view), np.bincount(items, minlength=width), rng))
+            reports.append(who.size)
+        tallies.append(ViewTally(np.array(support), np.array(reports)))
+    return tallies

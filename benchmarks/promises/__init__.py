@@ -1,0 +1,1 @@
+"""What docs/privacy.md promises, measured on whole publishes."""

@@ -1,0 +1,121 @@
+"""Figures of counting raw rows: CPU against the plain GROUP BYs of the same views, best of three, and memory.
+
+    python -m benchmarks.scale.measure [--facts N] [BOUNDING ..]
+
+Counting is everything between open tables and exact integers. The release that is written afterwards draws no noise,
+which changes nothing here. Every measurement is a process of its own, so that memory is its own too.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+import duckdb
+
+from benchmarks.figures import Figures
+from benchmarks.scale.star import PLAIN, make_star, write_catalog
+from dpsql.engines.keys import open_star
+from dpsql.noise import ZeroNoise
+from dpsql.publishing.axes import axis_maker
+from dpsql.publishing.bounding import Scan, draw_release
+from dpsql.publishing.plan import plan_release
+from dpsql.publishing.rows import prepare_tables, set_key
+from dpsql.star import load_catalog
+
+TO_REACH = {"row": 1.8, "weight": 2.6, "truncate": 4.0, "auto": 6.0}
+"""CPU of counting over that of the plain statements; `auto` is an aim."""
+
+RUNS = 1
+
+
+class Cost(NamedTuple):
+    """What one process took.
+
+    Args:
+        cpu: processor seconds of the part that is measured.
+        megabytes: the largest resident memory of the whole process.
+    """
+
+    cpu: float
+    megabytes: float
+
+
+def plain(folder: Path) -> float:
+    """Processor seconds of the plain statements."""
+    with duckdb.connect() as db:
+        for table in ("sales", "customer", "product"):
+            db.execute(f"CREATE VIEW {table} AS FROM '{folder / table}.parquet'")
+        start = time.process_time()
+        for statement in PLAIN:
+            db.execute(statement).fetchall()
+        return time.process_time() - start
+
+
+def counting(folder: Path, bounding: str) -> float:
+    """Processor seconds from open tables to exact integers."""
+    catalog = load_catalog(write_catalog(folder, bounding))
+    raw = open_star(catalog)
+    try:
+        plan = plan_release(catalog, axis_maker(catalog, raw))
+        start = time.process_time()
+        set_key(raw.connection, bytes(32))
+        prepare_tables(catalog, raw, plan)
+        draw_release(Scan(catalog, raw, plan, ZeroNoise()), lambda step: None)
+        return time.process_time() - start
+    finally:
+        raw.close()
+
+
+def least(folder: Path, what: str) -> Cost:
+    """The best of `RUNS` processes."""
+    runs = []
+    for _ in range(RUNS):
+        command = [sys.executable, "-m", "benchmarks.scale.measure", "--one", what, "--folder", str(folder)]
+        printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+        runs.append(Cost(*json.loads(printed)))
+    return min(runs)
+
+
+def main() -> int:
+    """Print the figures, or measure one thing in this process."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("bounding", nargs="*", default=list(TO_REACH), help="row weight truncate auto")
+    parser.add_argument("--facts", type=int, default=10_000_000)
+    parser.add_argument("--one", help=argparse.SUPPRESS)
+    parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    if given.one:
+        cpu = plain(given.folder) if given.one == "plain" else counting(given.folder, given.one)
+        print(json.dumps([cpu, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024]))
+        return 0
+    figures = Figures()
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        make_star(folder, given.facts)
+        floor = least(folder, "plain")
+        print(
+            f"plain GROUP BYs of {given.facts:,} facts: {floor.cpu:.2f} s, {floor.megabytes:.0f} MB",
+            flush=True,
+        )
+        for bounding in given.bounding:
+            cost = least(folder, bounding)
+            ratio = cost.cpu / floor.cpu
+            figures.at_most(
+                f"counting by {bounding}, CPU over the plain GROUP BYs", ratio, TO_REACH[bounding]
+            )
+            figures.at_most(f"counting by {bounding}, resident MB", cost.megabytes, 2048)
+    return figures.finish()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

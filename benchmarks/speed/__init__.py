@@ -1,0 +1,1 @@
+"""How fast noise, trees and answers are."""

@@ -1,0 +1,1 @@
+"""Customers who own many rows: figures, and docs/accuracy/userlevel.md."""

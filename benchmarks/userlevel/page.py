@@ -1,0 +1,80 @@
+"""The page "what can I ask at epsilon 1": docs/accuracy/userlevel.md and its plot.
+
+python -m benchmarks.userlevel.page [--releases N]
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import matplotlib as mpl
+import numpy as np
+
+from benchmarks.page import PLOTS, markdown, write
+from benchmarks.userlevel.measure import measure, star_of
+from benchmarks.userlevel.questions import AGGREGATES, CLASSES
+
+mpl.use("Agg")
+
+import matplotlib.pyplot as plt
+
+Errors = Mapping[tuple[str, str], Sequence[float]]
+
+LIMITS = (5, 10, 25)
+TITLES = {
+    "foodmart": "FoodMart, (1, 1e-6), zCDP",
+    "online_retail": "Online Retail, (1, 1e-6), zCDP",
+    "foodmart pure": "FoodMart, epsilon 1, pure",
+}
+
+
+def _table(errors: Errors) -> str:
+    body = []
+    for kind in CLASSES:
+        for aggregate in AGGREGATES:
+            values = np.array(errors[kind, aggregate])
+            shares = (f"{100 * np.mean(values < limit):.0f}%" for limit in LIMITS)
+            median, p90 = np.median(values), np.quantile(values, 0.9)
+            body.append([kind, aggregate, f"{median:.1f}%", f"{p90:.1f}%", *shares])
+    return markdown(["question", "aggregate", "median error", "p90", *(f"under {x}%" for x in LIMITS)], body)
+
+
+def _plot(found: Mapping[str, Errors], path: Path) -> None:
+    """Share of answers under each error, one panel for each star."""
+    labels = [f"{kind}\n{aggregate}" for kind in CLASSES for aggregate in AGGREGATES]
+    figure, axes = plt.subplots(1, len(found), figsize=(4.6 * len(found), 4.2), sharey=True)
+    for axis, (name, errors) in zip(np.atleast_1d(axes), found.items(), strict=True):
+        for limit, shade in zip(reversed(LIMITS), ("#cfe3f5", "#7fb2de", "#2b6ca8"), strict=True):
+            shares = [
+                100 * np.mean(np.array(errors[kind, a]) < limit) for kind in CLASSES for a in AGGREGATES
+            ]
+            axis.barh(range(len(shares)), shares, color=shade, label=f"error under {limit}%")
+        axis.set_title(TITLES[name], fontsize=9)
+        axis.set_xlim(0, 100)
+        axis.set_xlabel("% of answers", fontsize=8)
+        axis.tick_params(labelsize=7)
+    np.atleast_1d(axes)[0].set_yticks(range(len(labels)), labels, fontsize=6)
+    np.atleast_1d(axes)[0].invert_yaxis()
+    np.atleast_1d(axes)[-1].legend(fontsize=7, loc="lower right")
+    figure.tight_layout()
+    figure.savefig(path, dpi=72, metadata={"Software": ""})
+
+
+def main() -> None:
+    """Measure, write the page and its plot."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--releases", type=int, default=90, help="of each star")
+    releases = parser.parse_args().releases
+    found = {name: measure(star_of(name), releases).errors for name in TITLES}
+    tables = [f"### {TITLES[name]}\n\n{_table(errors)}" for name, errors in found.items()]
+    blocks = {"TABLES": "\n\n".join([f"{releases} releases of each star.", *tables])}
+    write("userlevel", Path(__file__).with_name("text.md"), blocks)
+    _plot(found, PLOTS / "userlevel.png")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,163 @@
+"""What a reader should know of an answer that no error bar tells: whom it is about, and what may have biased it.
+
+**Whom.** A central release counts the rows that its curator holds. A local one counts the people who reported, exactly
+and without a word about the others: with 10,000 reports of 50,000 people COUNT(*) is 10,000 with an error of 0. Its
+catalog says whom they stand for (`participation:` under `collection:`):
+
+| word | who reported | stands for everybody in |
+|---|---|---|
+| `all` | everybody of the population | every answer |
+| `random` | a random sample | averages, shares and quantiles |
+| `unknown` | nobody says | nothing |
+
+The share of people who took part is not estimated here, so counts and sums of a sample are not scaled up.
+
+**Bias.** Tables with `max_ids: auto` publish weighted shapes and one common factor. The factor puts back what weighting
+left out of the table as a whole; a group whose units own more or fewer rows than others stays off by some of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from enum import Enum
+from typing import NamedTuple
+
+from dpsql.answer.block import Block, ErrorOf, Known, Ratio, Term, Value, terms_of
+from dpsql.answer.errorbars import weight_error
+from dpsql.answer.plan import Plan
+from dpsql.release import Release
+from dpsql.release.format import Meta
+
+QUANTILES = ("median", "quantile")
+
+
+class Note(NamedTuple):
+    """A sentence under an answer; a flag is one without which its numbers would be misread."""
+
+    text: str
+    flag: bool = False
+
+
+class Reads(Enum):
+    """What a statement takes from a release."""
+
+    CATALOG = "public facts alone"
+    AVERAGES = "averages, shares and quantiles alone"
+    TOTALS = "counts or sums"
+
+
+class Participation(NamedTuple):
+    """Whom the reports of a local release stand for.
+
+    Args:
+        word: the catalog's.
+        note: under every answer, but for what the catalog alone says.
+        everybody: what stands for everybody of the population.
+    """
+
+    word: str
+    note: str
+    everybody: frozenset[Reads]
+
+
+PARTICIPATIONS = {each.word: each for each in (
+    Participation("all", "of those who reported: everybody, says the catalog", frozenset(Reads)),
+    Participation(
+        "random", "of those who reported, not of everybody: a random sample, says the catalog",
+        frozenset((Reads.CATALOG, Reads.AVERAGES)),
+    ),
+    Participation("unknown", "of those who reported, not of everybody", frozenset((Reads.CATALOG,))),
+)}  # fmt: skip
+"""Every participation by its word."""
+
+
+def reads_of(blocks: Iterable[Block]) -> Reads:
+    """What the aggregate blocks of a statement take from a release.
+
+    Arithmetic outside of a block is not looked at: a share that the outer statement works out reads counts.
+    """
+    values = [
+        value.form if isinstance(value, ErrorOf) else value for block in blocks for value in block.values
+    ]
+    noisy = [value for value in values if value is not None and is_noisy(value)]
+    if not noisy:
+        return Reads.CATALOG
+    return Reads.AVERAGES if all(_has_no_size(value) for value in noisy) else Reads.TOTALS
+
+
+def is_noisy(value: Value) -> bool:
+    """Whether a value is made of people's rows, not of the catalog alone."""
+    return bool(terms_of(value)) or (isinstance(value, Known) and value.function in QUANTILES)
+
+
+def _has_no_size(value: Value) -> bool:
+    """Whether a value stays as it is when everybody counts twice."""
+    if isinstance(value, Ratio):
+        return value.above.constant == 0 == value.below.constant
+    return isinstance(value, Known)
+
+
+def stands_for_everybody(meta: Meta, reads: Reads) -> bool:
+    """Whether a release's answer is about everybody of its population, so that it may stand in for another's.
+
+    Args:
+        meta: the release's `meta` table.
+        reads: what the statement takes from it.
+    """
+    return meta.local is None or reads in PARTICIPATIONS[meta.local.participation].everybody
+
+
+def reported_notes(meta: Meta, block: Block) -> list[Note]:
+    """What a reader of a block's numbers should know about whom they are about; nothing for a central release."""
+    if meta.local is None or reads_of([block]) is Reads.CATALOG:
+        return []
+    return [Note(PARTICIPATIONS[meta.local.participation].note, flag=True)]
+
+
+def scale_notes(plan: Plan, release: Release) -> list[Note]:
+    """The same in words, with R, its error and the axes of the view that may be off most."""
+    scale = release.scales.get(plan.view.of)
+    if scale is None or scale.left_out is None:
+        return []
+    if scale.factor == 1.0:
+        told = f"rows of one unit were weighted down; about {scale.left_out:.0%} of the rows are left out"
+        return [Note(f"{scale.of}: {told}")]
+    sticky = [release.axes[i].name for i in plan.view.axes if release.axes[i].name in scale.sticky]
+    # Nobody who reports for herself is weighted down: what her slots leave out has a note of its own.
+    told = " and part of their error bars" if weight_error(release) else ""
+    reach = f"; {scale.weighted_down:.0%} of the rows belong to units with more than {scale.tau}"
+    text = (
+        f"{scale.of}: counts and sums are shapes times {scale.factor:.3g} (error {scale.relative_error:.1%}, common to "
+        f"all of them{told})"
+        + (reach if scale.weighted_down else "")
+        + (f"; groups along {', '.join(sticky)} may be off most" if sticky else "")
+    )
+    return [Note(text)]
+
+
+def bias_notes(plan: Plan, terms: Sequence[Term], release: Release) -> list[Note]:
+    """What a reader should know about estimates that are biased: their intervals tell of noise alone."""
+    name, read = plan.view.name, [plan.view.statistics[term.measure] for term in terms]
+    notes = scale_notes(plan, release)
+    if any(statistic.biased for statistic in read):
+        told = f"is biased ({read[0].mechanism}): errors and intervals tell of its noise alone"
+        notes.append(Note(f"view {name} {told}"))
+    positive = [statistic for statistic in read if release.estimate(statistic.id) == "nonnegative"]
+    if positive:
+        own = all(statistic.nonnegative_model is not None for statistic in positive)
+        whose = "from repeating their fit" if own else "those of the unbiased ones"
+        notes.append(Note(f"non-negative estimates of view {name}: biased; errors are {whose}", flag=True))
+    elif release.nonnegative and any(statistic.measure == "count" for statistic in read):
+        notes.append(Note(f"view {name} has no non-negative estimates: its counts are unbiased"))
+    return notes + bounding_notes(plan.view.of, release)
+
+
+def bounding_notes(of: str, release: Release) -> list[Note]:
+    """What bounding did to the rows of a table, which no error bar tells."""
+    lines = [WEIGHED.format(of)] if release.catalog.tables[of].bounding.weighs else []
+    return [
+        Note(line) for line in [*lines, *(each.note() for each in release.meta.bounding if each.of == of)]
+    ]
+
+
+WEIGHED = "rows of {} are weighted: all rows of one unit count for max_ids rows at most"

@@ -1,0 +1,419 @@
+"""A row-level FROM clause -> tables and columns of the star.
+
+Base tables, wide tables and derived tables without aggregates become `Rows`: a flat list of table instances and the
+conditions on them. A derived table that only renames or filters is thereby unwrapped, however deeply a BI tool nests
+it. Sources that are answers already are none of it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from sqlglot import exp
+
+from dpsql.answer.schema import Schema, Table, nearest
+from dpsql.answer.sql.parse import refusal
+from dpsql.answer.sql.statement import Context, Scope, is_error_call, output_name, unaliased
+from dpsql.errors import NotSupportedError, ProgrammingError, UnknownName
+from dpsql.star.sql.expression import Node
+
+
+@dataclass
+class Instance:
+    """One base table in a FROM clause. `left` marks the null-supplying side of a LEFT JOIN."""
+
+    number: int
+    table: Table
+    left: bool = False
+
+
+@dataclass(frozen=True)
+class Edge:
+    """A join along a declared foreign key, from the instance that holds it to the one it points at."""
+
+    parent: int
+    foreign_key: str
+    child: int
+
+
+@dataclass
+class Source:
+    """What one name in FROM offers: output name -> expression over instances, in order."""
+
+    alias: str
+    columns: dict[str, Node]
+    names: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass
+class Rows:
+    """A row-level relation over base tables."""
+
+    instances: list[Instance] = field(default_factory=list)
+    edges: list[Edge] = field(default_factory=list)
+    conditions: list[Node] = field(default_factory=list)
+    sources: list[Source] = field(default_factory=list)
+    shared: set[str] = field(default_factory=set)
+
+    def add(self, table: Table, alias: str) -> Source:
+        """Put one more base table into the relation."""
+        instance = Instance(len(self.instances), table)
+        self.instances.append(instance)
+        columns: dict[str, Node] = {
+            low: column_of(instance.number, name) for low, name in table.columns.items()
+        }
+        return Source(alias, columns, dict(table.columns))
+
+    def of(self, node: exp.Column) -> tuple[Instance, str]:
+        """The instance and column that a resolved column stands for."""
+        instance = self.instances[int(node.table[1:])]
+        return instance, node.name
+
+
+def column_of(number: int, name: str, like: Node | None = None) -> exp.Column:
+    """The resolved column `i<number>.name`, with the place of the node it came from."""
+    identifier = exp.Identifier(this=name, quoted=True)
+    if like is not None:
+        identifier.meta.update({k: like.meta[k] for k in ("start", "end", "line", "col") if k in like.meta})
+    column = exp.Column(this=identifier, table=exp.Identifier(this=f"i{number}", quoted=False))
+    column.meta["resolved"] = True
+    return column
+
+
+def lookup(rows: Rows, node: exp.Column, schema: Schema) -> Node:
+    """The expression that a column name stands for.
+
+    Args:
+        rows: the FROM clause.
+        node: the column as written.
+        schema: for spelling help.
+
+    Returns:
+        A fresh expression over resolved columns, placed where the name stood.
+
+    Raises:
+        UnknownName: no such column, or several.
+    """
+    name, qualifier = node.name.lower(), node.table.lower()
+    if qualifier and not any(source.alias.lower() == qualifier for source in rows.sources):
+        known = [source.alias for source in rows.sources]
+        raise refusal(
+            UnknownName,
+            f"there is no table {node.table!r} in FROM",
+            at=node,
+            clause="FROM",
+            hint=nearest(qualifier, known) or f"FROM has {', '.join(known)}",
+        )
+    found = [
+        source.columns[name]
+        for source in rows.sources
+        if name in source.columns and qualifier in ("", source.alias.lower())
+    ]
+    if not found:
+        known = [name for source in rows.sources for name in source.names.values()]
+        raise refusal(
+            UnknownName,
+            f"there is no column {node.name!r}",
+            at=node,
+            clause="column",
+            hint=nearest(name, known) or "dpsql lists columns under information_schema.columns",
+        )
+    if len(found) > 1 and name not in rows.shared and any(other != found[0] for other in found[1:]):
+        aliases = [s.alias for s in rows.sources if name in s.columns]
+        raise refusal(
+            UnknownName,
+            f"column {node.name!r} is in {' and '.join(aliases)}",
+            at=node,
+            clause="column",
+            hint=f"write {aliases[0]}.{node.name}",
+        )
+    return placed(found[0], node)
+
+
+def placed(expression: Node, like: Node) -> Node:
+    """A copy of an expression whose parts all point at the characters of another node."""
+    copy = expression.copy()
+    marks = next((part.meta for part in like.walk() if "start" in part.meta), {})
+    for part in copy.find_all(exp.Identifier):
+        part.meta.update({k: marks[k] for k in ("start", "end", "line", "col") if k in marks})
+    return copy
+
+
+def resolve(rows: Rows, node: Node, schema: Schema) -> Node:
+    """A copy of an expression with every column resolved; subqueries are left alone.
+
+    >>> import sqlglot
+    >>> rows = Rows(); star = Schema("s", {}, (), frozenset())
+    >>> table = Table("t", None, {"a": "A"}, {}, {}, {}, frozenset(), {}, True)
+    >>> rows.sources.append(rows.add(table, "t"))
+    >>> resolve(rows, sqlglot.parse_one("t.a + 1"), star).sql()
+    'i0."A" + 1'
+    """
+    if isinstance(node, exp.Column) and not isinstance(node.this, exp.Star):
+        return node.copy() if node.meta.get("resolved") else lookup(rows, node, schema)
+    copy = node.copy()
+    _resolve_inside(rows, copy, schema)
+    return copy
+
+
+def _resolve_inside(rows: Rows, node: Node, schema: Schema) -> None:
+    for child in list(node.iter_expressions()):
+        if isinstance(child, (exp.Subquery, exp.Query)):
+            continue
+        if child.meta.get("resolved"):
+            continue
+        if isinstance(child, exp.Column) and not isinstance(child.this, exp.Star):
+            child.replace(_bracketed(lookup(rows, child, schema), node))
+        else:
+            _resolve_inside(rows, child, schema)
+
+
+def _bracketed(expression: Node, parent: Node) -> Node:
+    """Operators that take an operator's place keep their brackets."""
+    needs = isinstance(expression, (exp.Binary, exp.Unary, exp.Case, exp.Between, exp.In))
+    return exp.Paren(this=expression) if needs and not isinstance(parent, exp.Paren) else expression
+
+
+def wide_source(rows: Rows, schema: Schema, fact: Table, alias: str) -> Source:
+    """The star as one table: the fact's columns and those of every dimension, left joined."""
+    root = rows.add(fact, alias)
+    taken = dict(root.columns)
+    spelled = dict(root.names)
+    pending = [(len(rows.instances) - 1, fact)]
+    while pending:
+        number, table = pending.pop(0)
+        for foreign_key, target in table.foreign_keys.items():
+            dimension = schema.table(target)
+            if dimension is None or len(rows.instances) > 64:
+                continue
+            offered = rows.add(dimension, alias)
+            child = len(rows.instances) - 1
+            rows.instances[child].left = True
+            rows.edges.append(Edge(number, foreign_key, child))
+            for low, expression in offered.columns.items():
+                if dimension.key and low == dimension.key.lower() and low in taken:
+                    continue
+                name = low if low not in taken else f"{dimension.name}_{low}".lower()
+                if name not in taken:
+                    taken[name] = expression
+                    spelled[name] = (
+                        offered.names[low] if name == low else f"{dimension.name}_{offered.names[low]}"
+                    )
+            pending.append((child, dimension))
+    return Source(alias, taken, spelled)
+
+
+JOINS = frozenset(("", "LEFT", "INNER", "CROSS", "OUTER"))
+"""Words before JOIN that keep every row of the fact, or leave some out."""
+SCHEMAS = frozenset({"", "main", "public", "dbo", "default"})
+
+
+def sources(select: exp.Select) -> list[Node]:
+    """The relations in FROM and its joins, in order."""
+    first = select.args.get("from_")
+    joins = select.args.get("joins") or []
+    if joins and first is None:
+        raise refusal(
+            ProgrammingError, "a JOIN stands without FROM", at=joins[0], clause="FROM", hint="write FROM"
+        )
+    return ([first.this] if first is not None else []) + [join.this for join in joins]
+
+
+def holds_rows(context: Context, node: Node, scope: Scope) -> bool:
+    """Whether a source is row-level: a base or wide table, or a query that only filters and renames one.
+
+    Raises:
+        UnknownName: no table of that name.
+    """
+    if isinstance(node, exp.Table):
+        if not node.db and scope.holds(node.name):
+            return node.name.lower() in scope.rows
+        if node.db.lower() == "information_schema":
+            return False
+        return _known_table(context, node)
+    inner = node
+    while isinstance(inner, exp.Subquery):
+        inner = inner.this
+    return isinstance(inner, exp.Select) and is_row_level(context, inner, scope)
+
+
+def _known_table(context: Context, node: exp.Table) -> bool:
+    name, schema = node.name, context.schema
+    if node.db.lower() not in SCHEMAS | {schema.name.lower()}:
+        raise refusal(
+            UnknownName,
+            f"there is no schema {node.db!r}",
+            at=node,
+            clause="FROM",
+            hint=f"write {name} or main.{name}",
+        )
+    if schema.table(name) is None and name.lower() not in schema.wide():
+        known = [*(table.name for table in schema.tables.values()), *schema.wide()]
+        raise refusal(
+            UnknownName,
+            f"there is no table {name!r}",
+            at=node,
+            clause="FROM",
+            hint=nearest(name, known) or f"tables: {', '.join(known[:12])}",
+        )
+    return True
+
+
+def is_row_level(context: Context, select: exp.Select, scope: Scope) -> bool:
+    """Whether a SELECT yields one row per row of its FROM clause."""
+    if select.args.get("with_") is not None or not sources(select):
+        return False
+    parts = ("group", "having", "distinct", "limit", "offset", "qualify")
+    if any(select.args.get(part) for part in parts):
+        return False
+    if any(aggregates(item) or item.find(exp.Window) for item in select.expressions):
+        return False
+    return all(holds_rows(context, source, scope) for source in sources(select))
+
+
+def aggregates(node: Node) -> list[Node]:
+    """Aggregate calls in an expression, outside of subqueries; those that a window evaluates are not counted."""
+    if isinstance(node, (exp.Subquery, exp.Query)):
+        return []
+    found: list[Node] = []
+    window = isinstance(node, exp.Window)
+    if isinstance(node, exp.AggFunc) or is_error_call(node):
+        found.append(node)
+    for child in node.iter_expressions():
+        inner = child.this if window and isinstance(child, exp.Filter) else child
+        if window and child is node.this:
+            for argument in inner.iter_expressions():
+                found.extend(aggregates(argument))
+        else:
+            found.extend(aggregates(child))
+    return found
+
+
+def conjuncts(node: Node | None) -> list[Node]:
+    """The parts of an AND, brackets removed."""
+    if node is None:
+        return []
+    if isinstance(node, exp.Paren):
+        return conjuncts(node.this)
+    if isinstance(node, exp.And):
+        return [*conjuncts(node.left), *conjuncts(node.right)]
+    return [node]
+
+
+def bind_from(context: Context, select: exp.Select, scope: Scope, into: Rows | None = None) -> Rows:
+    """The row-level FROM clause of a SELECT, derived tables unwrapped.
+
+    Args:
+        context: the statement.
+        select: a SELECT whose sources are all row-level.
+        scope: CTEs.
+        into: the relation that a derived table is unwrapped into.
+
+    Returns:
+        Its instances and conditions; `sources` are this SELECT's own names.
+    """
+    shared = into or Rows()
+    rows = Rows(shared.instances, shared.edges, shared.conditions, [], set())
+    first = select.args["from_"].this
+    rows.sources.append(_source(context, first, scope, rows))
+    for join in [*(first.args.get("joins") or []), *(select.args.get("joins") or [])]:
+        _join(context, rows, join, scope)
+    where = select.args.get("where")
+    for part in conjuncts(where.this if where is not None else None):
+        rows.conditions.append(resolve(rows, part, context.schema))
+    return rows
+
+
+def _source(context: Context, node: Node, scope: Scope, rows: Rows) -> Source:
+    """One row-level source, its instances added to the relation."""
+    if isinstance(node, exp.Table):
+        query = scope.rows.get(node.name.lower()) if not node.db else None
+        if query is not None:
+            return _unwrapped(context, query, node.alias_or_name, scope, rows)
+        table = context.schema.table(node.name)
+        if table is not None:
+            return rows.add(table, node.alias_or_name)
+        fact = context.schema.table(context.schema.wide()[node.name.lower()])
+        assert fact is not None
+        return wide_source(rows, context.schema, fact, node.alias_or_name)
+    inner = node
+    while isinstance(inner, exp.Subquery):
+        inner = inner.this
+    return _unwrapped(context, inner, node.alias_or_name, scope, rows)
+
+
+def _unwrapped(context: Context, node: Node, alias: str, scope: Scope, rows: Rows) -> Source:
+    """A derived table that renames and filters: its names, over the same instances."""
+    assert isinstance(node, exp.Select)
+    inner = bind_from(context, node, scope, rows)
+    columns: dict[str, Node] = {}
+    names: dict[str, str] = {}
+    for item in node.expressions:
+        if isinstance(item, exp.Star) or (isinstance(item, exp.Column) and isinstance(item.this, exp.Star)):
+            wanted = item.table.lower() if isinstance(item, exp.Column) else ""
+            for source in inner.sources:
+                if wanted in ("", source.alias.lower()):
+                    columns |= {k: v for k, v in source.columns.items() if k not in columns}
+                    names |= {k: v for k, v in source.names.items() if k not in names}
+            continue
+        name = output_name(item)
+        columns[name.lower()] = resolve(inner, unaliased(item), context.schema)
+        names[name.lower()] = name
+    return Source(alias, columns, names)
+
+
+def _join(context: Context, rows: Rows, join: exp.Join, scope: Scope) -> None:
+    """One more source, with its ON or USING conditions."""
+    words = [str(join.args.get(word) or "").upper() for word in ("method", "side", "kind")]
+    if not set(words) <= JOINS:
+        raise refusal(
+            NotSupportedError,
+            f"{' '.join(filter(None, words))} JOIN would list people without rows",
+            at=join,
+            clause="JOIN",
+            hint="use INNER JOIN or LEFT JOIN from the fact to the dimension",
+        )
+    left = "LEFT" in words
+    before, conditions = len(rows.instances), len(rows.conditions)
+    source = _source(context, join.this, scope, rows)
+    if left and len(rows.conditions) > conditions:
+        raise refusal(
+            NotSupportedError,
+            "a LEFT JOIN to a filtered derived table",
+            at=join,
+            clause="JOIN",
+            hint="put the filter into WHERE or into a CASE",
+        )
+    rows.sources.append(source)
+    for instance in rows.instances[before:]:
+        instance.left = instance.left or left
+    on = join.args.get("on")
+    for part in conjuncts(on):
+        resolved = resolve(rows, part, context.schema)
+        if left and not isinstance(resolved, exp.EQ):
+            raise refusal(
+                NotSupportedError,
+                "a LEFT JOIN takes key equalities only",
+                at=part,
+                clause="JOIN",
+                hint="put other conditions into WHERE or into a CASE",
+            )
+        rows.conditions.append(resolved)
+    for name in join.args.get("using") or []:
+        _using(rows, source, name)
+
+
+def _using(rows: Rows, source: Source, name: Node) -> None:
+    key = name.name.lower()
+    left = next((s.columns[key] for s in rows.sources[:-1] if key in s.columns), None)
+    right = source.columns.get(key)
+    if left is None or right is None:
+        raise refusal(
+            UnknownName,
+            f"USING names {name.name!r}, which is not in both tables",
+            at=name,
+            clause="JOIN",
+            hint="write ON with the key of each",
+        )
+    rows.shared.add(key)
+    rows.conditions.append(exp.EQ(this=left.copy(), expression=right.copy()))

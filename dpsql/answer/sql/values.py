@@ -1,0 +1,407 @@
+"""What the select list asks: aggregate calls -> values of a block, and arithmetic over them -> forms."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import NamedTuple
+
+from sqlglot import exp
+
+from dpsql.answer.block import (
+    TRUE,
+    Condition,
+    Form,
+    Known,
+    Linear,
+    Ratio,
+    Term,
+    Value,
+    added,
+    complement,
+    divided,
+    every,
+    is_constant,
+    multiplied,
+    one,
+)
+from dpsql.answer.errorfunctions import DEFAULT_LEVEL, ERRORS, ErrorFunction
+from dpsql.answer.sql.binding import Binding, condition, declared_measures, expression
+from dpsql.answer.sql.parse import refusal
+from dpsql.errors import NotSupportedError, ProgrammingError
+from dpsql.star.sql.expression import Node
+
+QUANTILES = (exp.Median, exp.Quantile, exp.PercentileCont, exp.PercentileDisc, exp.ApproxQuantile)
+
+
+def aggregate(binding: Binding, node: Node) -> Value:
+    """The value that an aggregate call asks for.
+
+    Args:
+        binding: the FROM clause.
+        node: the call, its arguments resolved; `FILTER` and `WITHIN GROUP` included.
+
+    Returns:
+        A linear form, a ratio or a catalog fact.
+
+    Raises:
+        NotSupportedError: an aggregate that no release can answer, with the nearest one that it can.
+    """
+    if isinstance(node, exp.Filter):
+        return _under(aggregate(binding, node.this), condition(binding, node.expression.this), node)
+    if isinstance(node, exp.WithinGroup):
+        return _within_group(binding, node)
+    if isinstance(node, exp.Count):
+        return _count(binding, node)
+    if isinstance(node, (exp.CountIf, exp.Min, exp.Max)) and node.this is None:
+        raise refusal(
+            ProgrammingError,
+            f"{node.key.upper()} needs something to look at",
+            at=node,
+            clause="SELECT",
+            hint="name a column",
+        )
+    if isinstance(node, exp.CountIf):
+        return one(Term("count", condition(binding, node.this)))
+    if isinstance(node, exp.Sum):
+        _no_distinct(node)
+        return _total(binding, node.this, TRUE, node)[0]
+    if isinstance(node, exp.Avg):
+        _no_distinct(node)
+        above, below = _total(binding, node.this, TRUE, node)
+        return Ratio(above, below, mean=True)
+    if isinstance(node, (exp.Min, exp.Max)):
+        name = "min" if isinstance(node, exp.Min) else "max"
+        return Known(name, expression(binding, node.this))
+    if isinstance(node, QUANTILES):
+        return _quantile(binding, node)
+    raise refusal(
+        NotSupportedError,
+        f"{node.sql_name() if isinstance(node, exp.Func) else node.key} is not published",
+        at=node,
+        clause="SELECT",
+        hint="COUNT, SUM and AVG are; MIN, MAX and MEDIAN of an axis too",
+    )
+
+
+def _no_distinct(node: Node) -> None:
+    if isinstance(node.this, exp.Distinct):
+        raise refusal(
+            NotSupportedError,
+            f"{node.key.upper()}(DISTINCT ..) would need the rows",
+            at=node,
+            clause="SELECT",
+            hint="drop DISTINCT",
+        )
+
+
+def _under(value: Value, extra: Condition, node: Node) -> Value:
+    """The same value over the rows that also meet a condition."""
+
+    def narrowed(form: Linear) -> Linear:
+        weights = tuple((replace(t, condition=every([t.condition, extra])), w) for t, w in form.weights)
+        return replace(form, weights=weights)
+
+    if isinstance(value, Linear):
+        return narrowed(value)
+    if isinstance(value, Ratio):
+        return Ratio(narrowed(value.above), narrowed(value.below), value.mean)
+    raise refusal(
+        NotSupportedError,
+        "FILTER goes with COUNT, SUM and AVG only",
+        at=node,
+        clause="FILTER",
+        hint="put the condition in WHERE",
+    )
+
+
+def _count(binding: Binding, node: exp.Count) -> Value:
+    inner = node.this
+    if isinstance(inner, exp.Distinct):
+        if len(inner.expressions) != 1:
+            raise refusal(NotSupportedError, "COUNT(DISTINCT ..) takes one column", at=node, clause="SELECT")
+        return Known("count", expression(binding, inner.expressions[0]))
+    if inner is None or isinstance(inner, exp.Star) or _number(inner) is not None:
+        return one(Term("count"))
+    inner = _bare(inner)
+    if isinstance(inner, exp.Case):
+        return _total(binding, inner, TRUE, node)[1]
+    return one(_presence(binding, inner, TRUE))
+
+
+def _presence(binding: Binding, node: Node, where: Condition) -> Term:
+    """Rows where an expression is not NULL."""
+    measure = measure_of(binding, node)
+    if measure is not None:
+        return Term(presence_measure(binding, measure), where)
+    if isinstance(node, exp.Column):
+        instance, name = binding.rows.of(node)
+        path = binding.paths.path[instance.number]
+        sure = name not in instance.table.nullable and name not in instance.table.foreign_keys
+        if not path and sure:
+            return Term("count", where)
+    present = exp.Not(this=exp.Is(this=node.copy(), expression=exp.Null()))
+    return Term("count", every([where, condition(binding, present)]))
+
+
+def presence_measure(binding: Binding, measure: str) -> str:
+    """`count(table.column)` where a nullable measure has its own count, else `count`."""
+    own = f"count({measure})"
+    return own if own in binding.schema.measures else "count"
+
+
+def _total(binding: Binding, node: Node, where: Condition, call: Node) -> tuple[Linear, Linear]:
+    """(SUM, COUNT of non-NULL values) of an expression over the rows that meet a condition."""
+    node = _bare(node)
+    number = _number(node)
+    if number is not None:
+        count = one(Term("count", where))
+        return count.scaled(number), count
+    measure = measure_of(binding, node)
+    if measure is not None:
+        return one(Term(measure, where)), one(Term(presence_measure(binding, measure), where))
+    if isinstance(node, exp.Neg):
+        above, below = _total(binding, node.this, where, call)
+        return above.scaled(-1.0), below
+    if isinstance(node, (exp.Add, exp.Sub)):
+        return _combined(binding, node, where, call)
+    if isinstance(node, (exp.Mul, exp.Div)):
+        found = _product(binding, node, where, call)
+        if found is not None:
+            return found
+    if isinstance(node, exp.Coalesce) and len(node.expressions) == 1 and _number(node.expressions[0]) == 0:
+        return _total(binding, node.this, where, call)[0], one(Term("count", where))
+    if isinstance(node, (exp.Case, exp.If)):
+        return _cases(binding, node, where, call)
+    raise _no_measure(binding, node, call)
+
+
+def _combined(binding: Binding, node: exp.Binary, where: Condition, call: Node) -> tuple[Linear, Linear]:
+    """SUM(a + b) = SUM(a) + SUM(b) where both are present in the same rows."""
+    left, some = _total(binding, node.left, where, call)
+    right, others = _total(binding, node.right, where, call)
+    if some != others:
+        raise refusal(
+            NotSupportedError,
+            "a row with one part NULL would drop the other part",
+            at=call,
+            clause="SELECT",
+            hint="sum the parts one by one, or declare the expression as a measure",
+        )
+    return left.plus(right, 1.0 if isinstance(node, exp.Add) else -1.0), some
+
+
+def _product(
+    binding: Binding, node: exp.Binary, where: Condition, call: Node
+) -> tuple[Linear, Linear] | None:
+    """A measure times or divided by a number."""
+    left, right = _number(_bare(node.left)), _number(_bare(node.right))
+    if right is not None and (isinstance(node, exp.Mul) or right):
+        above, below = _total(binding, node.left, where, call)
+        return above.scaled(right if isinstance(node, exp.Mul) else 1.0 / right), below
+    if left is not None and isinstance(node, exp.Mul):
+        above, below = _total(binding, node.right, where, call)
+        return above.scaled(left), below
+    return None
+
+
+def _cases(binding: Binding, node: Node, where: Condition, call: Node) -> tuple[Linear, Linear]:
+    """SUM(CASE WHEN p THEN x WHEN q THEN y ELSE z END): each branch over the rows that reach it."""
+    branches = node.args["ifs"] if isinstance(node, exp.Case) else [node]
+    otherwise = node.args.get("default") if isinstance(node, exp.Case) else node.args.get("false")
+    above, below, left = Linear(()), Linear(()), where
+    subject = node.this if isinstance(node, exp.Case) else None
+    for branch in branches:
+        test = (
+            exp.EQ(this=subject.copy(), expression=branch.this.copy()) if subject is not None else branch.this
+        )
+        holds = condition(binding, test)
+        part, count = _branch(binding, branch.args["true"], every([left, holds]), call)
+        above, below = above.plus(part), below.plus(count)
+        left = every([left, complement(holds)])
+    if otherwise is not None:
+        part, count = _branch(binding, otherwise, left, call)
+        above, below = above.plus(part), below.plus(count)
+    return above, below
+
+
+def _branch(binding: Binding, node: Node, where: Condition, call: Node) -> tuple[Linear, Linear]:
+    node = _bare(node)
+    if isinstance(node, exp.Null):
+        return Linear(()), Linear(())
+    if isinstance(call, exp.Count) and measure_of(binding, node) is None and _number(node) is None:
+        count = (
+            one(_presence(binding, node, where))
+            if not isinstance(node, exp.Literal)
+            else one(Term("count", where))
+        )
+        return count, count
+    return _total(binding, node, where, call)
+
+
+def _bare(node: Node) -> Node:
+    """Without brackets and numeric casts."""
+    while isinstance(node, exp.Paren) or (isinstance(node, exp.Cast) and _numeric(node)):
+        node = node.this
+    return node
+
+
+def _numeric(node: exp.Cast) -> bool:
+    return node.to.this in exp.DataType.NUMERIC_TYPES
+
+
+def _number(node: Node) -> float | None:
+    """The value of a numeric literal, casts and sign included."""
+    node = _bare(node)
+    if isinstance(node, exp.Neg):
+        inner = _number(node.this)
+        return None if inner is None else -inner
+    if isinstance(node, exp.Literal) and not node.is_string:
+        return float(node.this)
+    return None
+
+
+def measure_of(binding: Binding, node: Node) -> str | None:
+    """The published measure that a resolved expression is, or None."""
+    if isinstance(node, exp.Column):
+        instance, name = binding.rows.of(node)
+        measure = f"{instance.table.name}.{name}"
+        return measure if measure in binding.schema.measures else None
+    if isinstance(node, exp.Literal):
+        return None
+    wanted = _ordered(node)
+    for measure, body in declared_measures(binding).items():
+        if measure in binding.schema.measures and _ordered(body) == wanted:
+            return measure
+    return None
+
+
+def _ordered(node: Node) -> Node:
+    """A canonical form in which a * b equals b * a, without brackets."""
+
+    def turn(part: Node) -> Node:
+        if isinstance(part, exp.Paren):
+            inner: Node = part.this
+            return inner
+        if isinstance(part, (exp.Mul, exp.Add)) and part.left.sql() > part.right.sql():
+            return type(part)(this=part.right.copy(), expression=part.left.copy())
+        return part
+
+    return node.copy().transform(turn)
+
+
+def _no_measure(binding: Binding, node: Node, call: Node) -> NotSupportedError:
+    known = sorted(m for m in binding.schema.measures if "." in m and "(" not in m)
+    return refusal(
+        NotSupportedError,
+        f"{call.key.upper()} of {_said(binding, node)}: no release has it as a measure",
+        at=call,
+        clause="SELECT",
+        hint=f"measures: {', '.join(known)}" if known else "only COUNT is published",
+    )
+
+
+def _said(binding: Binding, node: Node) -> str:
+    def name(part: Node) -> Node:
+        if isinstance(part, exp.Column) and part.table:
+            return exp.column(part.name)
+        return part
+
+    return node.copy().transform(name).sql(dialect="duckdb")[:80]
+
+
+def _within_group(binding: Binding, node: exp.WithinGroup) -> Known:
+    at = _number(node.this.this)
+    ordered = node.expression.expressions
+    if at is None or not 0 <= at <= 1 or len(ordered) != 1:
+        raise refusal(NotSupportedError, "a quantile takes one number from 0 to 1", at=node, clause="SELECT")
+    return Known("quantile", expression(binding, ordered[0].this), at)
+
+
+def _quantile(binding: Binding, node: Node) -> Known:
+    if isinstance(node, exp.Median):
+        return Known("quantile", expression(binding, node.this), 0.5)
+    where = node.args.get("quantile") or node.args.get("expression")
+    at = _number(where) if isinstance(where, Node) else None
+    if at is None or not 0 <= at <= 1:
+        raise refusal(NotSupportedError, "a quantile takes one number from 0 to 1", at=node, clause="SELECT")
+    return Known("quantile", expression(binding, node.this), at)
+
+
+def form_of(node: Node, forms: Mapping[str, Form]) -> Form | None:
+    """The form of an expression.
+
+    Args:
+        node: an expression over columns.
+        forms: column (`name` or `table.name`, lower case) -> form.
+
+    Returns:
+        Its form; None where its error is not defined. A rounding or an integer cast is taken as exact.
+    """
+    if isinstance(node, (exp.Paren, exp.Alias)):
+        return form_of(node.this, forms)
+    if isinstance(node, exp.Column):
+        return forms.get(f"{node.table}.{node.name}".lower() if node.table else node.name.lower())
+    if isinstance(node, exp.Literal):
+        return None if node.is_string else Linear((), float(node.this))
+    if isinstance(node, exp.Neg):
+        inner = form_of(node.this, forms)
+        return inner.scaled(-1.0) if isinstance(inner, (Linear, Ratio)) else None
+    if isinstance(node, exp.Cast):
+        return form_of(node.this, forms) if _numeric(node) else None
+    if isinstance(node, (exp.Coalesce, exp.Round)):
+        return form_of(node.this, forms)
+    if isinstance(node, exp.Nullif):
+        return form_of(node.this, forms) if is_constant(form_of(node.expression, forms)) else None
+    if isinstance(node, exp.Binary):
+        return _binary(node, form_of(node.left, forms), form_of(node.right, forms))
+    return None
+
+
+def _binary(node: exp.Binary, left: Form | None, right: Form | None) -> Form | None:
+    if isinstance(node, exp.Add):
+        return added(left, right)
+    if isinstance(node, exp.Sub):
+        return added(left, right, -1.0)
+    if isinstance(node, exp.Mul):
+        return multiplied(left, right)
+    if isinstance(node, exp.Div):
+        return divided(left, right)
+    return None
+
+
+class ErrorCall(NamedTuple):
+    """What a DP_ function asks: which error, of which expression, at which level."""
+
+    error: ErrorFunction
+    of: Node
+    level: float
+
+
+def error_call(node: Node) -> ErrorCall:
+    """What a function of an error asks.
+
+    Raises:
+        ProgrammingError: a wrong number of arguments, a level out of (0, 1).
+    """
+    name, arguments = str(node.this), node.expressions
+    error = ERRORS[name.lower()]
+    if not 1 <= len(arguments) <= 1 + error.takes_level:
+        raise refusal(
+            ProgrammingError,
+            f"{name.upper()} takes an aggregate{' and a level' * error.takes_level}",
+            at=node,
+            clause="SELECT",
+            nearest=f"SELECT {name.upper()}(COUNT(*)) FROM ..",
+        )
+    given = arguments[1] if len(arguments) > 1 else None
+    level = DEFAULT_LEVEL if given is None else _number(given)
+    if level is None or not 0 < level < 1:
+        raise refusal(
+            ProgrammingError,
+            "an interval's level lies between 0 and 1",
+            at=node,
+            clause="SELECT",
+            hint="for instance 0.95",
+        )
+    return ErrorCall(error, arguments[0], level)

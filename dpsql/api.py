@@ -1,0 +1,384 @@
+"""What dpsql does, on one page: publish once, then answer.
+
+    publish   raw rows -> integer histograms -> noise, once -> a release file; the ledger is charged
+    append    one more batch of raw rows -> a stream release, which was charged when it was made
+    collect   reports that people made private themselves -> a release file of the same shape
+    query     SQL -> axes and leaf sets -> nodes of a view -> one DuckDB statement -> values with error bars
+
+Publishing sees raw rows and draws noise (`dpsql.publishing`); answering sees a release file and nothing else
+(`dpsql.answer`), which is why any number of questions costs nothing. The doors call this module, or hold open
+releases (`dpsql.answer.session`) for as long as somebody asks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dpsql.answer import session
+from dpsql.answer.session import ReleasePath
+from dpsql.answer.session import use as use
+from dpsql.progress import Progress, silent
+
+if TYPE_CHECKING:
+    from datetime import date
+
+    from dpsql.answer.result import Result
+    from dpsql.collecting.run import Collected
+    from dpsql.collecting.tau import Prediction
+    from dpsql.curate.audit import AuditReport
+    from dpsql.curate.forecast import PlanReport
+    from dpsql.ledger import BudgetReport
+    from dpsql.publishing.central import Published
+    from dpsql.publishing.userlevel.predict import Guess
+    from dpsql.streams.publish import Appended, Arrival, Compared
+
+
+def publish(
+    catalog: ReleasePath,
+    output: ReleasePath,
+    *,
+    label: str | None = None,
+    progress: Progress | None = None,
+) -> Published:
+    """Spend the budget of a catalog once and write a release.
+
+    Args:
+        catalog: the YAML file.
+        output: the release file to make.
+        label: idempotence label; the output's name unless given. With the same specification and label the
+            existing release is returned as it is and nothing is charged. Data are not compared; to publish today's
+            rows, give another label or another output.
+        progress: called with each step, a value that prints as a line.
+
+    Returns:
+        Where the release is, what was charged and what is left.
+
+    Raises:
+        CatalogError, SourceError: the catalog or its source is wrong; nothing was charged.
+        BudgetExceeded, LineageError, ReleaseExists, IntegrityError: the ledger refuses; nothing was drawn.
+
+    **Privacy**: docs/privacy.md section 1, in the catalog's unit, neighbours and epsilon.
+    """
+    from dpsql.noise import ExactNoise, os_entropy
+    from dpsql.publishing.central import publish_release
+    from dpsql.star import load_catalog
+
+    entropy = os_entropy()
+    return publish_release(
+        load_catalog(Path(catalog)),
+        Path(output),
+        noise=ExactNoise(entropy),
+        key=entropy(32),
+        label=label,
+        progress=progress or silent,
+    )
+
+
+def append(
+    release: ReleasePath,
+    source: ReleasePath | None,
+    batch: str | date,
+    *,
+    catalog: ReleasePath,
+    progress: Progress | None = None,
+) -> Appended:
+    """Append one batch to a stream release; the first append makes it and spends the whole budget.
+
+    Args:
+        release: the stream directory.
+        source: a file with the rows that arrive, or None for the catalog's rows whose time lies in the batch.
+        batch: a date or time inside the batch.
+        catalog: the YAML file, with `stream`.
+        progress: called with each step, a value that prints as a line.
+
+    Returns:
+        What was appended and charged; a batch that is public already is a no-op, whatever rows come.
+
+    Raises:
+        CatalogError, SourceError, BatchOrderError, PrivacyError, IntegrityError: refused; nothing was drawn.
+
+    **Privacy**: docs/privacy/streams.md; every append after the first one costs nothing.
+    """
+    from dpsql.noise import ExactNoise, os_entropy
+    from dpsql.star import load_catalog
+    from dpsql.streams.publish import Chance, append_batch
+
+    entropy = os_entropy()
+    return append_batch(
+        load_catalog(Path(catalog)), Path(release), _arrival(batch, source), Chance(ExactNoise(entropy), entropy),
+        progress=progress or silent,
+    )  # fmt: skip
+
+
+def _arrival(batch: str | date, source: ReleasePath | None) -> Arrival:
+    from dpsql.streams.publish import Arrival
+
+    label = batch if isinstance(batch, str) else batch.isoformat()
+    return Arrival(label, None if source is None else Path(source))
+
+
+def check_batch(
+    release: ReleasePath, source: ReleasePath | None, batch: str | date, *, catalog: ReleasePath
+) -> Compared:
+    """Compare rows with those that a public batch of a stream was made of; nothing is appended or charged.
+
+    Args:
+        release, source, batch, catalog: as for `append`.
+
+    Returns:
+        Which batch it is; the rows are the same.
+
+    Raises:
+        BatchConflict: the batch was made of other rows.
+        BatchOrderError: the batch is not public.
+        CatalogError, SourceError, OperationalError: the rows or the private state cannot be read.
+
+    **Privacy**: an exact test of equality, for whoever holds the rows and the private state; its outcome is private.
+    """
+    from dpsql.star import load_catalog
+    from dpsql.streams import publish as stream
+
+    return stream.check_batch(load_catalog(Path(catalog)), Path(release), _arrival(batch, source))
+
+
+def collection_plan(
+    catalog: ReleasePath,
+    output: ReleasePath,
+    *,
+    people: int,
+    label: str = "",
+    after: ReleasePath | None = None,
+    reports: ReleasePath | Sequence[ReleasePath] = (),
+) -> list[Prediction]:
+    """Write the public plan of a local collection.
+
+    Args:
+        catalog: the YAML file, with `collection:`.
+        output: the plan to write; send it to everybody.
+        people: how many are expected to report; grids depend on it.
+        label: tells repeated collections of one catalog apart; a device answers each once.
+        after: with `tau: estimate`, the first round's plan; without it that first round is planned.
+        reports: the first round's reports, Parquet and JSON-lines files.
+
+    Returns:
+        Predicted standard errors, in rows a person, before anyone reports.
+
+    Raises:
+        CatalogError: the catalog cannot be collected.
+        InterfaceError: fewer than one person, or only one of `after` and `reports`.
+        DataError: `after` is no first round of this catalog, or none of its reports was accepted.
+        OperationalError: a file cannot be read or written, or the output holds another plan.
+
+    **Privacy**: public facts, and reports that were private before they left a device.
+    """
+    from dpsql.collecting.run import Reports, write_plan
+    from dpsql.errors import InterfaceError
+    from dpsql.noise import os_entropy
+
+    if (after is None) != (not reports):
+        raise InterfaceError("a second plan needs the first one and its reports", hint="give both or neither")
+    named = [reports] if isinstance(reports, str | PathLike) else reports
+    first = None if after is None else Reports(Path(after), [Path(r) for r in named], os_entropy()(32))
+    return write_plan(Path(catalog), Path(output), people, label, first)
+
+
+def collect(
+    plan: ReleasePath,
+    reports: ReleasePath | Sequence[ReleasePath],
+    output: ReleasePath,
+    *,
+    catalog: ReleasePath | None = None,
+    state: ReleasePath | None = None,
+    progress: Progress | None = None,
+) -> Collected:
+    """Count people's reports and write a release of the same shape as a central one.
+
+    Args:
+        plan: the plan that they answered.
+        reports: Parquet and JSON-lines files; one may stand alone.
+        output: the release file to make.
+        catalog: the YAML file; only where an axis is a public dimension's rows.
+        state: a private file that remembers what was counted, for later runs with more files.
+        progress: called with each step, a value that prints as a line.
+
+    Returns:
+        Where the release is, and how many reports were accepted and rejected, by reason.
+
+    Raises:
+        OperationalError: a file cannot be opened or written, or the output exists.
+        InterfaceError: the catalog is needed, or is not the one that the plan was made from.
+        DataError: no report was accepted.
+
+    **Privacy**: post-processing; each person spent the plan's epsilon on her own device. No cap is charged.
+    """
+    from dpsql.collecting import run
+    from dpsql.ledger import new_release_id
+    from dpsql.noise import os_entropy
+
+    named = [reports] if isinstance(reports, str | PathLike) else reports
+    back = run.Reports(
+        Path(plan),
+        [Path(spool) for spool in named],
+        os_entropy()(32),
+        None if catalog is None else Path(catalog),
+        None if state is None else Path(state),
+    )
+    return run.collect(back, Path(output), new_release_id(), progress or silent)
+
+
+def simulate(
+    catalog: ReleasePath,
+    output: ReleasePath,
+    plan: ReleasePath,
+    *,
+    seed: int | None = None,
+    label: str = "",
+    progress: Progress | None = None,
+) -> int:
+    """Let everybody of a raw star report, as their devices would; for planning and for demonstrations.
+
+    Args:
+        catalog: the YAML file, with `collection:` and a source.
+        output: the Parquet file of reports to make.
+        plan: the plan to write; it says that it is simulated, and so will every release made with it.
+        seed: for repeatable draws; fresh ones without it.
+        label: as for `collection_plan`.
+        progress: called with each step, a value that prints as a line.
+
+    Returns:
+        How many people reported.
+
+    **Privacy**: none. One machine sees all rows; what comes out is stamped as simulated.
+    """
+    from dpsql.collecting.simulate import simulate_to_files
+
+    told = progress or silent
+    return simulate_to_files(Path(catalog), Path(output), Path(plan), seed, label, told)
+
+
+def query(
+    sql: str,
+    release: ReleasePath | None = None,
+    *,
+    dialect: str = "duckdb",
+    as_of: int | str | None = None,
+    nonnegative: bool = False,
+) -> Result:
+    """Answer one SQL statement.
+
+    Args:
+        sql: the statement.
+        release: a release file or a stream directory; without it `$DPSQL_RELEASE`, else the one set by `use`.
+        dialect: the SQL dialect the statement is written in.
+        as_of: for streams, the newest batch wanted, by number or label.
+        nonnegative: answer counts from their non-negative (biased) estimates; errors are theirs where a release has
+            a model of them (one axis of a local release), else the unbiased ones'.
+
+    Returns:
+        Rows with standard errors, intervals, the plan and its provenance.
+
+    Raises:
+        ProgrammingError, NotSupportedError: the statement is wrong or no view can answer it.
+        ReleaseError: the release cannot be opened.
+
+    **Privacy**: post-processing of a release; costs nothing.
+    """
+    return session.answerer(release, as_of, nonnegative=nonnegative).query(sql, dialect=dialect)
+
+
+def explain(
+    sql: str, release: ReleasePath | None = None, *, dialect: str = "duckdb", as_of: int | str | None = None
+) -> str:
+    """How a statement would be answered, as numbered stages in words.
+
+    Args:
+        sql, release, dialect, as_of: as for `query`.
+    """
+    return session.answerer(release, as_of).explain(sql, dialect=dialect)
+
+
+def plan(
+    catalog: ReleasePath, workload: Sequence[str] = (), *, compare: bool = False, guess: Guess | None = None
+) -> PlanReport:
+    """What a catalog's release will cost and how noisy it will be, before anything is spent.
+
+    Args:
+        catalog: the YAML file.
+        workload: statements whose standard errors are wanted.
+        compare: also plan the views with flat, tree, tents and Gaussian mechanisms.
+        guess: what is publicly known about tables with `max_ids: auto`, for their relative errors.
+
+    Returns:
+        Views with strategies, cells, bytes and seconds; the workload's errors; the break-even number of queries.
+
+    Raises:
+        CatalogError, SourceError: the catalog or a public table is wrong.
+
+    **Privacy**: spends nothing and opens no private table.
+    """
+    from dpsql.curate.forecast import plan_catalog
+    from dpsql.star import load_catalog
+
+    return plan_catalog(load_catalog(Path(catalog)), workload, compare=compare, guess=guess)
+
+
+def budget(catalog: ReleasePath) -> BudgetReport:
+    """What the ledger of a catalog holds: caps, spends, releases. For the curator.
+
+    Args:
+        catalog: the YAML file.
+    """
+    from dpsql.ledger import budget_report
+    from dpsql.star import load_catalog
+    from dpsql.star.graph import ledger_path
+
+    return budget_report(ledger_path(load_catalog(Path(catalog))))
+
+
+def audit(release: ReleasePath, *, catalog: ReleasePath | None = None, samples: int = 20_000) -> AuditReport:
+    """Check offline that a release holds what its catalog says, and nothing else.
+
+    Args:
+        release: the release file.
+        catalog: the curator's YAML file, to check the ledger and public tables too.
+        samples: runs of the black-box auditor for each statistic; 0 leaves it out.
+
+    Returns:
+        One line for each claim, and whether all hold.
+
+    Raises:
+        ReleaseError, CatalogError: a file cannot be opened.
+
+    **Privacy**: reads no private table and spends nothing.
+    """
+    from dpsql.curate.audit import audit_release
+    from dpsql.noise import ExactNoise, os_entropy
+    from dpsql.star import load_catalog
+
+    known = None if catalog is None else load_catalog(Path(catalog))
+    return audit_release(Path(release), ExactNoise(os_entropy()), catalog=known, samples=samples)
+
+
+def init(source: ReleasePath, output: ReleasePath, *, name: str | None = None) -> int:
+    """Draft a catalog from raw tables; every bound read from data is marked `confirm: true`.
+
+    Args:
+        source: a folder of Parquet or CSV files, or a DuckDB file.
+        output: the catalog to write; must not exist.
+        name: the catalog's name.
+
+    Returns:
+        How many places wait for confirmation.
+
+    Raises:
+        SourceError: nothing readable there.
+        InterfaceError: the output exists.
+
+    **Privacy**: the draft shows bounds of the data to the curator. It is not private until confirmed.
+    """
+    from dpsql.curate.init import draft_from_source
+
+    return draft_from_source(Path(source), Path(output), name)

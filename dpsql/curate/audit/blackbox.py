@@ -1,0 +1,371 @@
+"""A black-box auditor: how private a mechanism can be at most, judged by what it puts out.
+
+It runs a mechanism many times on two neighbouring inputs and looks for an event that is likely on one and
+unlikely on the other. An epsilon-DP mechanism keeps the ratio of the two below e^epsilon, so a ratio proven
+larger, at a stated confidence, proves a bug. A ratio that is not larger proves nothing: proofs are in
+docs/privacy.md, this finds slips in code (a halved scale, a node without noise, noise drawn twice).
+
+Part of the samples choose the event, the rest judge it, so the bound is honest whatever the search did.
+
+    steps      sum over outputs of a learned log ratio: near the log likelihood ratio of independent Laplace outputs
+    line       the outputs weighed by their inverse covariance: near that of Gaussian ones, however correlated
+    event      steps or line >= threshold (or <= threshold), whichever has the best bound on the learning part
+    bound      log((P(event) - delta) / Q(event)), both probabilities at their unlucky ends
+
+A rho-zCDP mechanism is (epsilon, delta)-DP at every delta with the epsilon of the conversion, so one may look at the
+delta where samples tell most. At a delta like 10^-6 they tell nothing: events that rare are not seen.
+
+`check_sampled` runs the mechanism that made a release again on made-up data. For each linear statistic the rows that
+hold one cell are drawn with the budgets in the file, on two inputs that differ by k units' whole reach in that cell.
+Pure: their outputs may differ by k epsilon at most; k is such that this is about 1.5, where a few thousand samples tell
+most, and the auditor's lower bound, divided by k, must not pass the statistic's epsilon. Under zCDP: k units cost
+k^2 rho; k is such that this is about 1/2, and the bound at delta 0.1 must not pass the epsilon of that rho.
+
+**Privacy**: made-up data, fresh noise; nothing of a release is used but its public budgets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from fractions import Fraction
+from functools import lru_cache
+from math import ceil, isqrt, prod
+from typing import NamedTuple, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from dpsql.budget import epsilon_of, scaled_denominator
+from dpsql.curate.audit.contents import Stored
+from dpsql.curate.audit.replan import Replanned
+from dpsql.curate.audit.report import Check
+from dpsql.errors import InterfaceError
+from dpsql.mechanisms.law import GAUSSIAN, LAPLACE
+from dpsql.noise import Noise
+from dpsql.publishing.planned import PlannedStatistic
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+Sampler: TypeAlias = Callable[[IntArray, int], npt.NDArray[np.generic]]
+Score: TypeAlias = Callable[[FloatArray], FloatArray]
+Bounds: TypeAlias = Callable[[int, int, float], tuple[float, float]]
+"""Lower and upper bound of a probability: (hits, size, risk of each)."""
+
+LEARN = 0.3  # share of the samples that choose the event
+THRESHOLDS = 200
+
+TELLING_RHO, TELLING_DELTA = Fraction(1, 2), Fraction(1, 10)
+"""Where 20,000 samples find noise of .65 of its scale for certain; at rho 1/8 or delta 1/1000 it has to be smaller."""
+
+RIDGE = 1e-9  # of the mean variance: keeps outputs without noise of their own from dividing by 0
+
+
+class Finding(NamedTuple):
+    """What an audit found.
+
+    Args:
+        claimed: the epsilon that the mechanism promises.
+        lower: with probability `confidence`, its true epsilon is at least this.
+        confidence: of the lower bound.
+        samples: runs on both inputs together.
+        delta: at which both epsilons hold; 0 is pure.
+    """
+
+    claimed: float
+    lower: float
+    confidence: float
+    samples: int
+    delta: float = 0.0
+
+    @property
+    def violated(self) -> bool:
+        """True if the promise is broken (at this confidence)."""
+        return self.lower > self.claimed
+
+
+class Pair(NamedTuple):
+    """Two neighbouring inputs."""
+
+    first: IntArray
+    second: IntArray
+
+
+def audit(
+    sample: Sampler,
+    pair: Pair,
+    claimed: float,
+    samples: int,
+    confidence: float = 0.9999,
+    delta: float = 0.0,
+) -> Finding:
+    """Run a mechanism on two neighbours and bound its epsilon from below.
+
+    Args:
+        sample: (input, m) -> outputs of m independent runs, shape (m, outputs).
+        pair: one input and its neighbour.
+        claimed: the epsilon that is promised for this pair.
+        samples: runs on both inputs together.
+        confidence: of the bound.
+        delta: the delta that is promised with it.
+
+    Returns:
+        The finding.
+
+    Raises:
+        InterfaceError: for fewer than 100 samples, or a confidence or delta outside its range.
+    """
+    if samples < 100 or not 0 < confidence < 1 or not 0 <= delta < 1:
+        raise InterfaceError(
+            "an audit needs 100 samples or more, a confidence between 0 and 1, and a delta from 0 up to 1"
+        )
+    a, b = (np.asarray(sample(data, samples // 2), np.float64) for data in pair)
+    return Finding(claimed, lower_bound(a, b, confidence, delta), confidence, 2 * (samples // 2), delta)
+
+
+def audit_rho(
+    sample: Sampler,
+    pair: Pair,
+    rho: Fraction,
+    samples: int,
+    confidence: float = 0.9999,
+    delta: Fraction = TELLING_DELTA,
+) -> Finding:
+    """Audit a mechanism that promises rho-zCDP, by the epsilon that this means at one delta.
+
+    Args:
+        sample, pair, samples, confidence: as for `audit`.
+        rho: what is promised for this pair; best near `TELLING_RHO`, so let the pair differ by several units
+            (k units: k^2 times the rho of one).
+        delta: where to look.
+
+    Returns:
+        The finding; `claimed` is the epsilon of the tight conversion.
+    """
+    claimed = float(epsilon_of(rho, delta))
+    return audit(sample, pair, claimed, samples, confidence, float(delta))
+
+
+def lower_bound(first: FloatArray, second: FloatArray, confidence: float, delta: float = 0.0) -> float:
+    """A lower confidence bound on epsilon from outputs on two neighbours.
+
+    Args:
+        first: outputs on one input, shape (m, outputs).
+        second: outputs on the other, shape (m, outputs).
+        confidence: of the bound.
+        delta: at which epsilon is bounded.
+
+    Returns:
+        The bound, at least 0.
+    """
+    cut = int(LEARN * len(first)), int(LEARN * len(second))
+    learning = first[: cut[0]], second[: cut[1]]
+    risk = (1 - confidence) / 2  # each of the two probabilities has half
+    found = [
+        (*_best_event((score(learning[0]), score(learning[1])), risk, delta), score)
+        for score in (_steps(*learning), _line(*learning))
+    ]
+    _, event, score = max(found, key=lambda best: best[0])
+    judged = score(first[cut[0] :]), score(second[cut[1] :])
+    return max(0.0, event.bound(judged, risk, delta, exact_bounds))
+
+
+def _steps(first: FloatArray, second: FloatArray) -> Score:
+    """Per output one cut and the log ratio on either side of it, added up.
+
+    One cut is all that a shifted Laplace has to tell: its log ratio is a step. An output whose two samples
+    differ less than chance would has no say.
+    """
+    cuts, weights = [], []
+    for a, b in zip(first.T, second.T, strict=True):
+        values = np.unique(np.concatenate([a, b]))
+        below_a = np.searchsorted(np.sort(a), values, side="right") / len(a)
+        below_b = np.searchsorted(np.sort(b), values, side="right") / len(b)
+        best = int(np.argmax(np.abs(below_a - below_b)))
+        p, q = (np.array([below[best], 1 - below[best]]) for below in (below_a, below_b))
+        ratio = np.log(p * len(a) + 1) - np.log(q * len(b) + 1)
+        heard = abs(below_a[best] - below_b[best]) > 2.0 / np.sqrt(len(a))
+        cuts.append(values[best])
+        weights.append(ratio * heard)
+    cut, weight = np.array(cuts), np.array(weights)
+
+    def score(outputs: FloatArray) -> FloatArray:
+        above = outputs > cut
+        return np.asarray((np.where(above, weight[:, 1], weight[:, 0])).sum(axis=1))
+
+    return score
+
+
+def _line(first: FloatArray, second: FloatArray) -> Score:
+    """The difference of the means times the inverse covariance: the log ratio of two shifted Gaussians.
+
+    Outputs are first brought to unit variance, since their scales may differ by orders of magnitude.
+    """
+    mean = (first.mean(axis=0) + second.mean(axis=0)) / 2
+    spread = np.sqrt((first.var(axis=0) + second.var(axis=0)) / 2)
+    unit = np.where(spread > 0, spread, max(float(spread.max()), 1.0) * np.sqrt(RIDGE))
+    moved = (first - mean) / unit, (second - mean) / unit
+    shift = moved[0].mean(axis=0) - moved[1].mean(axis=0)
+    inside = np.concatenate([part - part.mean(axis=0) for part in moved])
+    covariance = inside.T @ inside / len(inside) + RIDGE * np.eye(len(unit))
+    weight = np.linalg.solve(covariance, shift)
+    return lambda outputs: np.asarray(((outputs - mean) / unit) @ weight, np.float64)
+
+
+class _Event(NamedTuple):
+    """A score at or beyond a threshold; `upwards` events are likely on the first input, the others on the second."""
+
+    threshold: float
+    upwards: bool
+
+    def hits(self, scores: FloatArray) -> int:
+        """How often it was seen."""
+        seen = scores >= self.threshold if self.upwards else scores <= self.threshold
+        return int(seen.sum())
+
+    def bound(
+        self, scores: tuple[FloatArray, FloatArray], risk: float, delta: float, bounds: Bounds
+    ) -> float:
+        """Log of the least likely-side less delta over the most unlikely-side probability, each at its risk."""
+        likely, unlikely = scores if self.upwards else scores[::-1]
+        low = bounds(self.hits(likely), len(likely), risk)[0]
+        high = bounds(self.hits(unlikely), len(unlikely), risk)[1]
+        return float(np.log((low - delta) / high)) if low > delta else -np.inf
+
+
+def _best_event(scores: tuple[FloatArray, FloatArray], risk: float, delta: float) -> tuple[float, _Event]:
+    """The best rough bound on the learning part, with its event."""
+    values = np.unique(np.concatenate(scores))
+    if len(values) > THRESHOLDS:
+        values = values[np.linspace(0, len(values) - 1, THRESHOLDS).astype(np.int64)]
+    events = [_Event(float(value), upwards) for upwards in (True, False) for value in values]
+    return max((event.bound(scores, risk, delta, rough_bounds), event) for event in events)
+
+
+def rough_bounds(hits: int, size: int, risk: float) -> tuple[float, float]:
+    """Wilson-like bounds, for choosing an event only: fast, and never part of a claim."""
+    z = float(np.sqrt(-2 * np.log(risk)))
+    centre, spread = hits + z * z / 2, z * np.sqrt(hits * (size - hits) / size + z * z / 4)
+    return float((centre - spread) / (size + z * z)), float((centre + spread) / (size + z * z))
+
+
+def exact_bounds(hits: int, size: int, risk: float) -> tuple[float, float]:
+    """Clopper-Pearson bounds of a probability, each wrong with at most the given risk.
+
+    Args:
+        hits: how often the event was seen.
+        size: how often it could have been.
+        risk: of each bound.
+
+    Returns:
+        (lower, upper), rounded outwards by the last step of a bisection.
+
+    **Source** docs/method/reliability.md, "What an audit can prove"; Clopper and Pearson (1934).
+
+    >>> [round(p, 6) for p in exact_bounds(0, 10, 0.025)]
+    [0.0, 0.308497]
+    """
+    low = 0.0 if hits == 0 else _solve(lambda p: _at_least(hits, size, p) <= risk)[0]
+    high = 1.0 if hits == size else _solve(lambda p: 1 - _at_least(hits + 1, size, p) > risk)[1]
+    return low, high
+
+
+def _solve(holds: Callable[[float], bool]) -> tuple[float, float]:
+    """The border of a property of probabilities that holds below it and fails above it."""
+    low, high = 0.0, 1.0
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (middle, high) if holds(middle) else (low, middle)
+    return low, high
+
+
+def _at_least(hits: int, size: int, p: float) -> float:
+    """P(Binomial(size, p) >= hits), summed from its logarithms."""
+    if p <= 0 or p >= 1:
+        return float(p >= 1 or hits == 0)
+    log_factorial = _log_factorials(size)
+    count = np.arange(hits, size + 1)
+    log_p = log_factorial[size] - log_factorial[count] - log_factorial[size - count]
+    log_p = log_p + count * np.log(p) + (size - count) * np.log1p(-p)
+    return float(np.exp(log_p).sum())
+
+
+@lru_cache(maxsize=8)
+def _log_factorials(size: int) -> FloatArray:
+    return np.concatenate([[0.0], np.cumsum(np.log(np.arange(1, size + 1)))])
+
+
+TELLING = Fraction(3, 2)
+"""The epsilon at which samples tell most about a scale."""
+
+ROWS = 200
+"""Most rows drawn per run: the largest budgets, which tell most."""
+
+
+def check_sampled(made: Replanned, stored: dict[int, Stored], samples: int, noise: Noise) -> Iterator[Check]:
+    """Audit every linear statistic by sampling.
+
+    Args:
+        made: the plan.
+        stored: what the file holds.
+        samples: runs on both neighbours together.
+        noise: where noise comes from.
+    """
+    for index, each in stored.items():
+        statistic = made.plan.statistics[index]
+        check = CHECKS[statistic.law]
+        found, detail = check(statistic, each, samples, noise)
+        yield Check(f"auditor, view {statistic.view}: {statistic.measure.name}", not found.violated, detail)
+
+
+def _check_laplace(
+    statistic: PlannedStatistic, stored: Stored, samples: int, noise: Noise
+) -> tuple[Finding, str]:
+    """The finding on k units' change, and what it says of one."""
+    column, budget = _rows_of_one_cell(stored)
+    denominator = scaled_denominator(statistic.drawn_sensitivity) * statistic.drawn_sensitivity
+
+    def run(cell: IntArray, runs: int) -> IntArray:
+        drawn = noise.laplace(np.tile(budget, runs), denominator).reshape(runs, len(budget))
+        return drawn + column * int(cell[0])
+
+    units = max(1, ceil(TELLING / statistic.spend))
+    second = np.array([units * statistic.drawn_sensitivity])
+    found = audit(run, Pair(np.array([0]), second), units * float(statistic.spend), samples)
+    return found, f"at least {found.lower / units:.3g} of epsilon {float(statistic.spend):.3g}"
+
+
+def _check_gaussian(
+    statistic: PlannedStatistic, stored: Stored, samples: int, noise: Noise
+) -> tuple[Finding, str]:
+    """The same under zCDP, at the delta where samples tell most."""
+    column, budget = _rows_of_one_cell(stored)
+    whole = prod(strategy.total for strategy in stored.terms.strategies) * statistic.drawn_sensitivity
+    variance = Fraction(whole**2) / (2 * statistic.spend)
+
+    def run(cell: IntArray, runs: int) -> IntArray:
+        drawn = np.empty((runs, len(budget)), np.int64)
+        for share in np.unique(budget):
+            same = np.flatnonzero(budget == share)
+            sigma2 = GAUSSIAN.row_variance(int(share), variance)
+            drawn[:, same] = noise.gaussian(sigma2, runs * len(same)).reshape(runs, len(same))
+        return drawn + column * int(cell[0])
+
+    units = max(1, isqrt(ceil(TELLING_RHO / statistic.spend)))
+    second = np.array([units * statistic.drawn_sensitivity])
+    found = audit_rho(run, Pair(np.array([0]), second), units**2 * statistic.spend, samples)
+    of = f"{units} unit{'s' * (units > 1)} at delta {found.delta:g}"
+    return found, f"at least {found.lower:.3g} of epsilon {found.claimed:.3g} ({of})"
+
+
+CHECKS = {LAPLACE: _check_laplace, GAUSSIAN: _check_gaussian}
+
+
+def _rows_of_one_cell(stored: Stored) -> tuple[IntArray, IntArray]:
+    """Entries and budgets of the rows that hold the middle cell, largest weight first."""
+    shape = tuple(strategy.leaves for strategy in stored.terms.strategies)
+    one = np.zeros(shape, np.int64)
+    one[tuple(n // 2 for n in shape)] = 1
+    column, budget = stored.rows(one).ravel(), stored.view.budget.ravel()
+    order = np.argsort(-np.abs(column) * budget)[:ROWS]
+    kept = order[column[order] != 0]
+    return column[kept], budget[kept]

@@ -1,0 +1,363 @@
+"""What a release file may hold, recomputed: tables and columns from the catalog, numbers from the noisy integers.
+
+| check | recomputed from |
+|---|---|
+| tables, columns, types | the catalog: a file with one more than listed here may carry anything |
+| axis tables and look-up trees | the catalog and public rows |
+| budgets of all rows | strategies and charges, in integers; then the largest path sum |
+| estimates, node sums, variances | the noisy integers, by the code that publishes |
+| scale of the noise | what least squares leaves unexplained, for strategies with more rows than leaves |
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from math import prod, sqrt
+from typing import Any
+
+import duckdb
+import numpy as np
+import numpy.typing as npt
+
+from dpsql.axis import table_sql
+from dpsql.curate.audit.replan import Replanned, only_linear
+from dpsql.curate.audit.report import Check
+from dpsql.mechanisms.axis.strategy import axis_budgets
+from dpsql.mechanisms.family.measurement import LinearRows, Terms
+from dpsql.mechanisms.family.reconcile import node_sums
+from dpsql.mechanisms.law import NoisyView
+from dpsql.publishing.bounding import DrawnRelease
+from dpsql.publishing.content import release_content
+from dpsql.release import Release
+from dpsql.release.format import Meta, Spend, to_json
+from dpsql.release.write import ARRAYS, LOOKUP_ARITY, registered
+from dpsql.tree import Tree, kary_tree
+
+Columns = dict[str, Any]
+
+AXIS = {"atom": "INTEGER", "leaf": "INTEGER", "kind": "TINYINT", "weight": "DOUBLE"}
+NODE = dict.fromkeys(("axis", "id", "parent", "level", "lo", "hi"), "INTEGER")
+SCALE = {
+    "of_table": "VARCHAR", "factor": "DOUBLE", "relative_error": "DOUBLE", "left_out": "DOUBLE", "tau": "INTEGER",
+    "quantile": "DOUBLE", "weighted_down": "DOUBLE", "sticky": "VARCHAR", "total_rows": "BIGINT",
+    "public_rows": "BOOLEAN",
+}  # fmt: skip
+TYPES = {"i": "BIGINT", "f": "DOUBLE"}
+RELEASE_ID = re.compile("[0-9a-f]{32}")
+CLOSE = 1e-6
+"""Relative difference that another machine's floating point may make."""
+
+
+def whitelist(release: Release) -> dict[str, dict[str, str]]:
+    """Every table that a release of these axes and statistics may hold, with its columns and types."""
+    tables = {"meta": {"key": "VARCHAR", "value": "VARCHAR"}, "node": NODE, "scale": SCALE}
+    for i, axis in enumerate(release.axes):
+        tables[f"axis_{i}"] = AXIS | {column.name: column.type for column in axis.columns}
+        tables[f"variance_{axis.model}"] = _types(release.model(axis.model).columns())
+    for s, statistic in enumerate(release.statistics):
+        places = range(1, len(statistic.axes) + 1) or (0,)
+        rows = {f"r{i}": "INTEGER" for i in range(1, len(statistic.models) + 1) or (0,)}
+        stored = zip(statistic.models, release.reading(s).columns(), strict=True)
+        tables |= {f"variance_{k}": _types(columns) for k, columns in stored}
+        if (own := statistic.nonnegative_model) is not None:
+            tables[f"variance_{own}"] = _types(release.model(own).columns())
+        tables[f"measurement_{s}"] = rows | {"value": "BIGINT", "budget": "BIGINT"}
+        extra = {"nonnegative": "BIGINT"} if statistic.nonnegative else {}
+        nodes = {f"n{i}": "INTEGER" for i in places}
+        tables[f"node_combination_{s}"] = nodes | {"estimate": "BIGINT"} | extra
+    return tables
+
+
+def _types(columns: Mapping[str, Any]) -> dict[str, str]:
+    return {name: TYPES[values.dtype.kind] for name, values in columns.items()}
+
+
+def check_tables(release: Release) -> Iterator[Check]:
+    """Nothing but the listed tables and columns, no views, no other schemas."""
+    found: dict[str, dict[str, str]] = {}
+    rows = release.connection.cursor().execute(
+        "SELECT schema_name, table_name, column_name, data_type FROM duckdb_columns() WHERE NOT internal "
+        "ORDER BY table_oid, column_index"
+    )
+    for schema, table, column, kind in rows.fetchall():
+        name = str(table) if schema == "main" else f"{schema}.{table}"
+        found.setdefault(name, {})[str(column)] = str(kind)
+    expected = whitelist(release)
+    surplus, lacking = sorted(found.keys() - expected.keys()), sorted(expected.keys() - found.keys())
+    yield Check("no table but those that the catalog plans", not surplus, ", ".join(surplus))
+    yield Check("no planned table is missing", not lacking, ", ".join(lacking))
+    wrong = [name for name in sorted(found.keys() & expected.keys()) if found[name] != expected[name]]
+    yield Check("no column but those of the format, in its types", not wrong, ", ".join(wrong))
+    entries = release.connection.cursor().execute("SELECT key, value FROM meta").fetchall()
+    stored = {str(key): json.loads(value) for key, value in entries}
+    keys = list(differences(stored, to_json(release.meta)))
+    keys += [] if RELEASE_ID.fullmatch(release.meta.release_id) else ["release_id"]
+    yield Check("no entry in meta but those of the format", not keys, ", ".join(keys))
+    others = release.connection.cursor().execute(
+        "SELECT count(*) FROM (SELECT view_name FROM duckdb_views() WHERE NOT internal UNION ALL "
+        "SELECT sequence_name FROM duckdb_sequences() UNION ALL "
+        "SELECT function_name FROM duckdb_functions() WHERE NOT internal UNION ALL "
+        "SELECT type_name FROM duckdb_types() WHERE NOT internal UNION ALL "
+        "SELECT column_name FROM duckdb_columns() WHERE NOT internal AND (comment IS NOT NULL "
+        "OR column_default IS NOT NULL) UNION ALL "
+        "SELECT table_name FROM duckdb_tables() WHERE NOT internal AND comment IS NOT NULL)"
+    )
+    yield Check("no view, macro, sequence, type, comment or default", others.fetchall() == [(0,)])
+
+
+def read_table(release: Release, table: str) -> Columns:
+    """A table's columns in stored order."""
+    return dict(release.connection.cursor().execute(f"SELECT * FROM {table} ORDER BY rowid").fetchnumpy())
+
+
+def check_axes(release: Release, made: Replanned) -> Iterator[Check]:
+    """Axis tables and look-up trees are those of the catalog and of public tables."""
+    wrong, skipped = [], []
+    for i, planned in enumerate(made.plan.axes):
+        if i in made.borrowed:
+            skipped.append(release.axes[i].name)
+            wrong += (
+                []
+                if _whole_leaves(read_table(release, f"axis_{i}"), release.axes[i].leaves)
+                else [f"axis_{i}"]
+            )
+            continue
+        with duckdb.connect(":memory:") as scratch, registered(scratch, ARRAYS, planned.axis.arrays()):
+            expected: Columns = dict(scratch.execute(table_sql(planned.axis, ARRAYS)).fetchnumpy())
+        if not same(read_table(release, f"axis_{i}"), expected):
+            wrong.append(f"axis_{i}")
+    yield Check("axis tables follow from the catalog", not wrong, ", ".join(wrong))
+    if skipped:
+        yield Check(
+            f"public tables behind {', '.join(dict.fromkeys(skipped))}", None, "pass the catalog to read them"
+        )
+    yield Check("look-up trees follow from the catalog", same(read_table(release, "node"), _nodes(made)))
+
+
+def _whole_leaves(columns: Columns, leaves: int) -> bool:
+    """Every leaf has atoms whose weights add up to one."""
+    weight = np.bincount(columns["leaf"].astype(np.int64), weights=columns["weight"], minlength=leaves)
+    return len(weight) == leaves and bool(np.allclose(weight, 1.0))
+
+
+def _nodes(made: Replanned) -> Columns:
+    trees = [kary_tree(planned.axis.leaves, LOOKUP_ARITY) for planned in made.plan.axes]
+    parts = [
+        (np.full(t.size, i), np.arange(t.size), t.parent, t.level, t.lo, t.hi) for i, t in enumerate(trees)
+    ]
+    return {name: np.concatenate([part[j] for part in parts]) for j, name in enumerate(NODE)}
+
+
+def same(left: Mapping[str, Any], right: Mapping[str, Any]) -> bool:
+    """Equal columns in equal order; floats up to another machine's arithmetic."""
+    return list(left) == list(right) and all(_equal(left[name], right[name]) for name in left)
+
+
+def _equal(a: npt.NDArray[Any], b: npt.NDArray[Any]) -> bool:
+    if a.shape != b.shape:
+        return False
+    if a.dtype.kind == "f" or b.dtype.kind == "f":
+        return bool(np.allclose(np.ma.filled(a, np.nan), np.ma.filled(b, np.nan), rtol=CLOSE, equal_nan=True))
+    return bool(
+        np.array_equal(np.ma.getmaskarray(a), np.ma.getmaskarray(b)) and np.all(np.ma.filled(a == b, True))
+    )
+
+
+def differences(left: Any, right: Any, place: str = "") -> Iterator[str]:
+    """Where two JSON values differ, floats up to another machine's arithmetic.
+
+    >>> list(differences({"a": [1, 2.0]}, {"a": [1, 2.5]}))
+    ['.a.1']
+    """
+    if isinstance(left, dict) and isinstance(right, dict):
+        for key in sorted(left.keys() | right.keys()):
+            yield from differences(left.get(key), right.get(key), f"{place}.{key}")
+    elif isinstance(left, list | tuple) and isinstance(right, list | tuple) and len(left) == len(right):
+        for i, (a, b) in enumerate(zip(left, right, strict=True)):
+            yield from differences(a, b, f"{place}.{i}")
+    elif isinstance(left, float) or isinstance(right, float):
+        near = isinstance(left, int | float) and isinstance(right, int | float)
+        if not near or not math.isclose(left, right, rel_tol=CLOSE):
+            yield place
+    elif left != right:
+        yield place
+
+
+IntArray = npt.NDArray[np.int64]
+
+GRAIN = 64
+"""Units of 2^-20 by which another machine's floating point may move an estimate, beside a millionth of it."""
+
+FEWEST = 223
+"""Degrees of freedom below which halved noise is within `FAR`: 0.75 f / sqrt(5 f) reaches 5 at 223."""
+
+FINE = 1 << 10
+"""Parts of one in which residuals take estimates: far below any noise, and far from overflow."""
+
+FAR = 5.0
+"""Standard errors at which a noise scale counts as wrong: one correct release in a million."""
+
+
+@dataclass(frozen=True)
+class Stored:
+    """The noisy integers of one statistic as the file holds them.
+
+    Args:
+        view: values and budgets, with the row variance that the plan gives.
+        linear: their rows.
+        terms: what they were drawn with.
+    """
+
+    view: NoisyView
+    linear: LinearRows
+    terms: Terms
+
+    def rows(self, cells: IntArray) -> IntArray:
+        """What measuring some cells would have given without noise."""
+        return self.linear.measure(cells, self.terms.strategies)
+
+
+def read_views(release: Release, made: Replanned) -> dict[int, Stored]:
+    """The linear statistics' integers; a table of the wrong size or order is left out."""
+    found = {}
+    for index, linear in made.linear.items():
+        statistic = made.plan.statistics[index]
+        terms = statistic.terms(made.plan.axes)
+        shape = linear.shape(terms.strategies)
+        columns = read_table(release, f"measurement_{index}")
+        order = [np.broadcast_to(each, shape).ravel() for each in np.indices(shape, sparse=True)]
+        if len(columns["value"]) != prod(shape) or any(
+            not np.array_equal(columns[f"r{i + 1}"], each) for i, each in enumerate(order)
+        ):
+            continue
+        variance = statistic.measurement.unit_variance(terms)
+        value, budget = (columns[name].astype(np.int64).reshape(shape) for name in ("value", "budget"))
+        found[index] = Stored(NoisyView(value, budget, variance, terms.sensitivity), linear, terms)
+    return found
+
+
+def check_budgets(release: Release, made: Replanned, stored: dict[int, Stored]) -> Iterator[Check]:
+    """Row counts, row budgets and path sums in integers; charges in fractions."""
+    lacking = [f"measurement_{i}" for i in made.linear if i not in stored]
+    yield Check("as many noisy integers as planned, in order", not lacking, ", ".join(lacking))
+    wrong, over = [], []
+    for index, each in stored.items():
+        terms, budget = each.terms, each.view.budget
+        cap = terms.law.column_cap(axis_budgets(terms.strategies), terms.spend, terms.sensitivity)
+        if not np.array_equal(budget, each.linear.budgets(terms)):
+            wrong.append(f"measurement_{index}")
+        if each.linear.largest_column(budget, terms) > cap:
+            over.append(f"measurement_{index}")
+    yield Check("row budgets are those of the plan", not wrong, ", ".join(wrong))
+    yield Check("no path of row budgets spends more than its view's part", not over, ", ".join(over))
+    yield _check_spends(release, made)
+
+
+def _check_spends(release: Release, made: Replanned) -> Check:
+    planned = tuple(Spend(purpose, str(charge)) for purpose, charge in made.plan.lines)
+    total = sum((Fraction(spend.amount) for spend in release.meta.spends), Fraction(0))
+    promise = release.meta.privacy
+    claimed = Fraction(promise.rho or promise.epsilon)
+    good = release.meta.spends == planned and total == claimed
+    return Check(
+        "the parts of the budget add up to the promise", good, f"{float(total):g} of {float(claimed):g}"
+    )
+
+
+def check_estimates(release: Release, made: Replanned, stored: dict[int, Stored]) -> Iterator[Check]:
+    """Estimates, variances and meta are what publishing makes of these integers."""
+    views = tuple(stored[i].view for i in made.linear if i in stored)
+    if len(views) != len(made.linear) or not views:
+        yield Check("estimates follow from the noisy integers", None, "no statistic can be recomputed")
+        return
+    meta, drawn = release.meta, DrawnRelease(only_linear(made), views)
+    content = release_content(drawn, meta.release_id, insecure=meta.insecure_entropy)
+    wrong = []
+    for index, statistic in zip(made.linear, content.statistics, strict=True):
+        columns = read_table(release, f"node_combination_{index}")
+        numbers = statistic.content
+        pairs = [("estimate", numbers.nodes), ("nonnegative", numbers.nonnegative)]
+        if any(values is not None and not _near(columns.get(name), values.ravel()) for name, values in pairs):
+            wrong.append(f"node_combination_{index}")
+    yield Check("estimates follow from the noisy integers", not wrong, ", ".join(wrong))
+    used = {axis for i in made.linear for axis in made.plan.statistics[i].axes}
+    used |= {k for s in content.meta.statistics for k in s.models}
+    models = [k for k in used if not same(read_table(release, f"variance_{k}"), content.models[k].columns())]
+    yield Check(
+        "variance models follow from the catalog", not models, ", ".join(f"variance_{k}" for k in models)
+    )
+    yield _check_meta(release, made, content.meta)
+
+
+def _near(stored: npt.NDArray[np.generic] | None, made: IntArray) -> bool:
+    if stored is None or stored.shape != made.shape:
+        return False
+    return bool(np.all(np.abs(stored.astype(np.float64) - made) <= GRAIN + 1e-6 * np.abs(made)))
+
+
+def _check_meta(release: Release, made: Replanned, meta: Meta) -> Check:
+    """The promise and every entry about a recomputable statistic or an axis of the catalog."""
+    wrong: list[str] = []
+    if len(made.linear) == len(made.plan.statistics):
+        wrong += differences(to_json(release.meta.privacy), to_json(meta.privacy), "privacy")
+    for index, expected in zip(made.linear, meta.statistics, strict=True):
+        own = to_json(replace(expected, id=index))
+        wrong += differences(to_json(release.statistics[index]), own, f"statistics.{index}")
+    for i in {axis for s in made.linear for axis in made.plan.statistics[s].axes} - made.borrowed:
+        wrong += differences(to_json(release.axes[i]), to_json(meta.axes[i]), f"axes.{i}")
+    return Check("meta follows from the catalog", not wrong, ", ".join(wrong[:5]))
+
+
+def check_sums(release: Release) -> Check:
+    """Inner nodes are sums of leaves, of every statistic."""
+    wrong = []
+    for index, statistic in enumerate(release.statistics):
+        trees = [release.tree(axis) for axis in statistic.axes]
+        columns = read_table(release, f"node_combination_{index}")
+        shape = tuple(tree.size for tree in trees)
+        for name in ("estimate", "nonnegative") if statistic.nonnegative else ("estimate",):
+            values = columns[name].astype(np.int64)
+            if values.size != prod(shape) or not _adds_up(values.reshape(shape), trees):
+                wrong.append(f"node_combination_{index}.{name}")
+    return Check("inner nodes are sums of their leaves", not wrong, ", ".join(wrong))
+
+
+def _adds_up(nodes: IntArray, trees: Sequence[Tree]) -> bool:
+    leaves = nodes[np.ix_(*(tree.leaves for tree in trees))]
+    return bool(np.array_equal(node_sums(leaves, trees), nodes))
+
+
+def check_noise(stored: dict[int, Stored]) -> Check:
+    """What least squares leaves unexplained has the size that the budgets promise."""
+    squares, freedom = 0.0, 0
+    for each in stored.values():
+        spare = each.view.value.size - prod(strategy.leaves for strategy in each.terms.strategies)
+        if spare > 0:
+            squares += _unexplained(each)
+            freedom += spare
+    what = "the noise has its promised size"
+    if freedom == 0:
+        return Check(what, None, "no rows beyond the leaves to tell it by")
+    off = (squares - freedom) / sqrt(5 * freedom)  # Laplace: variance of a square is 5, not 2
+    detail = f"{sqrt(squares / freedom):.3f} of the promised scale over {freedom} degrees of freedom"
+    if freedom < FEWEST:
+        return Check(what, None, f"{detail}, too few to tell")
+    return Check(what, abs(off) < FAR, detail)
+
+
+def _unexplained(stored: Stored) -> float:
+    """Squared residuals of least squares over their variances; estimates are taken to 2^-10 in integers."""
+    leaves = stored.linear.leaf_estimates(stored.view, stored.terms.strategies)
+    whole = np.rint(leaves).astype(np.int64)
+    rest = np.rint((leaves - whole) * FINE).astype(np.int64)
+    left = stored.view.value.astype(np.float64)
+    for part, unit in ((whole, 1), (rest, FINE)):
+        left = left - stored.rows(part) / unit
+    return float(
+        np.sum((left * stored.linear.weights(stored.terms.strategies)) ** 2) / stored.view.unit_variance
+    )

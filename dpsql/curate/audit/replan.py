@@ -1,0 +1,99 @@
+"""The plan that a release must have come from, made again from the catalog inside the file.
+
+Axes over private columns follow from that catalog. Axes over public tables follow from their rows: with the
+curator's catalog at hand they are read again, without it their leaves are taken from the file and their contents are
+not checked.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from dpsql.axis import Axis, KeyRule, build_axis, needed_tables
+from dpsql.errors import ReleaseError
+from dpsql.mechanisms.family.measurement import LinearRows
+from dpsql.publishing.axes import AxisMaker, axis_maker, open_public
+from dpsql.publishing.plan import plan_release
+from dpsql.publishing.planned import ReleasePlan
+from dpsql.release import Release
+from dpsql.star import Catalog, ResolvedAxis
+
+
+@dataclass(frozen=True)
+class Replanned:
+    """A release's plan, made again.
+
+    Args:
+        plan: the plan.
+        borrowed: ids of axes that were taken from the file.
+        linear: the rows of statistics that can be recomputed from their noisy integers, by index: no data-dependent
+            mechanism, no rows per unit chosen at publish.
+    """
+
+    plan: ReleasePlan
+    borrowed: frozenset[int]
+    linear: dict[int, LinearRows]
+
+
+def replan(release: Release, catalog: Catalog | None) -> Replanned:
+    """Plan again what a release claims to be.
+
+    Args:
+        release: an open central release.
+        catalog: the curator's catalog, whose public tables may be read; None to work from the file alone.
+
+    Raises:
+        CatalogError: the catalog inside the file does not plan.
+        ReleaseError: the file's axes are not those of its catalog.
+    """
+    inside = release.catalog
+    lent: dict[ResolvedAxis, Axis] = {}
+    if catalog is None:
+        plan = plan_release(inside, _from_file(release, inside, lent))
+    else:
+        public = open_public(catalog)
+        try:
+            plan = plan_release(inside, axis_maker(inside, public))
+        finally:
+            public.close()
+    if len(plan.axes) != len(release.axes) or len(plan.statistics) != len(release.statistics):
+        raise ReleaseError(f"{release.path} holds other axes or statistics than its catalog plans")
+    borrowed = frozenset(i for i, planned in enumerate(plan.axes) if planned.resolved in lent)
+    rows = {i: s.measurement.linear for i, s in enumerate(plan.statistics) if s.sensitivity}
+    linear = {i: linear for i, linear in rows.items() if linear is not None}
+    return Replanned(plan, borrowed, linear)
+
+
+def only_linear(made: Replanned) -> ReleasePlan:
+    """The plan with the recomputable statistics alone; axes keep their ids."""
+    return replace(made.plan, statistics=tuple(made.plan.statistics[i] for i in made.linear))
+
+
+def axes_from_file(release: Release, catalog: Catalog) -> AxisMaker:
+    """Axes from a catalog alone; those over public tables are taken from the release."""
+    return _from_file(release, catalog, {})
+
+
+def _from_file(release: Release, catalog: Catalog, lent: dict[ResolvedAxis, Axis]) -> AxisMaker:
+    """Build axes from the catalog, and take those over public tables from the file."""
+
+    def make(resolved: ResolvedAxis) -> Axis:
+        if not needed_tables(catalog, resolved):
+            return build_axis(catalog, resolved, {})
+        lent[resolved] = _borrow(release, resolved)
+        return lent[resolved]
+
+    return make
+
+
+def _borrow(release: Release, resolved: ResolvedAxis) -> Axis:
+    """An axis of the right size and name, without columns."""
+    for meta in release.axes:
+        if (meta.name, meta.path, meta.of) == (resolved.name, resolved.path, resolved.of):
+            return Axis(
+                meta.name, resolved, meta.leaves, meta.null_leaf, meta.missing_leaf, meta.other_leaf, (), (),
+                KeyRule("", (), np.zeros(0, np.int64)), meta.atomic, np.zeros(0, np.int64), {},
+            )  # fmt: skip
+    raise ReleaseError(f"{release.path} has no axis {resolved.name}, which its catalog plans")

@@ -1,0 +1,242 @@
+"""All checks of one release or of one stream directory, in order.
+
+A stream's files are the named ones, and its newest state follows from its segments. Its strategies are taken from the
+promise, which the ledger seals; axes over public tables are taken from the state.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import numpy as np
+
+from dpsql.curate.audit.blackbox import check_sampled
+from dpsql.curate.audit.contents import (
+    check_axes,
+    check_budgets,
+    check_estimates,
+    check_noise,
+    check_sums,
+    check_tables,
+    read_views,
+)
+from dpsql.curate.audit.replan import axes_from_file, replan
+from dpsql.curate.audit.report import AuditReport, Check
+from dpsql.errors import Error
+from dpsql.ledger import ledger_entries
+from dpsql.ledger.files import file_hash, holds
+from dpsql.noise import Noise
+from dpsql.publishing.central import PROMISE
+from dpsql.release import Release, open_release
+from dpsql.release.format import Spend
+from dpsql.release.stream import MANIFEST
+from dpsql.star import Catalog, catalog_from_json, spec_hash
+from dpsql.star.graph import ledger_path
+from dpsql.streams.plan import StreamPlan, thawed
+from dpsql.streams.present import StateEstimates, published_numbers, state_estimates
+from dpsql.streams.public import Manifest, read_head, read_manifest, read_segments
+from dpsql.tree import IntArray
+
+
+def audit_release(path: Path, noise: Noise, *, catalog: Catalog | None, samples: int) -> AuditReport:
+    """Check a release file offline.
+
+    Args:
+        path: the file, or a stream directory.
+        noise: for the auditor's own runs.
+        catalog: the curator's catalog, for the ledger and for public tables; None to work from the file alone.
+        samples: runs of the auditor for each statistic; 0 leaves it out.
+
+    Returns:
+        One line for each claim. It is never an error that a claim fails.
+
+    Raises:
+        ReleaseError: the file cannot be opened at all.
+
+    **Privacy**: reads the release, public tables and, with a catalog, the ledger; no private table.
+    """
+    if path.is_dir():
+        return audit_stream(path, catalog)
+    release = open_release(path, insecure=True)
+    try:
+        return AuditReport(path, tuple(_checks(release, noise, catalog, samples)))
+    finally:
+        release.close()
+
+
+def _checks(release: Release, noise: Noise, catalog: Catalog | None, samples: int) -> Iterator[Check]:
+    test = release.meta.insecure_entropy
+    yield Check("noise from the system's entropy", not test, "test entropy protects nobody" if test else "")
+    if catalog is not None and release.meta.local is not None:
+        yield Check("charged to the ledger", None, "nothing: people spend on their own devices")
+        same = json.loads(catalog.to_json()) == release.meta.catalog
+        yield Check("the catalog is the one it was made from", same)
+    elif catalog is not None:
+        yield from _check_ledger(release, catalog)
+    vouched = release.meta.privacy.vouched
+    if vouched:
+        yield Check(
+            f"rows of {', '.join(vouched)} are each unit's own", None, "the curator vouches: trusted SQL"
+        )
+    try:
+        yield from check_tables(release)
+        yield check_sums(release)
+        if release.meta.local is not None:
+            yield Check("made again from its plan", None, "people's own reports: check the collection's plan")
+            return
+        yield from _recomputed(release, noise, catalog, samples)
+    except Error as error:
+        yield Check("made again from its catalog", False, str(error))
+    except (duckdb.Error, KeyError, ValueError, IndexError) as error:
+        yield Check("readable as a release of this version", False, type(error).__name__)
+
+
+def _recomputed(release: Release, noise: Noise, catalog: Catalog | None, samples: int) -> Iterator[Check]:
+    """What follows from the catalog and the noisy integers."""
+    made = replan(release, catalog)
+    yield from check_axes(release, made)
+    stored = read_views(release, made)
+    yield from check_budgets(release, made, stored)
+    yield from check_estimates(release, made, stored)
+    yield check_noise(stored)
+    apart = sorted({s.view for i, s in enumerate(made.plan.statistics) if i not in made.linear})
+    if apart:
+        yield Check(
+            f"numbers of {', '.join(apart)}", None, "mechanism or bounds were chosen from released numbers"
+        )
+    if samples:
+        yield from check_sampled(made, stored, samples, noise)
+
+
+def _check_ledger(release: Release, catalog: Catalog) -> Iterator[Check]:
+    """The file is the one that was charged, for this specification and these amounts."""
+    identity = release.meta.release_id
+    entries = [entry for entry in ledger_entries(ledger_path(catalog)) if entry.release_id == identity]
+    if not entries:
+        yield Check("charged to the ledger", False, f"no entry of release {identity}")
+        return
+    (entry,) = entries
+    charged = f"epsilon {float(entry.epsilon):g}{entry.currency.at_delta}, {entry.published_at}"
+    yield Check("charged to the ledger", True, charged)
+    yield Check("the file is the one that was charged", file_hash(release.path) == entry.sha256)
+    yield Check("the catalog is the one it was made from", spec_hash(catalog) == release.meta.spec_hash)
+    spends = tuple(Spend(line.purpose, str(line.amount)) for line in entry.spend_lines())
+    yield Check("the file names the amounts that were charged", spends == release.meta.spends)
+
+
+FOLDERS = ("segments", "states")
+
+
+def audit_stream(directory: Path, catalog: Catalog | None) -> AuditReport:
+    """Check a stream release offline.
+
+    Args:
+        directory: the stream directory.
+        catalog: the curator's catalog, for the ledger; None leaves the ledger out.
+
+    Raises:
+        ReleaseError: it cannot be opened at all.
+
+    **Privacy**: reads public files and, with a catalog, the ledger; never the private state.
+    """
+    release = open_release(directory, insecure=True)
+    try:
+        return AuditReport(directory, tuple(_stream_checks(directory, release, catalog)))
+    finally:
+        release.close()
+
+
+def _stream_checks(directory: Path, release: Release, catalog: Catalog | None) -> Iterator[Check]:
+    test = release.meta.insecure_entropy
+    yield Check("noise from the system's entropy", not test, "test entropy protects nobody" if test else "")
+    try:
+        head, manifest = read_head(directory), read_manifest(directory)
+        yield from _check_files(directory, head, manifest)
+        promise = json.loads((directory / PROMISE).read_text(encoding="utf-8"))
+        if catalog is not None:
+            yield from _check_stream_ledger(directory, promise, catalog)
+        inside = catalog_from_json(json.dumps(promise["catalog"]))
+        plan = thawed(inside, axes_from_file(release, inside), 0, promise["strategies"])
+        columns = read_segments(directory, manifest)
+        yield _check_schedule(plan, columns, manifest.batches)
+        published = published_numbers(columns, plan)
+        yield _check_promise(release, promise, manifest, plan)
+        yield from _check_state(release, state_estimates(plan, manifest.batches, published), published)
+    except Error as error:
+        yield Check("made again from its promise", False, str(error))
+    except (OSError, KeyError, ValueError, TypeError) as error:
+        yield Check("readable as a stream of this version", False, type(error).__name__)
+
+
+def _check_files(directory: Path, head: Manifest, manifest: Manifest) -> Iterator[Check]:
+    """Every named file is there as it was published, and no other file is."""
+    named = {entry.file: entry.sha256 for entry in (*head.pages, *manifest.segments)}
+    named |= {state.file: state.sha256 for state in head.states}
+    named |= dict([head.base] if head.base else [])
+    wrong = sorted(name for name, sha256 in named.items() if not holds(directory / name, sha256))
+    yield Check(f"{len(named)} files as they were published", not wrong, ", ".join(wrong[:5]))
+    found = {str(path.relative_to(directory)) for path in directory.rglob("*")}
+    others = sorted(found - {*named, MANIFEST, *FOLDERS})
+    yield Check("no file but those that the manifest names", not others, ", ".join(others[:5]))
+
+
+def _check_stream_ledger(directory: Path, promise: dict[str, Any], catalog: Catalog) -> Iterator[Check]:
+    entries = [e for e in ledger_entries(ledger_path(catalog)) if e.release_id == promise["release_id"]]
+    yield Check("charged to the ledger once", len(entries) == 1)
+    for entry in entries:
+        yield Check("the promise is the one that was charged", holds(directory / PROMISE, entry.sha256))
+        spends = [[line.purpose, str(line.amount), line.currency] for line in entry.spend_lines()]
+        yield Check("the promise names the amounts that were charged", spends == promise["spends"])
+
+
+def _check_schedule(plan: StreamPlan, columns: dict[str, IntArray], batches: int) -> Check:
+    """Each batch published the nodes that its strategy says, all their cells, and nothing else."""
+    wanted = [
+        (statistic, emission.level, emission.lo, emission.hi, cell)
+        for batch in range(batches)
+        for statistic, cells in enumerate(plan.spec().cells)
+        for emission in plan.strategy.emissions(batch)
+        for cell in range(cells)
+    ]
+    found = np.stack([columns[name] for name in ("statistic", "level", "lo", "hi", "cell")], axis=1)
+    held = found.shape == (len(wanted), 5) and bool((found == np.array(wanted)).all())
+    return Check("numbers only where the strategy publishes them", held, f"{len(found)} numbers")
+
+
+def _check_promise(release: Release, promise: dict[str, Any], manifest: Manifest, plan: StreamPlan) -> Check:
+    """The newest state repeats the promise."""
+    meta = release.meta
+    said = {
+        "release id": {meta.release_id, promise["release_id"], manifest.release_id},
+        "unit": {meta.privacy.unit, promise["unit"], plan.unit},
+        "specification": {meta.spec_hash, promise["spec_hash"]},
+        "batch": {meta.stream and meta.stream.as_of_batch, manifest.as_of_batch},
+        "spends": {meta.spends, tuple(Spend(*line[:2]) for line in promise["spends"])},
+    }
+    differ = sorted(what for what, values in said.items() if len(values) > 1)
+    if meta.catalog != promise["catalog"]:
+        differ.append("catalog")
+    return Check("the newest state repeats the promise", not differ, ", ".join(differ))
+
+
+def _check_state(release: Release, made: StateEstimates, published: list[IntArray]) -> Iterator[Check]:
+    """The newest state is what follows from the segments."""
+    for table, column, wanted in (
+        ("measurement", "value", published), ("node_combination", "estimate", made.nodes)
+    ):  # fmt: skip
+        wrong = []
+        for i, values in enumerate(wanted):
+            query = f"SELECT {column} FROM {table}_{i} ORDER BY rowid"
+            stored = release.connection.cursor().execute(query).fetchnumpy()[column]
+            wrong += (
+                [] if np.array_equal(np.asarray(stored, dtype=np.int64), values.ravel()) else [f"{table}_{i}"]
+            )
+        yield Check(f"every {table.replace('_', ' ')} follows from the segments", not wrong, ", ".join(wrong))
+    parts = [sorted(part.values()) for part in made.components]
+    stored_parts = [sorted(s2 for _, s2 in statistic.components) for statistic in release.statistics]
+    held = all(np.allclose(a, b, rtol=1e-9) for a, b in zip(parts, stored_parts, strict=True))
+    yield Check("variance factors follow from the promise", held)

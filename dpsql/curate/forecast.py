@@ -1,0 +1,473 @@
+"""`dpsql plan` as values: what a catalog's release will cost and answer, before anything is spent.
+
+Publishing plans and a dry release is written: the axes and the variance models of the planned release and no estimates
+at all, so that the answering side can say every statement's standard error. It is made of the catalog and of public
+tables; private tables are not even opened.
+
+**Privacy**: reads no private table and spends nothing. A dry release is marked as not private, so nothing opens it
+by mistake.
+"""
+
+from __future__ import annotations
+
+import math
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from math import prod, sqrt
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from dpsql.answer.answerer import Answerer
+from dpsql.answer.explain import PredictedColumn, predict
+from dpsql.engines import RawSide
+from dpsql.errors import CatalogError, Error, PrivacyError
+from dpsql.mechanisms.family.measurement import AskedAxis
+from dpsql.mechanisms.offers import Refusal
+from dpsql.publishing.axes import AxisMaker, axis_maker, open_public
+from dpsql.publishing.content import Components, planned_release, statistic_metas
+from dpsql.publishing.plan import plan_release
+from dpsql.publishing.planned import PlannedStatistic, ReleasePlan
+from dpsql.publishing.userlevel.predict import (
+    Blind,
+    ClassForecast,
+    Guess,
+    Hopeless,
+    blind_tables,
+    hopeless,
+    predict_classes,
+)
+from dpsql.release import open_release
+from dpsql.release.write import LOOKUP_ARITY, StatisticContent, StatisticPart
+from dpsql.star import Catalog
+from dpsql.star.model import Privacy
+from dpsql.streams.plan import whole_stream
+from dpsql.tree import kary_tree
+from dpsql.variance import AxisVariance
+from dpsql.variance.kronecker import AxisSplit
+from dpsql.variance.plane import PlaneVariance
+
+# Measured on two cores over views of 256 to 262,144 cells; `dpsql plan` says "about".
+_FILE_BYTES, _CELL_BYTES, _AXIS_BYTES = 1 << 20, 6.0, 5.5
+_STATISTIC_SECONDS, _NODE_SECONDS = 0.2, 2.5e-6
+
+
+@dataclass(frozen=True)
+class StatisticForecast:
+    """One view and measure, before it is published.
+
+    Args:
+        view, of, measure: what is counted or summed.
+        axes: the names of its axes.
+        strategies: what will be measured on each axis.
+        both: ways to measure its two axes, together or one by one, with expected errors over ranges on both, the
+            chosen one first; empty where there is one way.
+        axis_forecasts: what is known of each axis that is measured by itself; none where both are measured together.
+        noise: Laplace or Gaussian.
+        charge: what the ledger will be charged, in `currency`.
+        currency: epsilon or rho.
+        tau: rows of one unit that count; 0 where publishing chooses them (then figures are for units of one row).
+        cells: leaf combinations.
+        nodes: stored node combinations.
+        bytes, seconds: about what storing and drawing it takes; counting raw rows comes on top.
+        typical: standard error of the answer to a random range on every axis, in the measure's own unit.
+    """
+
+    view: str
+    of: str
+    measure: str
+    axes: tuple[str, ...]
+    strategies: tuple[str, ...]
+    both: tuple[tuple[str, float], ...]
+    axis_forecasts: tuple[AxisForecast, ...]
+    noise: str
+    charge: str
+    currency: str
+    tau: int
+    cells: int
+    nodes: int
+    bytes: int
+    seconds: float
+    typical: float
+
+
+class AxisForecast(NamedTuple):
+    """What will be measured on one axis.
+
+    Args:
+        axis, strategy: their names.
+        expected: the strategy's mean squared error over the axis's workload, at unit noise.
+        runners_up: (strategy, expected error) of the others, best first.
+    """
+
+    axis: str
+    strategy: str
+    expected: float
+    runners_up: tuple[tuple[str, float], ...]
+
+
+@dataclass(frozen=True)
+class NotTaken:
+    """Why other mechanisms do not measure an axis, or some views together.
+
+    Args:
+        what: the axis, or the views.
+        taken: what does.
+        expected_error: of the views together by the questions that they were compared by; None where there was one way.
+        lost: (mechanism, expected error) of the views together, best first; an axis has them in its forecast.
+        refused: (mechanism, why it does not answer).
+    """
+
+    what: str
+    taken: str
+    expected_error: float | None
+    lost: tuple[tuple[str, float], ...]
+    refused: tuple[Refusal, ...]
+
+
+def not_taken(plan: ReleasePlan) -> tuple[NotTaken, ...]:
+    """What was not taken: for views that are measured together, then for each axis that had a choice."""
+    families = [
+        NotTaken(
+            ", ".join(view.name for view in question.views), choice.name,
+            choice.expected_error if choice.runners_up else None, choice.runners_up, choice.refused,
+        )
+        for question, choice in plan.chosen
+    ]  # fmt: skip
+    axes = {
+        (planned.axis.name, planned.choice.name): NotTaken(
+            planned.axis.name, planned.choice.name, None, (), planned.choice.refused
+        )
+        for planned in plan.axes
+        if planned.choice.refused
+    }
+    return (*families, *axes.values())
+
+
+@dataclass(frozen=True)
+class Priced:
+    """A plan with what decides its errors.
+
+    Args:
+        plan: the plan.
+        models: the variance model of each axis.
+        units: row variance of each statistic at full axis budgets.
+    """
+
+    plan: ReleasePlan
+    models: list[AxisVariance]
+    units: list[float]
+
+
+def priced_plan(catalog: Catalog, make_axis: AxisMaker) -> Priced:
+    """Plan a catalog; a stream is planned as it will be at its horizon.
+
+    Args:
+        catalog: a checked catalog.
+        make_axis: builds an axis from public facts.
+    """
+    if catalog.stream is not None:
+        return Priced(*whole_stream(catalog, make_axis))
+    plan = plan_release(catalog, make_axis)
+    models = [planned.strategy.variance() for planned in plan.axes]
+    return Priced(
+        plan, models, [_one_row(statistic).unit_variance(plan.axes) for statistic in plan.statistics]
+    )
+
+
+def forecast(priced: Priced) -> tuple[StatisticForecast, ...]:
+    """What each statistic of a plan will cost and how noisy it will be."""
+    plan = priced.plan
+    pairs = zip(priced.models, plan.axes, strict=True)
+    asked = {i: AskedAxis(model, planned.workload) for i, (model, planned) in enumerate(pairs)}
+    typical: dict[int, float] = {}
+    for members in plan.families:
+        family = [(plan.statistics[i].axes, priced.units[i]) for i in members]
+        for i, (axes, unit) in zip(members, family, strict=True):
+            typical[i] = plan.statistics[i].measurement.mean_variance(axes, unit, family, asked)
+    return tuple(_forecast(plan, statistic, typical[i]) for i, statistic in enumerate(plan.statistics))
+
+
+def _forecast(plan: ReleasePlan, statistic: PlannedStatistic, variance: float) -> StatisticForecast:
+    axes = [plan.axes[i] for i in statistic.axes]
+    measurement = statistic.measurement
+    rows, compared = measurement.row_count(plan.strategies(statistic)), plan.compared(statistic.view)
+    nodes = prod(kary_tree(planned.axis.leaves, LOOKUP_ARITY).size for planned in axes)
+    scale = 10.0 ** -(statistic.bounds.scale if statistic.bounds else 0)
+    own = tuple(
+        AxisForecast(each.axis.name, each.choice.name, each.choice.expected_error, each.choice.runners_up)
+        for each in axes
+    )
+    return StatisticForecast(
+        view=statistic.view, of=statistic.of, measure=statistic.measure.name,
+        axes=tuple(each.axis for each in own),
+        strategies=tuple(each.strategy for each in own),
+        both=() if compared is None else ((compared.name, compared.expected_error), *compared.runners_up),
+        axis_forecasts=own if measurement.joint_variance() is None else (),
+        noise=statistic.law.name, charge=str(statistic.charge),
+        currency=plan.currency.name, tau=statistic.tau,
+        cells=prod(plan.shape(statistic)), nodes=nodes,
+        bytes=_FILE_BYTES + int((rows + nodes) * (_CELL_BYTES + _AXIS_BYTES * len(axes))),
+        seconds=_STATISTIC_SECONDS + statistic.law.seconds * rows + _NODE_SECONDS * nodes,
+        typical=sqrt(variance) * scale,
+    )  # fmt: skip
+
+
+def write_dry_release(priced: Priced, path: Path) -> None:
+    """Write the planned release without estimates: axes and variance models alone.
+
+    Args:
+        priced: what would be measured.
+        path: where; must not exist.
+
+    **Privacy**: nothing private was read to make it, and it is marked so that `connect` refuses it.
+    """
+    plan = priced.plan
+    known = replace(plan, statistics=tuple(_one_row(s) for s in plan.statistics))
+    models: list[AxisVariance | PlaneVariance] = list(priced.models)
+    models += plan.joint.values()
+    empty = [np.zeros((0,) * len(s.axes), np.int64) for s in plan.statistics]
+    statistics = [
+        StatisticPart(meta, StatisticContent(e, e, e))
+        for meta, e in zip(statistic_metas(known, _components(priced)), empty, strict=True)
+    ]
+    planned_release(known, "dry", models, statistics, insecure=True).write(path)
+
+
+def _components(priced: Priced) -> list[Components]:
+    """The variance factors that the parts of every statistic will have once views are reconciled."""
+    totals = {i: AxisSplit(model).total for i, model in enumerate(priced.models)}
+    statistics = priced.plan.statistics
+    components: dict[int, Components] = {}
+    for members in priced.plan.families:
+        family = [(statistics[i].axes, priced.units[i]) for i in members]
+        sigma2 = statistics[members[0]].measurement.components(family, totals)
+        for i, (axes, _) in zip(members, family, strict=True):
+            components[i] = {part: value for part, value in sigma2.items() if set(part) <= set(axes)}
+    return [components[i] for i in range(len(statistics))]
+
+
+def _one_row(statistic: PlannedStatistic) -> PlannedStatistic:
+    """The statistic as it stands; where publishing chooses tau, that of units with one row."""
+    return statistic.bounded_to(statistic.tau or 1)
+
+
+ALTERNATIVES = {
+    "flat": "identity", "tree": "lue_dptree", "tents": "tents", "Gaussian": "gaussian", "residual": "residual"
+}  # fmt: skip
+"""What `--compare` shows, and the catalog's word for it."""
+
+MEAN_ABSOLUTE = math.sqrt(2 / math.pi)
+"""Mean absolute error over standard error of normal noise."""
+
+
+@dataclass(frozen=True)
+class QueryForecast:
+    """One statement of the workload.
+
+    Args:
+        sql: the statement.
+        columns: its noisy columns.
+        refusal: why no view can answer it, or None.
+        break_even: from how many statements on a pay-per-query engine with the same budget does worse on the
+            first COUNT; None without one.
+    """
+
+    sql: str
+    columns: tuple[PredictedColumn, ...]
+    refusal: str | None
+    break_even: int | None
+
+
+@dataclass(frozen=True)
+class PlanReport:
+    """Everything that `dpsql plan` says.
+
+    Args:
+        statistics: views and measures.
+        queries: the workload.
+        comparison: mechanism -> for each row of `compared` its standard error, None where it does not fit.
+        compared: what is compared: columns of the workload, or the views' random ranges without one.
+        break_even: over all COUNT columns of the workload (or all counts of views) together.
+        classes: relative errors of typical questions on tables with `max_ids: auto`; empty without a guess.
+        hopeless: views of such tables that say nothing.
+        blind: such tables with too few units for the guess to hold.
+        not_taken: why other mechanisms were not taken.
+    """
+
+    statistics: tuple[StatisticForecast, ...]
+    queries: tuple[QueryForecast, ...]
+    comparison: dict[str, tuple[float | None, ...]]
+    compared: tuple[str, ...]
+    break_even: int | None
+    classes: tuple[ClassForecast, ...] = ()
+    hopeless: tuple[Hopeless, ...] = ()
+    blind: tuple[Blind, ...] = ()
+    not_taken: tuple[NotTaken, ...] = ()
+
+    @property
+    def wants_guess(self) -> bool:
+        """Whether a guess would say more: publishing chooses the rows of a unit, and none was stated."""
+        return not (self.classes or all(statistic.tau for statistic in self.statistics))
+
+
+@dataclass(frozen=True)
+class _Dry:
+    """One planned release: its statistics and its predictions for the workload."""
+
+    statistics: tuple[StatisticForecast, ...]
+    predictions: tuple[tuple[PredictedColumn, ...] | str, ...]
+    classes: tuple[ClassForecast, ...] = ()
+    hopeless: tuple[Hopeless, ...] = ()
+    blind: tuple[Blind, ...] = ()
+    not_taken: tuple[NotTaken, ...] = ()
+
+
+def plan_catalog(
+    catalog: Catalog, workload: Sequence[str], *, compare: bool, guess: Guess | None = None
+) -> PlanReport:
+    """Plan a catalog's release.
+
+    Args:
+        catalog: a loaded catalog; of its source only public tables are opened.
+        workload: statements.
+        compare: also plan the same views with each mechanism of `ALTERNATIVES`.
+        guess: what is publicly known about tables with `max_ids: auto`, for their relative errors.
+
+    Returns:
+        The report.
+
+    Raises:
+        CatalogError, SourceError: the catalog or a public table is wrong.
+
+    **Privacy**: spends nothing, reads no private table.
+    """
+    if catalog.collection is not None and catalog.source is None:
+        raise CatalogError(
+            "people report for themselves here, nothing is published", hint="run dpsql collection-plan"
+        )
+    public = open_public(catalog)
+    try:
+        make = axis_maker(catalog, public)
+        planned = _dry(catalog, public, make, workload, guess)
+        others = {"auto": planned} if compare else {}
+        for name, word in ALTERNATIVES.items() if compare else ():
+            try:
+                others[name] = _dry(_with_mechanism(catalog, word), public, make, workload)
+            except (CatalogError, PrivacyError):
+                others[name] = _Dry((), tuple("does not fit" for _ in workload))
+    finally:
+        public.close()
+    taus = {s.of: max(s.tau, 1) for s in planned.statistics}
+    views = {s.view: taus[s.of] for s in planned.statistics}
+    queries = tuple(_query(catalog.privacy, sql, found, views)
+                    for sql, found in zip(workload, planned.predictions, strict=True))  # fmt: skip
+    rows = _rows(catalog, planned, workload)
+    comparison = {
+        name: tuple(_rows(catalog, dry, workload).get(row) for row in rows) for name, dry in others.items()
+    }
+    return PlanReport(
+        planned.statistics, queries, comparison, tuple(rows), _overall(catalog, planned, queries, views),
+        planned.classes, planned.hopeless, planned.blind, planned.not_taken,
+    )  # fmt: skip
+
+
+def _dry(
+    catalog: Catalog, public: RawSide, make: AxisMaker, workload: Sequence[str], guess: Guess | None = None
+) -> _Dry:
+    priced = priced_plan(catalog, make)
+    classes = predict_classes(priced.plan, guess) if guess else ()
+    with tempfile.TemporaryDirectory(prefix="dpsql-plan-") as folder:
+        path = Path(folder) / "dry.dpsql"
+        write_dry_release(priced, path)
+        release = open_release(path, insecure=True)
+        try:
+            answerer = Answerer(release)
+            predicted = tuple(_predicted(answerer, sql) for sql in workload)
+            blind = blind_tables(priced.plan, guess) if guess else ()
+            return _Dry(
+                forecast(priced),
+                predicted,
+                classes,
+                hopeless(priced.plan, classes),
+                blind,
+                not_taken(priced.plan),
+            )
+        finally:
+            release.close()
+
+
+def _predicted(answerer: Answerer, sql: str) -> tuple[PredictedColumn, ...] | str:
+    """A statement's noisy columns, or why it is refused."""
+    try:
+        return predict(answerer, sql)
+    except Error as error:
+        return str(error)
+
+
+def _with_mechanism(catalog: Catalog, word: str) -> Catalog:
+    views = {name: view.model_copy(update={"mechanism": word}) for name, view in catalog.views.items()}
+    return catalog.model_copy(update={"views": views})
+
+
+def _query(
+    privacy: Privacy, sql: str, found: tuple[PredictedColumn, ...] | str, taus: dict[str, int]
+) -> QueryForecast:
+    if isinstance(found, str):
+        return QueryForecast(sql, (), found, None)
+    counts = [
+        column.median / taus[column.view] for column in found if column.counts and column.median is not None
+    ]
+    return QueryForecast(sql, found, None, break_even(counts[0], privacy) if counts else None)
+
+
+def _overall(
+    catalog: Catalog, planned: _Dry, queries: Sequence[QueryForecast], taus: dict[str, int]
+) -> int | None:
+    """Break-even of the mean error over all COUNT columns, or over the views' counts without a workload."""
+    errors = [
+        c.median / taus[c.view] for q in queries for c in q.columns if c.counts and c.median is not None
+    ]
+    if not queries:
+        counts = [s for s in planned.statistics if s.measure == "count" and s.view in catalog.views]
+        errors = [s.typical / max(s.tau, 1) for s in counts]
+    return break_even(sum(errors) / len(errors), catalog.privacy) if errors else None
+
+
+def _rows(catalog: Catalog, dry: _Dry, workload: Sequence[str]) -> dict[str, float | None]:
+    """What is compared: name -> standard error."""
+    if not workload:
+        named = [s for s in dry.statistics if s.view in catalog.views]
+        return {f"{s.view}: {s.measure}, a random range of each axis": s.typical for s in named}
+    return {
+        f"{number}. {column.name}": column.median
+        for number, found in enumerate(dry.predictions, 1)
+        if not isinstance(found, str)
+        for column in found
+    }
+
+
+def break_even(stderr: float, privacy: Privacy) -> int:
+    """From how many statements on this release beats an engine that pays for each of them.
+
+    Such an engine asks COUNT and SUM for each of K statements and divides the same budget among them: a mean
+    absolute error of 2 K / epsilon under pure DP; under (epsilon, delta), with the usual conversion, of
+    sqrt(2 K / (pi rho)), which is 6.03 sqrt(K) at (1, 1e-6).
+
+    Args:
+        stderr: of a COUNT on this release, for a person with one row.
+        privacy: the catalog's promise.
+
+    Returns:
+        The least K at which the other engine's error is larger.
+
+    **Source**: docs/method/noise.md, "How budgets add up"; the pure form is what such engines reach.
+    """
+    ours, epsilon = MEAN_ABSOLUTE * stderr, float(privacy.epsilon)
+    if privacy.delta == 0:
+        return math.floor(ours * epsilon / 2) + 1
+    depth = math.log(1 / float(privacy.delta))
+    rho = (math.sqrt(depth + epsilon) - math.sqrt(depth)) ** 2
+    return math.floor(rho * (ours / MEAN_ABSOLUTE) ** 2) + 1

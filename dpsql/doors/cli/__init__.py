@@ -1,0 +1,116 @@
+"""The `dpsql` command: one click group, one module a family of commands.
+
+Results go to standard output, everything else to standard error. Exit codes: 0 done, 1 the statement,
+2 something cannot be opened or the catalog is wrong, 3 a privacy refusal.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import wraps
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import click
+
+from dpsql.errors import Error
+from dpsql.progress import Progress, Stage
+
+FILE = click.Path(path_type=Path)
+
+
+class Group(click.Group):
+    """A click group that turns dpsql's errors into one line and an exit code."""
+
+    def invoke(self, ctx: click.Context) -> object:
+        """Run the command; print an error's one line and leave with its code."""
+        try:
+            return super().invoke(ctx)
+        except Error as error:
+            click.echo(f"dpsql: {error}", err=True)
+            if error.caret:
+                click.echo(error.caret, err=True)
+            ctx.exit(error.exit_code)
+
+
+class Told(NamedTuple):
+    """What a command says when it is done.
+
+    Args:
+        value: for programs, as JSON.
+        text: for people.
+        result: whether the text is the result, or only words about it, which go to standard error.
+        code: to exit with.
+    """
+
+    value: Any
+    text: str
+    result: bool = False
+    code: int = 0
+
+
+def tells(command: Callable[..., Told]) -> Callable[..., None]:
+    """Give a command the option --json, and say what it returns."""
+
+    @click.option("--json", "as_json", is_flag=True, help="report as JSON on standard output")
+    @wraps(command)
+    def run(*, as_json: bool, **given: Any) -> None:
+        told = command(**given)
+        text = json.dumps(told.value, indent=2) if as_json else told.text
+        click.echo(text, err=not (told.result or as_json))
+        click.get_current_context().exit(told.code)
+
+    return run
+
+
+@contextmanager
+def steps(title: str) -> Iterator[Progress | None]:
+    """A callback that shows each step on standard error while the block runs; silence where that is no terminal.
+
+    The bar fills where steps are counted and runs to and fro where nobody knows how many there are.
+
+    Args:
+        title: what is being done, for instance `publish`.
+
+    Yields:
+        A callback for the engine, or None where standard error is not a terminal.
+    """
+    if not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, SpinnerColumn, TextColumn, TimeElapsedColumn
+    from rich.progress import Progress as Bars
+
+    what, step_now = TextColumn("{task.fields[title]}"), TextColumn("{task.description}")
+    columns = (SpinnerColumn(), what, BarColumn(24), TimeElapsedColumn(), step_now)
+    with Bars(*columns, console=Console(stderr=True), transient=True) as bars:
+        task = bars.add_task("starting", total=None, title=title)
+
+        def show(step: Stage) -> None:
+            bars.update(task, description=str(step), completed=step.done, total=step.total)
+            bars.print(str(step), style="dim", highlight=False, markup=False)
+
+        yield show
+
+
+@click.group(cls=Group, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="dpsql", prog_name="dpsql")
+def cli() -> None:
+    """Private analytics over star schemas: publish once, ask unlimited SQL, get error bars."""
+
+
+def all_commands() -> Mapping[str, click.Command]:
+    """The commands by name; each module registers its own."""
+    from dpsql.doors.cli import analyst, collect, curate, doctor, plan  # noqa: F401
+
+    return cli.commands
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Entry point of the console script."""
+    all_commands()
+    cli.main(args=list(arguments) if arguments is not None else sys.argv[1:], prog_name="dpsql")

@@ -1,0 +1,5 @@
+"""`python -m dpsql.doors.cli` is the console script."""
+
+from dpsql.doors.cli import main
+
+main()

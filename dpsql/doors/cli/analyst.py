@@ -1,0 +1,160 @@
+"""Commands of the analyst: query and explain, shell, report, serve. They open releases and nothing else."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from dpsql import api
+from dpsql.answer.output import FORMATS, STYLES, notes_beside, render
+from dpsql.doors.cli import FILE, Told, cli, tells
+from dpsql.errors import OperationalError
+
+LEVEL = click.FloatRange(0.5, 0.9999)
+as_of = click.option("--as-of", help="of a stream: the newest batch wanted, by number or date")
+
+
+@cli.command()
+@click.argument("release", type=FILE)
+@click.argument("sql")
+@click.option("--format", "style", type=click.Choice(FORMATS), default="table", show_default=True)
+@click.option("--dialect", default="duckdb", show_default=True, help="SQL dialect of the statement")
+@click.option("--level", type=LEVEL, default=0.95, show_default=True, help="of intervals")
+@as_of
+@click.option("--nonnegative", is_flag=True, help="counts from their non-negative (biased) estimates")
+def query(release: Path, sql: str, style: str, level: float, **asking: Any) -> None:
+    """Answer one SQL statement on RELEASE (a file or a stream); every aggregate comes with its error."""
+    result = api.query(sql, release=release, **asking)
+    click.echo(render(result, style, level))
+    for note in notes_beside(result, style):
+        click.echo(f"note: {note}", err=True)
+
+
+@cli.command()
+@click.argument("release", type=FILE)
+@click.argument("sql")
+@click.option("--dialect", default="duckdb", show_default=True)
+@as_of
+@click.option("--json", "as_json", is_flag=True, help="report as JSON, with the predicted errors as numbers")
+def explain(release: Path, sql: str, dialect: str, as_of: str | None, as_json: bool) -> None:
+    """Say how a statement would be answered: route, view, nodes, predicted error, the DuckDB SQL."""
+    if not as_json:
+        click.echo(api.explain(sql, release=release, dialect=dialect, as_of=as_of))
+        return
+    result = api.query(sql, release=release, dialect=dialect, as_of=as_of)
+    report = {
+        "columns": result.columns,
+        "plan": result.plan,
+        "stderr": result.stderr_rows,
+        "provenance": result.provenance,
+    }
+    click.echo(json.dumps(report, indent=2, default=str))
+
+
+@cli.command()
+@click.argument("releases", type=FILE, nargs=-1, required=True)
+@click.option("-c", "--command", "commands", multiple=True, help="run a statement or command, then leave")
+@click.option("-f", "--file", "script", type=FILE, help="run a file, then leave")
+@click.option(
+    "--format",
+    "style",
+    type=click.Choice(STYLES),
+    default=lambda: STYLES[0] if sys.stdout.isatty() else "csv",
+    help="table on a terminal, else csv",
+)
+@click.option("--level", type=LEVEL, default=0.95, show_default=True, help="of margins")
+@as_of
+@click.pass_context
+def shell(
+    context: click.Context, /, releases: tuple[Path, ...], commands: tuple[str, ...], script: Path | None,
+    as_of: str | None, **shown: Any,
+) -> None:  # fmt: skip
+    """Ask RELEASES (files or streams) interactively; reads statements from standard input when it is not a terminal.
+
+    Several releases of one population are alternatives: the smallest predicted error answers.
+    """
+    from dpsql.answer.session import open_session
+    from dpsql.doors.shell import interact, run_text
+    from dpsql.doors.shell.commands import State, read_file
+
+    opened = open_session(releases, as_of=as_of)
+    state = State(opened, terminal=sys.stdout.isatty(), **shown)
+    try:
+        texts = [*commands, *([] if script is None else [read_file(str(script))])]
+        if not texts and sys.stdin.isatty():
+            context.exit(interact(state))
+        for text in texts or [sys.stdin.read()]:
+            code = run_text(text, state)
+            if code:
+                context.exit(code)
+    finally:
+        state.redirect("")
+        opened.close()
+
+
+@cli.command()
+@click.argument("release", type=FILE)
+@click.option("-o", "--output", required=True, type=FILE, help="HTML file to write")
+@tells
+def report(release: Path, output: Path) -> Told:
+    """Write one self-contained page about RELEASE: promise, spends, histograms, error maps, search box."""
+    from dpsql.doors.report import report_page
+    from dpsql.release import open_release
+
+    opened = open_release(release)
+    try:
+        page = report_page(opened)
+    finally:
+        opened.close()
+    try:
+        output.write_text(page, encoding="utf-8")
+    except OSError as error:
+        raise OperationalError(f"cannot write {output}: {error.strerror}") from error
+    return Told({"page": str(output), "bytes": len(page.encode())}, f"wrote {output}")
+
+
+@cli.command()
+@click.argument("releases", type=FILE, nargs=-1, required=True)
+@click.option("--host", default="127.0.0.1", show_default=True)
+@click.option("--port", default=5433, show_default=True, help="0 takes a free one")
+@click.option("--password-file", type=FILE, help="one line user:password; readable by you alone")
+@click.option("--tls-certificate", "certificate", type=FILE, help="PEM file")
+@click.option("--tls-key", "key", type=FILE, help="PEM file")
+@click.option(
+    "--processes", type=click.IntRange(1, 64), default=1, show_default=True, help="one uses one core"
+)
+@as_of
+@click.option("--together", type=FILE, hidden=True)
+@click.option("--json", "as_json", is_flag=True, help="say where it listens as JSON")
+def serve(releases: tuple[Path, ...], processes: int, as_of: str | None, as_json: bool, **where: Any) -> None:
+    """Serve RELEASES (files or streams) read-only to psql, JDBC and every PostgreSQL driver, until interrupted.
+
+    Only this machine can connect, unless TLS and a password are given.
+    """
+    from dpsql.answer.session import open_session
+    from dpsql.doors import wire
+
+    def told(address: str, number: int) -> None:
+        line = (
+            json.dumps({"host": address, "port": number}) if as_json else f"listening on {address}:{number}"
+        )
+        click.echo(line, err=not as_json)
+
+    options = wire.Options(**where)
+    wire.check(options)
+    opened = open_session(releases, as_of=as_of)
+    try:
+        if processes == 1:
+            wire.serve(opened, options, told)
+    finally:
+        opened.close()
+    if processes > 1:
+        words: dict[str, Path | str | None]
+        words = {"--password-file": options.password_file, "--tls-certificate": options.certificate,
+                 "--tls-key": options.key, "--as-of": as_of}  # fmt: skip
+        given = [str(word) for name, value in words.items() if value is not None for word in (name, value)]
+        wire.serve_together([*map(str, releases), *given], processes, options.host, options.port, told)

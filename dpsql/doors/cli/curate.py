@@ -1,0 +1,181 @@
+"""Commands of the curator: init, publish, append, budget, audit. They spend, or say what was spent on what."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from dpsql import api
+from dpsql.doors.cli import FILE, Told, cli, steps, tells
+
+if TYPE_CHECKING:
+    from dpsql.ledger import BudgetReport
+    from dpsql.ledger.store import EntryReport, LineageReport
+    from dpsql.streams.publish import Appended, Compared
+
+
+@cli.command()
+@click.argument("source", type=FILE)
+@click.option("-o", "--output", required=True, type=FILE, help="catalog to write")
+@click.option("--name", help="catalog name (default: the source's)")
+@tells
+def init(source: Path, output: Path, name: str | None) -> Told:
+    """Draft a catalog from SOURCE (a DuckDB file or a folder of Parquet or CSV files).
+
+    Every bound that was read from the data is marked `confirm: true`, because it is not private; publish
+    refuses until you have replaced or confirmed each of them.
+    """
+    marked = api.init(source, output, name=name)
+    return Told(
+        {"catalog": str(output), "to_confirm": marked},
+        f"wrote {output}: {marked} places to confirm, plus the privacy unit, epsilon and views",
+    )
+
+
+@cli.command()
+@click.argument("catalog", type=FILE)
+@click.option("-o", "--output", required=True, type=FILE, help="release file to write")
+@click.option("--label", help="idempotence label (default: the output's name)")
+@tells
+def publish(catalog: Path, output: Path, label: str | None) -> Told:
+    """Spend the budget once and write a release of CATALOG.
+
+    The same specification and label return the release as it is: data are not compared, since the answer would tell
+    whether they are equal. To publish today's rows choose another output or another --label.
+    """
+    with steps("publish") as progress:
+        report = api.publish(catalog, output, label=label, progress=progress)
+    return Told(report.to_json(), report.summary())
+
+
+@cli.command()
+@click.argument("release", type=FILE)
+@click.option("--catalog", required=True, type=FILE, help="catalog with `stream`")
+@click.option("--batch", required=True, help="a date or time inside the batch, for instance 2026-11-21")
+@click.option("--source", type=FILE, help="Parquet or CSV file with the rows that arrive")
+@click.option(
+    "--check", is_flag=True, help="compare with the rows that a public batch was made of; appends nothing"
+)
+@tells
+def append(release: Path, catalog: Path, batch: str, source: Path | None, check: bool) -> Told:
+    """Append one batch to the stream directory RELEASE; the first append makes it and spends its budget.
+
+    Without --source the batch is the rows of the catalog's source whose time lies in it. A batch that is public stays
+    as it is, whatever rows come; --check tells whether they are those that it was made of (exit code 3 if not). That,
+    and what is reported about rows that were left out, is private.
+    """
+    report: Appended | Compared
+    if check:
+        report = api.check_batch(release, source, batch, catalog=catalog)
+    else:
+        with steps("append") as progress:
+            report = api.append(release, source, batch, catalog=catalog, progress=progress)
+    return Told(report.to_json(), report.summary())
+
+
+@cli.command()
+@click.argument("catalog", type=FILE)
+@tells
+def budget(catalog: Path) -> Told:
+    """Show what the ledger of CATALOG holds: each lineage's cap, what it has spent on which releases, what is left.
+
+    What people spend on their own devices, one report each, is charged to no lineage.
+    """
+    report = api.budget(catalog)
+    return Told(budget_json(report), budget_text(report), result=True)
+
+
+def budget_json(report: BudgetReport) -> dict[str, Any]:
+    """A budget report as plain values; amounts are fractions as text, in epsilon at the lineage's delta."""
+    return {"ledger": str(report.ledger), "lineages": [_lineage_json(lineage) for lineage in report.lineages]}
+
+
+def _lineage_json(report: LineageReport) -> dict[str, Any]:
+    identity = report.lineage
+    rho = {"cap": identity.limit, "spent": report.spent, "left": report.left} if identity.delta else {}
+    return {
+        "lineage": identity.name,
+        "unit": identity.unit,
+        "neighbours": identity.neighbours,
+        "currency": identity.currency.name,
+        "delta": str(identity.delta),
+        "cap": str(identity.cap),
+        "spent": str(report.spent_epsilon),
+        "left": str(report.left_epsilon),
+        "rho": {name: str(value) for name, value in rho.items()} or None,
+        "releases": [_entry_json(entry) for entry in report.entries],
+    }
+
+
+def _entry_json(entry: EntryReport) -> dict[str, Any]:
+    return {
+        "label": entry.label,
+        "release_id": entry.release_id,
+        "published_at": entry.published_at,
+        "path": str(entry.path),
+        "present": entry.present,
+        "cost": str(entry.epsilon),
+        "spends": [
+            {"what": line.purpose, "amount": str(line.amount), "currency": line.currency}
+            for line in entry.lines
+        ],
+    }
+
+
+def budget_text(report: BudgetReport) -> str:
+    """A budget report for people."""
+    if not report.lineages:
+        return f"{report.ledger}: nothing was spent yet"
+
+    lines = []
+    for lineage in report.lineages:
+        identity = lineage.lineage
+        lines.append(
+            f"{identity.name}: {amount(lineage.spent_epsilon)} of {amount(identity.cap)} epsilon spent"
+            f"{identity.currency.at_delta}, {amount(lineage.left_epsilon)} left (unit {identity.unit}, "
+            f"{identity.neighbours})"
+        )
+        if identity.delta:
+            lines.append(
+                f"  rho {amount(lineage.spent)} of {amount(identity.limit)} spent, {amount(lineage.left)} left: "
+                "under a delta rho adds up and epsilon does not"
+            )
+        for entry in lineage.entries:
+            gone = "" if entry.present else ", file is gone but stays charged"
+            lines.append(
+                f"  {entry.published_at}  {amount(entry.epsilon)}  {entry.label} -> {entry.path}{gone}"
+            )
+            lines += [f"    {amount(line.amount)}  {line.purpose}" for line in entry.lines]
+    return "\n".join(lines)
+
+
+def amount(value: Fraction) -> str:
+    """A budget in four significant digits.
+
+    >>> amount(Fraction(1, 6)), amount(Fraction(4))
+    ('0.1667', '4')
+    """
+    return f"{float(value):.4g}"
+
+
+@cli.command()
+@click.argument("release", type=FILE)
+@click.option("--catalog", type=FILE, help="also check the ledger and public tables")
+@click.option(
+    "--samples",
+    type=click.IntRange(0, 10**6),
+    default=20_000,
+    show_default=True,
+    help="of the auditor; 0: none",
+)
+@tells
+def audit(release: Path, catalog: Path | None, samples: int) -> Told:
+    """Check offline that RELEASE holds what its catalog says and nothing else; exit code 3 if not.
+
+    Everything in the file but the noisy integers is recomputed from its catalog and from those integers.
+    """
+    report = api.audit(release, catalog=catalog, samples=samples)
+    return Told(report.to_json(), report.text(), result=True, code=0 if report.held else 3)

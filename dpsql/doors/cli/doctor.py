@@ -1,0 +1,107 @@
+"""Commands about the installation: doctor, completion."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import platform
+import sys
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import click
+import duckdb
+
+from dpsql.doors.cli import FILE, Told, cli, tells
+from dpsql.errors import Error
+from dpsql.extras import EXTRAS
+
+NEEDED = (
+    "duckdb",
+    "sqlglot",
+    "numpy",
+    "pydantic",
+    "PyYAML",
+    "click",
+    "rich",
+    "prompt_toolkit",
+    "threadpoolctl",
+)
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that was looked at: fine or not, and what to do if not."""
+
+    what: str
+    fine: bool
+    detail: str
+
+
+@cli.command()
+@click.argument("releases", type=FILE, nargs=-1)
+@tells
+def doctor(releases: tuple[Path, ...]) -> Told:
+    """Check this installation, and RELEASES if any are named; exit code 2 if something is wrong."""
+    findings = [*_packages(), _engine(), _entropy(), *map(_release, releases)]
+    extras = {extra: _version(found.package) for extra, found in EXTRAS.items()}
+    lines = [f"{'ok  ' if each.fine else 'BAD '} {each.what}: {each.detail}" for each in findings]
+    lines += [f"     extra {extra}: {version or 'not installed'}" for extra, version in extras.items()]
+    told = {"findings": [asdict(each) for each in findings], "extras": extras}
+    return Told(told, "\n".join(lines), result=True, code=0 if all(each.fine for each in findings) else 2)
+
+
+def _packages() -> list[Finding]:
+    python = Finding("python", sys.version_info >= (3, 11), platform.python_version())
+    found = [(name, _version(name)) for name in NEEDED]
+    return [python, *(Finding(name, bool(v), v or f"missing; pip install {name}") for name, v in found)]
+
+
+def _version(package: str) -> str | None:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def _engine() -> Finding:
+    """DuckDB answers and stays locked down."""
+    from dpsql.release.read import LOCKDOWN
+
+    try:
+        with duckdb.connect(":memory:", config=dict(LOCKDOWN)) as connection:
+            row = connection.execute("SELECT current_setting('enable_external_access')").fetchone()
+    except duckdb.Error as error:
+        return Finding("lockdown", False, f"{type(error).__name__}; install duckdb >= 2.0")
+    return Finding(
+        "lockdown", row == (False,), "no files, no extensions" if row == (False,) else "not in force"
+    )
+
+
+def _entropy() -> Finding:
+    return Finding("entropy", len(os.urandom(32)) == 32, "the operating system's source answers")
+
+
+def _release(path: Path) -> Finding:
+    from dpsql.release import open_release
+
+    try:
+        release = open_release(path)
+    except Error as error:
+        return Finding(str(path), False, str(error))
+    views = len({statistic.view for statistic in release.statistics})
+    release.close()
+    writable = path.stat().st_mode & 0o222
+    note = ", but the file can be written; chmod 444" if writable else ""
+    return Finding(str(path), not writable, f"release {release.name}, {views} views{note}")
+
+
+@cli.command()
+@click.argument("shell", type=click.Choice(("bash", "zsh", "fish")))
+def completion(shell: str) -> None:
+    """Print the completion script of SHELL: eval "$(dpsql completion bash)"."""
+    from click.shell_completion import get_completion_class
+
+    found = get_completion_class(shell)
+    if found is not None:
+        click.echo(found(cli, {}, "dpsql", "_DPSQL_COMPLETE").source())

@@ -1,0 +1,207 @@
+"""Command of the curator: plan. What a release will cost and answer, before anything is spent."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from fractions import Fraction
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from dpsql import api
+from dpsql.doors.cli import FILE, Told, cli, tells
+from dpsql.errors import InterfaceError
+
+if TYPE_CHECKING:
+    from dpsql.answer.explain import PredictedColumn
+    from dpsql.curate.forecast import NotTaken, PlanReport, QueryForecast, StatisticForecast
+    from dpsql.publishing.userlevel.predict import Guess, Hopeless
+
+
+@cli.command()
+@click.argument("catalog", type=FILE)
+@click.option("--workload", type=FILE, help="file of SQL statements, each ended by `;`")
+@click.option("--compare", is_flag=True, help="show flat, tree, tents and Gaussian side by side")
+@click.option("--units", type=click.IntRange(1), help="public guess for max_ids: auto: how many own rows")
+@click.option(
+    "--rows", type=click.IntRange(1), help="public guess for max_ids: auto: how many rows there are"
+)
+@click.option("--typical-rows", type=click.FloatRange(1), help="public guess: rows of the unit in the middle")
+@tells
+def plan(catalog: Path, workload: Path | None, compare: bool, **known: Any) -> Told:
+    """Say what publishing CATALOG will cost and how far each answer will be off; spends nothing.
+
+    Errors are one standard error; no private table is opened. With --units and --rows, tables with
+    `max_ids: auto` get predicted relative errors; state what is public anyway, not what a private table says.
+    """
+    guess = _guess(**known)
+    report = api.plan(catalog, statements(workload) if workload else (), compare=compare, guess=guess)
+    return Told(asdict(report), plan_text(report), result=True)
+
+
+def _guess(units: int | None, rows: int | None, typical_rows: float | None) -> Guess | None:
+    """The curator's public guess, or None where there is none.
+
+    Raises:
+        InterfaceError: only part of it is stated, or no table is like that.
+    """
+    from dpsql.publishing.userlevel.predict import Guess
+
+    if units is None and rows is None and typical_rows is None:
+        return None
+    if units is None or rows is None:
+        raise InterfaceError("a guess needs both --units and --rows")
+    return Guess(units, rows, typical_rows)
+
+
+def statements(file: Path) -> tuple[str, ...]:
+    """The statements of a workload file; shell commands in it are left out.
+
+    Raises:
+        InterfaceError: the file cannot be read.
+    """
+    from dpsql.doors.scan import split
+
+    try:
+        text = file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InterfaceError(f"{file} cannot be read as text ({type(error).__name__})") from error
+    pieces, _ = split(text + "\n;")
+    return tuple(piece.text for piece in pieces if not piece.command and piece.text.strip())
+
+
+def plan_text(report: PlanReport) -> str:
+    """A report for people."""
+    lines = ["views and measures (typical: standard error of a random range on every axis)"]
+    for statistic in report.statistics:
+        lines += _statistic_lines(statistic)
+    size = sum(statistic.bytes for statistic in report.statistics)
+    seconds = sum(statistic.seconds for statistic in report.statistics)
+    lines.append(f"in all about {size / 2**20:.0f} MiB and {seconds:.1f} s, counting rows on top")
+    if report.not_taken:
+        lines.append("what was compared, and why other mechanisms were not taken")
+        lines += [line for each in report.not_taken for line in _not_taken_lines(each)]
+    for number, query in enumerate(report.queries, 1):
+        lines += _query_lines(number, query)
+    if report.break_even is not None:
+        lines.append(f"better than paying per query from {report.break_even} queries on")
+    return "\n".join([*lines, *class_lines(report), *_comparison_lines(report)])
+
+
+def _statistic_lines(s: StatisticForecast) -> list[str]:
+    rows = (
+        f"at most {s.tau} rows a unit" if s.tau else "rows a unit chosen at publish, figures for one row each"
+    )
+    charge = f"{s.currency} {float(Fraction(s.charge)):.4g}"
+    lines = [
+        f"  {s.view}: {s.measure} of {s.of}, {charge}, {s.noise}, {rows}; {s.cells} cells, {s.nodes} stored, "
+        f"typical {s.typical:.4g}"
+    ]
+    for strategy, own in s.both[:1]:
+        behind = "; ".join(f"{name} {error:.4g}" for name, error in s.both[1:])
+        lines.append(f"    {' and '.join(s.axes)}: {strategy} {own:.4g} (runner-up: {behind})")
+    for axis, strategy, own, others in s.axis_forecasts:
+        behind = "; ".join(f"{name} {error:.4g}" for name, error in others[:3])
+        lines.append(f"    {axis}: {strategy} {own:.4g}" + (f" (runners-up: {behind})" if behind else ""))
+    return lines
+
+
+def _not_taken_lines(each: NotTaken) -> list[str]:
+    """What measures an axis or some views, who lost, and who refused for which reason."""
+    error = "" if each.expected_error is None else f" {each.expected_error:.4g}"
+    lost = "; ".join(f"{name} {other:.4g}" for name, other in each.lost)
+    lines = [f"  {each.what}: {each.taken}{error}" + (f" (behind: {lost})" if lost else "")]
+    reasons = dict.fromkeys(refusal.reason for refusal in each.refused)
+    for reason in reasons:
+        names = "; ".join(refusal.name for refusal in each.refused if refusal.reason == reason)
+        lines.append(f"    not {names}: {reason}")
+    return lines
+
+
+def _query_lines(number: int, query: QueryForecast) -> list[str]:
+    lines = [f"{number}. {' '.join(query.sql.split())}"]
+    if query.refusal is not None:
+        return [*lines, f"   no answer: {query.refusal}"]
+    for column in query.columns:
+        if column.median is None or column.least is None or column.most is None:
+            lines.append(f"   {column.name}: depends on the answer{_cut_words(column)}")
+            continue
+        spread = f" ({column.least:.4g} to {column.most:.4g})" if column.most > column.least else ""
+        lines.append(
+            f"   {column.name}: +- {column.median:.4g}{spread}, {column.groups} groups, view {column.view}, "
+            f"{column.cells} cells{_cut_words(column)}"
+        )
+    even = query.break_even
+    return (
+        [*lines, f"   better than paying per query from {even} such queries on"]
+        if even is not None
+        else lines
+    )
+
+
+def _cut_words(column: PredictedColumn) -> str:
+    """How many bins are cut, and how much of what is asked lies in them."""
+    if not column.cut:
+        return ""
+    bins = "a bin" if column.cut_bins == 1 else f"{column.cut_bins} bins"
+    return (
+        f", cuts {bins}: {column.interpolated:.0%} of what is asked is interpolated and errs beside the noise"
+    )
+
+
+def _comparison_lines(report: PlanReport) -> list[str]:
+    """One line for each compared column, one column for each mechanism."""
+    if not report.comparison:
+        return []
+    names = list(report.comparison)
+    title = "standard errors side by side (auto also weighs questions that leave an axis out)"
+    lines = [title, " ".join(f"{name:>12}" for name in names)]
+    for row, what in enumerate(report.compared):
+        cells = [report.comparison[name][row] for name in names]
+        shown = [f"{'-' if cell is None else f'{cell:.4g}':>12}" for cell in cells]
+        lines.append(f"{' '.join(shown)}  {what}")
+    return lines
+
+
+def class_lines(report: PlanReport) -> list[str]:
+    """Kinds of questions over all views, then view by view, then what to coarsen or drop.
+
+    Args:
+        report: a plan's report.
+
+    Returns:
+        Lines; where no guess was stated, a word on how to state one; none without such tables.
+    """
+    if report.wants_guess:
+        return ["relative errors: state --units and --rows, public guesses"]
+    if not report.classes:
+        return []
+    from dpsql.publishing.userlevel.predict import by_kind
+
+    lines = [
+        "relative errors of typical questions, one standard error, if rows lie evenly (skewed groups: more)"
+    ]
+    for (of, kind, measure), (error, mean) in by_kind(report.classes).items():
+        lines.append(f"  {of}, {kind}: {_errors(measure, error, mean)}")
+    for c in report.classes:
+        if c.view:
+            lines.append(f"    {c.view}, {c.kind}: {_errors(c.measure, c.error, c.mean_error)}")
+    lines += [
+        f"  table {b.of} has few units: bounds are chosen well from about {b.fewest} on, errors may be far above these"
+        for b in report.blind
+    ]
+    return lines + [_hopeless_line(h) for h in report.hopeless]
+
+
+def _errors(measure: str, error: float, mean: float | None) -> str:
+    if mean is None:
+        return f"COUNT {error:.1%}"
+    return f"SUM of {measure} {error:.1%}, AVG {mean:.1%}"
+
+
+def _hopeless_line(hopeless: Hopeless) -> str:
+    if not hopeless.view:
+        return f"  table {hopeless.of} is hopeless (predicted error {hopeless.error:.0%}): coarsen its axes or drop it"
+    advice = f", view {hopeless.coarser} answers better" if hopeless.coarser else ""
+    return f"  view {hopeless.view} is hopeless (predicted error {hopeless.error:.0%}): coarsen or drop it{advice}"

@@ -1,0 +1,263 @@
+"""`dpsql report`: one HTML file that needs no network, for whoever has to trust or use a release.
+
+What it computes with stands in `model`; how it looks and moves, in page.css and page.js.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from fractions import Fraction
+from html import escape
+from importlib.resources import files
+from typing import Any
+
+from dpsql.answer.notes import PARTICIPATIONS
+from dpsql.doors.report.model import page_model
+from dpsql.release import Release
+from dpsql.release.format import LocalMeta, RowsLeftOut, ShuffledMeta, SlotsLeftOut
+
+POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:"
+"""Nothing may be fetched: the page works offline and tells nobody what is looked at."""
+
+NEIGHBOURS = {
+    "add_remove": "adding or removing everything that one {unit} owns",
+    "replace_one": "replacing everything that one {unit} owns",
+    "replace": "replacing everything that one {unit} owns",
+}
+
+VOUCHED = (
+    "The curator vouches that each row of {tables} follows from rows of one unit and from public facts: the SQL of "
+    "these tables was not checked (trusted: true). If it does not, nothing is promised."
+)
+
+SIMULATED = (
+    "These reports were simulated on one machine that saw all rows. The release shows what a collection would "
+    "bring; it protects nobody."
+)
+
+
+def report_page(release: Release) -> str:
+    """The page as HTML.
+
+    Args:
+        release: an open release.
+
+    Returns:
+        A whole document.
+
+    **Privacy**: shows what the release publishes to everybody anyway.
+    """
+    model = page_model(release)
+    parts = [
+        f"<h1>{escape(model['name'])}</h1>",
+        f"<p>{escape(str(model['description']))}</p>" if model["description"] else "",
+        f'<p class="soft">release {escape(str(model["id"]))}</p>',
+        "<h2>What is promised</h2>",
+        *_promise(model["privacy"]),
+        *collected(release.meta.local),
+        "<h2>What was spent</h2>",
+        table(("on", "amount"), [(str(what), str(amount)) for what, amount in model["spends"]]),
+        "<p>Questions cost nothing: the budget was spent once, when the release was made.</p>",
+        *_scales(model["scales"], model["weight_error"] > 0),
+        *_bounding(release.meta.bounding),
+        "<h2>How good is my question?</h2>",
+        '<div id="ask"></div><div id="answer"></div>',
+        *(_view(view, model) for view in model["views"]),
+    ]
+    return _document(model["name"], "\n".join(parts), model)
+
+
+def _promise(privacy: dict[str, Any]) -> list[str]:
+    unit = str(privacy.get("unit", "row"))
+    change = NEIGHBOURS.get(str(privacy.get("neighbours")), "changing one {unit}").format(unit=unit)
+    start = f"Whatever is computed from this release, {change} changes the chance p of any outcome"
+    epsilon, delta = (_short(privacy.get(name, "0")) for name in ("epsilon", "delta"))
+    if delta == "0":
+        words = f"{start} by a factor of at most exp(epsilon): epsilon = {epsilon}."
+    else:
+        words = (
+            f"{start} to at most exp(epsilon) p + delta: epsilon = {epsilon}, delta = {delta}. "
+            f"The same draws are zero-concentrated with rho = {_short(privacy['rho'])}; an epsilon at every other "
+            "delta follows."
+        )
+    rows = [
+        (str(key), json.dumps(value) if isinstance(value, dict) else str(value))
+        for key, value in privacy.items()
+    ]
+    vouched = privacy.get("vouched") or ()
+    return [
+        f"<p>{escape(words)}</p>",
+        *([f"<p>{escape(VOUCHED.format(tables=', '.join(map(str, vouched))))}</p>"] if vouched else []),
+        table(("part", "value"), rows),
+    ]
+
+
+def _short(amount: object) -> str:
+    """A budget, which meta keeps as a fraction in text, in six significant digits."""
+    return f"{float(Fraction(str(amount))):.6g}"
+
+
+def collected(local: LocalMeta | None) -> list[str]:
+    """The page's part about people's own reports; nothing for a central release.
+
+    Args:
+        local: what they reported, or None.
+
+    Returns:
+        HTML.
+    """
+    if local is None:
+        return []
+    manifest = local.manifest
+    rows = [
+        ("collection", local.collection),
+        ("reports accepted", f"{manifest.accepted:,} of {manifest.reports:,}".replace(",", " ")),
+        *((f"rejected: {why}", str(count)) for why, count in manifest.rejected.items()),
+        ("rows of one person that may speak (tau)", str(local.tau)),
+        *_told(local),
+    ]
+    whom = f"<p>Counts, sums and averages are {escape(PARTICIPATIONS[local.participation].note)}.</p>"
+    stamp = [f"<p><strong>{SIMULATED}</strong></p>"] if local.simulated else []
+    return ["<h2>Who reported</h2>", whom, *stamp, table(("what", "value"), rows), *_shuffled(local.shuffled)]
+
+
+def _told(local: LocalMeta) -> Iterator[tuple[str, str]]:
+    """What not every collection tells."""
+    if local.row_weight_error:
+        yield (
+            "weight of a row, for those beyond tau",
+            f"{local.row_weight or 1.0:.3g} ± {local.row_weight_error:.2g}",
+        )
+    if local.first_round is not None:
+        yield "reports of row counts, in the first round", str(local.first_round.reports_of_row_counts)
+    if local.influence is not None and local.influence.rows_at_most is not None:
+        reach = f"{local.influence.rows_at_most:,.0f} rows"
+        yield "one hostile report moves a count over one axis by at most", reach
+    # Where the smooth counts, stored beside the unbiased ones, leave the latter's intervals too often.
+    for axis, part in (local.smooth_outside_unbiased or {}).items():
+        yield f"ranges of {axis} where smooth counts leave the 95% interval", f"{part:.1%}"
+    if local.plan_hash is not None:
+        yield "hash of the plan", local.plan_hash
+
+
+def _shuffled(told: ShuffledMeta | None) -> list[str]:
+    if told is None:
+        return []
+    head = "<h2>If an anonymous shuffler stood in between</h2>"
+    if told.void is not None:
+        return [head, f"<p>Nothing more is promised: {escape(told.void)}.</p>"]
+    promise = (
+        f"All {told.people} reports together are also ({told.epsilon:.4g}, {told.delta:g})-differentially "
+        f"private, against whoever sees them shuffled. This holds only if {told.holds_if}. Otherwise the promise "
+        "above stands alone."
+    )
+    return [head, f"<p>{escape(promise)}</p>"]
+
+
+def _scales(scales: Sequence[dict[str, Any]], inside: bool) -> list[str]:
+    """R of each table, its error (`inside` error bars or beside them), and what bounding may have biased."""
+    if not scales:
+        return []
+    head = (
+        "table",
+        "factor R",
+        "error of R",
+        "rows left out by the low bound",
+        "where answers may be biased",
+    )
+    rows = [
+        (str(s["of"]), f"{s['factor']:.3g}", f"{s['relative_error']:.1%}", _left_out(s), _bias(s))
+        for s in scales
+    ]
+    where = "is part of their error bars" if inside else "comes on top of the error bars"
+    note = (
+        "Counts and sums of these tables are shapes, measured with few rows of each unit, times the factor R. Its "
+        f"error is common to all of them and {where}; averages and shares do not see it."
+    )
+    return ["<h2>How shapes got their scale</h2>", f"<p>{note}</p>", table(head, rows)]
+
+
+def _left_out(scale: dict[str, Any]) -> str:
+    if scale["left_out"] is None:
+        return "hidden by noise"
+    return f"about {scale['left_out']:.0%}, " + (
+        "not put back" if scale["factor"] == 1.0 else "put back by R"
+    )
+
+
+def _bias(scale: dict[str, Any]) -> str:
+    if not scale["weighted_down"]:
+        return "where rows left out do not resemble the others"
+    hint = f"about {scale['weighted_down']:.0%} of the rows belong to units with more than {scale['tau']}"
+    if scale["sticky"]:
+        hint += f"; groups along {', '.join(scale['sticky'])} may be off most"
+    return hint + ("; the number of rows is told exactly" if scale["public_rows"] else "")
+
+
+def _bounding(told: Sequence[RowsLeftOut | SlotsLeftOut]) -> list[str]:
+    """What bounding the rows of a unit left out of each table, where that was told."""
+    if not told:
+        return []
+    rows = []
+    for each in told:
+        share, error = each.clipped_fraction, each.clipped_fraction_error
+        known = "not known: nobody was asked" if share is None else f"about {share:.2%}"
+        rows.append((each.of, str(each.tau), known + (f" (error {error:.1%})" if error else "")))
+    head = ("table", "rows of a unit that count", "part of all rows left out")
+    return ["<h2>What bounding left out</h2>", table(head, rows)]
+
+
+def _view(view: dict[str, Any], model: dict[str, Any]) -> str:
+    axes = ", ".join(model["axes"][number]["name"] for number in view["axes"]) or "no axis"
+    rows = [(s["measure"], s["mechanism"], f"{s['currency']} {s['budget']}") for s in view["statistics"]]
+    return (
+        f"<h2>View {escape(view['name'])}</h2>"
+        f"<p>{escape(view['of'])} by {escape(axes)}: {view['cells']} cells</p>"
+        f"{table(('measure', 'mechanism', 'budget'), rows)}"
+        f'<div id="view-{escape(view["name"])}"></div>'
+    )
+
+
+def table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
+    """An HTML table.
+
+    Args:
+        head: names of the columns.
+        rows: their cells, as text.
+
+    Example:
+        >>> table(("a",), [("<1",)])
+        '<table><tr><th>a</th></tr><tr><td>&lt;1</td></tr></table>'
+    """
+
+    def line(tag: str, cells: tuple[str, ...]) -> str:
+        return "<tr>" + "".join(f"<{tag}>{escape(cell)}</{tag}>" for cell in cells) + "</tr>"
+
+    return f"<table>{line('th', head)}{''.join(line('td', row) for row in rows)}</table>"
+
+
+def _document(title: str, body: str, model: dict[str, Any]) -> str:
+    data = json.dumps(model, separators=(",", ":")).replace("<", "\\u003c")
+    return f"""<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta http-equiv="Content-Security-Policy" content="{POLICY}">
+<title>{escape(title)}: release report</title>
+<style>
+{_asset("page.css")}</style>
+</head>
+<body>
+{body}
+<script type="application/json" id="model">{data}</script>
+<script>
+{_asset("page.js")}</script>
+</body>
+</html>
+"""
+
+
+def _asset(name: str) -> str:
+    return files("dpsql.doors.report").joinpath(name).read_text(encoding="utf-8")

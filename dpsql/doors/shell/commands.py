@@ -1,0 +1,216 @@
+"""What a shell user has set, and the backslash commands.
+
+Each command takes the state and the rest of its line and returns text to show.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple, TextIO
+
+from dpsql.answer.output import STYLES
+from dpsql.answer.session import OpenReleases, Settings
+from dpsql.doors.describe import TableInfo, describe
+from dpsql.errors import InterfaceError, OperationalError
+
+
+@dataclass
+class State:
+    """The shell's settings; commands change them.
+
+    Args:
+        releases: what is asked.
+        style: one of `dpsql.answer.output.STYLES`.
+        level: of the margins shown.
+        terminal: whether output goes to a person: pager, colours, elapsed time.
+        errors: whether margins and marks are shown.
+        timing: whether elapsed time is shown.
+        expanded: whether each row is shown vertically.
+        output: where results go.
+        settings: what was set in SQL.
+    """
+
+    releases: OpenReleases
+    style: str
+    level: float = 0.95
+    terminal: bool = False
+    errors: bool = True
+    timing: bool = False
+    expanded: bool = False
+    output: TextIO = field(default_factory=lambda: sys.stdout)
+    depth: int = 0
+    settings: Settings = field(default_factory=Settings)
+
+    @property
+    def asked(self) -> OpenReleases:
+        """The open releases, under the settings."""
+        return self.settings.of(self.releases)
+
+    def tables(self) -> list[tuple[str, TableInfo]]:
+        """(release name, table) of everything a statement may name."""
+        return [(r.name, table) for r in self.releases.releases for table in describe(r)]
+
+    def write(self, text: str) -> None:
+        """Text and a line end to the output."""
+        print(text, file=self.output, flush=True)
+
+    def redirect(self, path: str) -> None:
+        """Send results to a file, or back to standard output for an empty path."""
+        if self.output is not sys.stdout:
+            self.output.close()
+        self.output = open(path, "w", encoding="utf-8") if path else sys.stdout  # noqa: SIM115, PTH123 - kept open
+
+
+Command = Callable[[State, str], str]
+
+
+def columns_text(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Left-aligned columns under a head.
+
+    >>> print(columns_text(["a", "bb"], [["xxx", "y"]]))
+    a    bb
+    ---  --
+    xxx  y
+    """
+    widths = [max(len(row[i]) for row in [head, *rows]) for i in range(len(head))]
+    lines = [head, ["-" * width for width in widths], *rows]
+    return "\n".join(
+        "  ".join(c.ljust(w) for c, w in zip(line, widths, strict=True)).rstrip() for line in lines
+    )
+
+
+def list_or_describe(state: State, rest: str) -> str:
+    """All tables, or the columns of one."""
+    wanted = rest.strip().strip(";").replace('"', "").lower()
+    tables = state.tables()
+    if not wanted:
+        return columns_text(
+            ["release", "table", "kind", "columns", "comment"],
+            [[name, t.name, t.kind, str(len(t.columns)), t.comment] for name, t in tables],
+        )
+    found = [t for name, t in tables if wanted in (t.name.lower(), f"{name}.{t.name}".lower())]
+    if not found:
+        raise InterfaceError(f"there is no table {rest.strip()}", hint="\\d lists the tables")
+    rows = [[c.name, c.type, "yes" if c.nullable else "no", c.comment] for c in found[0].columns]
+    arrows = [f"{column} -> {table}.{key}" for column, (table, key) in found[0].references.items()]
+    return "\n".join([columns_text(["column", "type", "nullable", "comment"], rows), *arrows])
+
+
+def releases(state: State, rest: str) -> str:
+    """The open releases and what each promises."""
+    rows = []
+    for release in state.releases.releases:
+        told = release.meta.privacy
+        amounts = [("epsilon", told.epsilon), ("delta", told.delta), ("rho", told.rho), ("unit", told.unit)]
+        promise = ", ".join(f"{name} {amount}" for name, amount in sorted(amounts) if amount)
+        views = len({s.view for s in release.statistics if release.declares(s.view)})
+        rows.append([release.name, release.meta.release_id[:12], promise, str(views), str(release.path)])
+    return columns_text(["release", "id", "promise", "views", "file"], rows)
+
+
+def budget(state: State, rest: str) -> str:
+    """What each open release spent, on what; questions cost nothing."""
+    rows = [
+        [release.name, str(what), str(amount)]
+        for release in state.releases.releases
+        for what, amount in release.meta.spends
+    ]
+    return columns_text(["release", "spent on", "amount"], rows) + "\nquestions cost nothing"
+
+
+def explain(state: State, rest: str) -> str:
+    """How a statement would be answered."""
+    if not rest.strip():
+        raise InterfaceError(
+            "\\explain needs a statement", hint="for instance \\explain SELECT COUNT(*) FROM t"
+        )
+    return state.asked.explain(rest.strip().rstrip(";"))
+
+
+def set_style(state: State, rest: str) -> str:
+    """Choose how results are written."""
+    word = rest.strip().lower()
+    if word not in STYLES:
+        raise InterfaceError(f"there is no format {word!r}", hint=f"one of {', '.join(STYLES)}")
+    state.style = word
+    return f"format is {word}"
+
+
+def switch(name: str, attribute: str) -> Command:
+    """A command that turns a setting on or off; without a word it turns it round."""
+
+    def run(state: State, rest: str) -> str:
+        word = rest.strip().lower()
+        if word not in ("", "on", "off"):
+            raise InterfaceError(f"{name} takes on or off, not {word!r}")
+        value = not getattr(state, attribute) if not word else word == "on"
+        setattr(state, attribute, value)
+        return f"{name} is {'on' if value else 'off'}"
+
+    return run
+
+
+def redirect(state: State, rest: str) -> str:
+    """Send results to a file; without a file back to the screen."""
+    path = rest.strip()
+    try:
+        state.redirect(path)
+    except OSError as error:
+        raise OperationalError(f"cannot write {path}: {error.strerror}") from error
+    return ""
+
+
+def read_file(path: str) -> str:
+    """The text of a script.
+
+    Raises:
+        OperationalError: it cannot be read.
+    """
+    try:
+        return Path(path).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise OperationalError(f"cannot read {path}", hint="check the path; it must be UTF-8 text") from error
+
+
+def help_text(state: State, rest: str) -> str:
+    """The commands."""
+    rows = [
+        [f"\\{name}", entry.takes, (entry.run.__doc__ or entry.says).split(".")[0]]
+        for name, entry in TABLE.items()
+    ]
+    return columns_text(
+        ["command", "takes", "does"], [*rows, ["\\i", "file", "Run a file"], ["\\q", "", "Leave"]]
+    )
+
+
+class Entry(NamedTuple):
+    """A command in the table: what it does, what it takes, and a line of help where the function has none."""
+
+    run: Command
+    takes: str = ""
+    says: str = ""
+
+
+TABLE = {
+    "d": Entry(list_or_describe, "[table]"),
+    "releases": Entry(releases),
+    "budget": Entry(budget),
+    "explain": Entry(explain, "statement"),
+    "error": Entry(switch("error", "errors"), "[on|off]", "Show margins and marks"),
+    "timing": Entry(switch("timing", "timing"), "[on|off]", "Show elapsed time"),
+    "x": Entry(switch("expanded", "expanded"), "[on|off]", "Show each row vertically"),
+    "format": Entry(set_style, "|".join(STYLES)),
+    "o": Entry(redirect, "[file]"),
+    "?": Entry(help_text),
+}
+
+SYNONYMS = {
+    "dt": "d", "tables": "d", "schema": "d", "mode": "format", "output": "o", "read": "i", "timer": "timing",
+    "help": "?", "h": "?", "quit": "q", "exit": "q", "errors": "error", "expanded": "x",
+}  # fmt: skip
+"""Words of other shells; `.word` and `\\word` both work."""
+
+NAMES = (*TABLE, "i", "q")

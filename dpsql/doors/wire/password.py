@@ -1,0 +1,111 @@
+"""Passwords: SCRAM-SHA-256 (RFC 5802, RFC 7677), the server's side, without channel binding.
+
+The password file holds one line `user:password`; the password itself never leaves the process. The exchange is that of
+the library scramp, an extra. PostgreSQL takes the user's name from the start-up message, so its clients leave the name
+in the exchange empty, which scramp refuses: it reads a stand-in, and the proof is checked over what was sent.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from dpsql.errors import InterfaceError, OperationalError
+from dpsql.extras import extra
+
+MECHANISM = "SCRAM-SHA-256"
+FIRST = re.compile(r"([ny]),,(n=[^,]*,(.*))", re.DOTALL)
+
+
+class Refused(Exception):
+    """The exchange failed: wrong password, or a broken message."""
+
+
+class Verifier(NamedTuple):
+    """What the server keeps of a password.
+
+    Args:
+        user: who may log in.
+        keys: salt, the two keys of RFC 5802 and the number of iterations, as scramp has them.
+    """
+
+    user: str
+    keys: Any
+
+
+def make_verifier(user: str, password: str, salt: bytes | None = None) -> Verifier:
+    """Keys of a password.
+
+    Args:
+        user: who may log in.
+        password: in clear.
+        salt: random bytes; fresh ones if None.
+
+    Raises:
+        InterfaceError: scramp is not installed, or the password has a character that SCRAM forbids.
+    """
+    scramp = extra("password")
+    try:
+        return Verifier(user, scramp.ScramMechanism(MECHANISM).make_auth_info(password, salt=salt))
+    except scramp.ScramException as error:
+        raise InterfaceError(
+            "the password has a character that SCRAM forbids", hint="choose another"
+        ) from error
+
+
+def read_password_file(path: Path) -> Verifier:
+    """The user and password in a file that others cannot read.
+
+    Raises:
+        OperationalError: unreadable.
+        InterfaceError: readable by others, or not `user:password`; or scramp is not installed.
+    """
+    try:
+        line = path.read_text(encoding="utf-8").strip()
+        mode = path.stat().st_mode
+    except (OSError, UnicodeDecodeError) as error:
+        raise OperationalError(f"cannot read the password file {path}") from error
+    if mode & 0o077:
+        raise InterfaceError(f"others can read {path}", hint=f"chmod 600 {path}")
+    user, colon, password = line.partition(":")
+    if not (user and colon and password):
+        raise InterfaceError(f"{path} does not hold user:password", hint="write one such line")
+    return make_verifier(user, password)
+
+
+class Exchange:
+    """One login. Call `first`, send what it gives, call `final`, send what it gives."""
+
+    def __init__(self, verifier: Verifier, nonce: str | None = None) -> None:
+        self.scramp = extra("password")
+        mechanism = self.scramp.ScramMechanism(MECHANISM)
+        self.server = mechanism.make_server(lambda name: verifier.keys, s_nonce=nonce)
+
+    def first(self, message: bytes) -> bytes:
+        """The client's first message -> the server's.
+
+        Raises:
+            Refused: not a SCRAM message, or one that asks for channel binding.
+        """
+        parts = FIRST.fullmatch(message.decode("utf-8", "replace"))
+        if parts is None:
+            raise Refused("not a SCRAM message, or one with channel binding")
+        try:
+            self.server.set_client_first(f"{parts[1]},,n=*,{parts[3]}")
+            self.server.client_first_bare = parts[2]
+            return str(self.server.get_server_first()).encode()
+        except self.scramp.ScramException as error:
+            raise Refused("not a SCRAM message") from error
+
+    def final(self, message: bytes) -> bytes:
+        """The client's proof -> the server's signature.
+
+        Raises:
+            Refused: the proof is wrong.
+        """
+        try:
+            self.server.set_client_final(message.decode("utf-8", "replace"))
+            return str(self.server.get_server_final()).encode()
+        except self.scramp.ScramException as error:
+            raise Refused("wrong user or password") from error

@@ -1,0 +1,140 @@
+"""What a statement is: a question for the releases, a catalogue query, a setting, or a word to nod at."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from dpsql.answer.output import margin_lines
+from dpsql.answer.session import OpenReleases, Settings
+from dpsql.doors.scan import LEADING, TOKEN
+from dpsql.doors.wire.catalogue import Catalogue
+from dpsql.doors.wire.protocol import TYPES, Column, oid_of
+from dpsql.errors import ProgrammingError
+
+NODS = {
+    "BEGIN": "BEGIN", "START": "BEGIN", "COMMIT": "COMMIT", "END": "COMMIT", "ROLLBACK": "ROLLBACK",
+    "ABORT": "ROLLBACK", "SET": "SET", "RESET": "RESET", "DISCARD": "DISCARD ALL", "DEALLOCATE": "DEALLOCATE",
+    "CLOSE": "CLOSE CURSOR", "SAVEPOINT": "SAVEPOINT", "RELEASE": "RELEASE", "LISTEN": "LISTEN", "UNLISTEN": "UNLISTEN",
+}  # fmt: skip
+"""Statements that drivers send and that change nothing here: the tag that answers each."""
+
+SETTINGS = {
+    "transaction isolation level": "serializable", "transaction_isolation": "serializable",
+    "standard_conforming_strings": "on", "server_version": "15.0", "server_version_num": "150000",
+    "client_encoding": "UTF8", "server_encoding": "UTF8", "datestyle": "ISO, MDY", "timezone": "UTC",
+    "search_path": "main", "max_identifier_length": "63", "transaction_read_only": "on",
+    "default_transaction_read_only": "on", "integer_datetimes": "on", "extra_float_digits": "1",
+}  # fmt: skip
+
+CATALOGUE = re.compile(
+    r"\bpg_(?!version)\w+|\bversion\s*\(|\bcurrent_(?:schema|schemas|database|catalog|user|setting)\b|\bset_config\s*\(",
+    re.IGNORECASE,
+)
+GIVEN = re.compile(r"(?:^|\s)(?:-c\s*|--)(\w+=[^\s;]+)")
+
+
+@dataclass(frozen=True)
+class Answer:
+    """Rows with their columns, or a bare tag.
+
+    Args:
+        tag: what CommandComplete says, without the number of rows.
+        columns: None for a bare tag.
+        rows: Python values.
+        flags: what the client is told beside the rows.
+    """
+
+    tag: str
+    columns: tuple[Column, ...] | None = None
+    rows: Sequence[tuple[Any, ...]] = ()
+    flags: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Backend:
+    """What statements run on."""
+
+    releases: OpenReleases
+    catalogue: Catalogue
+
+    def run(self, sql: str, settings: Settings) -> Answer:
+        """Answer one statement.
+
+        Args:
+            sql: without placeholders; blank gives an answer without a tag.
+            settings: of the client who asks; the statement may change them.
+
+        Raises:
+            dpsql.errors.Error: it cannot be answered.
+        """
+        bare = _bare(sql)
+        if not bare:
+            return Answer("")
+        word = _first_word(bare)
+        if told := settings.take(bare):
+            return Answer(NODS.get(word, "SET"), flags=(told,) if settings.nonnegative else ())
+        if word in NODS:
+            return Answer(NODS[word])
+        if word == "SHOW":
+            ours = settings.shown(bare, self.releases)
+            return _switch(*ours) if ours else _setting(bare[4:].strip().strip('"').lower())
+        if CATALOGUE.search(_outside_of_strings(bare)):
+            return _answer(*self.catalogue.query(bare))
+        result = settings.of(self.releases).query(bare, dialect="postgres")
+        return replace(
+            _answer(result.columns, result.types, result.rows), flags=(*result.flags, *margin_lines(result))
+        )
+
+
+def _bare(sql: str) -> str:
+    """A statement without leading comments, blanks and its `;`."""
+    begun = LEADING.match(sql)
+    return sql[begun.end() if begun else 0 :].strip().rstrip(";").rstrip()
+
+
+def _first_word(bare: str) -> str:
+    return re.split(r"\W", bare, maxsplit=1)[0].upper()
+
+
+def _switch(name: str, on: bool) -> Answer:
+    return _answer((name,), ("VARCHAR",), [("on" if on else "off",)])
+
+
+def _setting(name: str) -> Answer:
+    if name not in SETTINGS:
+        raise ProgrammingError(
+            f"there is no setting {name}", hint=f"for instance SHOW {next(iter(SETTINGS))}"
+        )
+    return _answer((name,), ("VARCHAR",), [(SETTINGS[name],)])
+
+
+def _answer(names: Sequence[str], types: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> Answer:
+    oids = [oid_of(kind) for kind in types]
+    columns = tuple(Column(name, oid, TYPES[oid].width) for name, oid in zip(names, oids, strict=True))
+    return Answer("SELECT", columns, rows)
+
+
+def _outside_of_strings(sql: str) -> str:
+    return "".join(p.group() for p in TOKEN.finditer(sql) if not p.group().startswith(("'", "--", "/*", "$")))
+
+
+def sets(sql: str) -> bool:
+    """Whether a statement, placeholders or not, changes a setting and so has no columns to describe."""
+    return _first_word(_bare(sql)) in ("SET", "PRAGMA", "RESET")
+
+
+def started_with(options: Mapping[str, str]) -> list[str]:
+    """The settings that a client starts with, as statements.
+
+    Args:
+        options: of its start-up message: `dp_nonnegative` itself, or `-c name=value` words in `options`.
+
+    >>> started_with({"user": "ana", "options": "-c dp_nonnegative=on -cgeqo=off"})
+    ['SET dp_nonnegative = on', 'SET geqo = off']
+    """
+    given = [f"{name}={value}" for name, value in options.items() if name.lower().startswith("dp_")]
+    given += GIVEN.findall(options.get("options", ""))
+    return [f"SET {name} = {value}" for name, _, value in (each.partition("=") for each in given)]

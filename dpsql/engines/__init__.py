@@ -1,0 +1,391 @@
+"""Where raw rows are: one DuckDB connection with a view for each table that the catalog names.
+
+The connection lives in memory; what does not fit goes to a private folder (`connection`). CSV columns arrive as text,
+since a guessed type would depend on the rows; the catalog's types decide later, row by row.
+
+**Privacy**: sees raw rows. Errors name files, tables and columns, never values, and are for the curator.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import ClassVar, NamedTuple, Protocol, TypeAlias
+
+import duckdb
+
+from dpsql.engines.connection import SpillFolder, private_connection
+from dpsql.engines.csv import load_csv
+from dpsql.errors import SourceError
+from dpsql.star import Catalog
+from dpsql.star.source import CSV, DUCKDB, PARQUET, Csv, SourceKind, expand, query_of
+from dpsql.star.sql import identifier, literal
+from dpsql.star.sql.rowlocal import Query
+
+__all__ = ["RawSide", "no_sources", "open_sources", "open_tables", "retyped"]
+
+INTEGERS = frozenset(
+    {"TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT"}
+)
+
+
+class Stored(NamedTuple):
+    """A view of a table as its source has it.
+
+    Args:
+        view: SQL name of the view.
+        columns: names, in the source's order.
+    """
+
+    view: str
+    columns: tuple[str, ...]
+
+
+@dataclass
+class RawSide:
+    """An open raw side.
+
+    Args:
+        connection: private in-memory DuckDB connection with the schema `raw`.
+        columns: table -> column -> DuckDB type.
+        spill: where the connection puts what does not fit into memory; None if somebody else removes it.
+        left_out: private table -> lines of its CSV file that are no rows; for the curator alone.
+        from_csv: tables read from CSV files, whose columns are text because nobody said what else.
+        stored: table -> its view and columns as the source has them, where `retyped` has replaced them.
+        key_types: table -> DuckDB type of its key and of all foreign keys that name it (`engines.keys`).
+    """
+
+    connection: duckdb.DuckDBPyConnection
+    columns: dict[str, dict[str, str]]
+    spill: SpillFolder | None = None
+    left_out: dict[str, int] = field(default_factory=dict)
+    from_csv: set[str] = field(default_factory=set)
+    stored: dict[str, Stored] = field(default_factory=dict)
+    key_types: dict[str, str] = field(default_factory=dict)
+
+    def kind_of(self, table: str, column: str) -> str | None:
+        """DuckDB type of a column of the source; None for a derived one."""
+        known = self.columns[table].items()
+        return next((kind for name, kind in known if name.lower() == column.lower()), None)
+
+    def as_stored(self, table: str) -> Stored:
+        """A table as its source has it."""
+        return self.stored.get(table) or Stored(f"raw.{identifier(table)}", tuple(self.columns[table]))
+
+    def close(self) -> None:
+        """Forget the connection, all temporary tables and what they left on disk."""
+        self.connection.close()
+        if self.spill is not None:
+            self.spill.cleanup()
+
+
+def no_sources() -> RawSide:
+    """A raw side without any table."""
+    connection, spill = private_connection()
+    return RawSide(connection, {}, spill)
+
+
+def open_tables(
+    catalog: Catalog, names: Iterable[str] | None = None, *, own_files: Mapping[str, Path] | None = None
+) -> RawSide:
+    """Open tables of a catalog; its SELECTs are checked ones.
+
+    Args:
+        catalog: a checked catalog with a source.
+        names: which tables, all of the source's unless given.
+        own_files: table -> Parquet or CSV file that stands in for its source.
+
+    Raises:
+        CatalogError, SourceError: a file is missing or cannot be read, a SELECT does not fit its files.
+    """
+    source, own = catalog.raw_source(), own_files or {}
+    opened = [name for name in (source.tables if names is None else names) if name in catalog.tables]
+    places = {name: query_of(catalog, name) or expand(source.tables[name]) for name in opened}
+    public = [name for name in opened if catalog.tables[name].is_public]
+    raw = open_sources(
+        source.kind, source.folder(catalog.file), places, csv=source.csv, public=public, own_files=own
+    )
+    if source.kind.has_views and not source.trusted:
+        try:
+            _refuse_views(catalog, raw, places)
+        except BaseException:
+            raw.close()
+            raise
+    return raw
+
+
+def _refuse_views(catalog: Catalog, raw: RawSide, places: Mapping[str, str | Query]) -> None:
+    """A view of the database is a statement that nobody checks, so private rows come from tables.
+
+    Raises:
+        SourceError: a private table is a view.
+    """
+    views = {str(row[0]) for row in raw.connection.execute(
+        "SELECT lower(view_name) FROM duckdb_views() WHERE database_name = 'source'"
+    ).fetchall()}  # fmt: skip
+    for name, where in places.items():
+        read = where.reads if isinstance(where, Query) else (where,)
+        view = next((place for place in read if place.split(".")[-1].lower() in views), "")
+        if view and not catalog.tables[name].is_public:
+            raise SourceError(
+                f"source.tables.{name}: {view} is a view of the database, whose SQL is not checked",
+                hint="name its base table, write the SELECT here, or vouch for it by `trusted: true` in `source`",
+            )
+
+
+def open_sources(
+    kind: SourceKind,
+    root: Path,
+    tables: Mapping[str, str | Query],
+    *,
+    csv: Csv | None = None,
+    public: Collection[str] = (),
+    own_files: Mapping[str, Path] | None = None,
+) -> RawSide:
+    """Open every table of a source.
+
+    Args:
+        kind: files or a database.
+        root: folder of the files, or the database file.
+        tables: table -> file name under root, table name in the database, or a checked SELECT.
+        csv: how CSV files are written; RFC 4180 unless given.
+        public: tables in which a line that is no row is an error.
+        own_files: table -> Parquet or CSV file that stands in for its place.
+
+    Returns:
+        The raw side with one view `raw.<table>` each.
+
+    Raises:
+        SourceError: a file is missing or cannot be read.
+    """
+    raw, own, dialect = no_sources(), own_files or {}, csv or Csv()
+    try:
+        # A timestamp with a zone must fall into the same leaf wherever the curator's machine stands.
+        raw.connection.execute("SET TimeZone = 'UTC'")
+        # Taking common parts out of two expressions would take them out of their TRY: a row could then stop a publish.
+        raw.connection.execute("SET disabled_optimizers = 'common_subexpressions'")
+        raw.connection.execute("CREATE SCHEMA raw")
+        raw.connection.execute("CREATE SCHEMA read")
+        raw.connection.execute("CREATE SCHEMA csv")
+        place_of = PLACES[kind]
+        _attach(raw.connection, place_of, root)
+        opening = _Opening(raw, place_of, root, dialect, frozenset(public))
+        for table in sorted(tables, key=lambda name: _joins(tables[name])):
+            place = own.get(table, tables[table])
+            relation = (
+                _query(opening, table, place)
+                if isinstance(place, Query)
+                else place_of.relation(opening, table, place)
+            )
+            trusted = isinstance(place, Query) and place.trusted
+            raw.columns[table] = _view(opening, table, f"raw.{identifier(table)}", relation, trusted=trusted)
+            if isinstance(place, Query) and place.joins:
+                _check_joins(raw.connection, table, place)
+    except BaseException:
+        raw.close()
+        raise
+    return raw
+
+
+Reader: TypeAlias = "Callable[[_Opening, str, Path], str]"
+"""The relation of a file: (source, table, file)."""
+
+
+class Places(Protocol):
+    """What the places of a source are: one class for each kind of source."""
+
+    @property
+    def home(self) -> str:
+        """The schema in which a trusted statement names tables as it likes."""
+
+    def attach(self, connection: duckdb.DuckDBPyConnection, root: Path) -> None:
+        """Make places below the root known to the connection.
+
+        Raises:
+            SourceError: there is no such root.
+        """
+
+    def relation(self, opening: _Opening, table: str, place: str | Path, *, parts: bool = False) -> str:
+        """The relation of a place that the catalog names, or of a file that stands in for it.
+
+        Args:
+            opening: the source.
+            table: whose rows it holds.
+            place: as the catalog writes it, or a file.
+            parts: whether a SELECT names it: then its name is split at dots, and its ending tells what it is.
+
+        Raises:
+            SourceError: there is no such file.
+        """
+
+
+@dataclass(frozen=True)
+class Files:
+    """Files below a folder; `read` opens those whose ending does not say otherwise."""
+
+    read: Reader
+    home: ClassVar[str] = "memory"
+
+    def attach(self, connection: duckdb.DuckDBPyConnection, root: Path) -> None:
+        """Make file names in SELECT statements relative to the root."""
+        if not root.is_dir():
+            raise SourceError(f"source.root {root} is not a folder")
+        connection.execute(f"SET file_search_path = {literal(str(root))}")
+
+    def relation(self, opening: _Opening, table: str, place: str | Path, *, parts: bool = False) -> str:
+        """The rows of a file. A batch's own file, or one that a SELECT names, may end otherwise than the source."""
+        if isinstance(place, Path):
+            return _own_file(opening, table, place)
+        file = opening.root / place
+        _check_there(opening, table, file, place)
+        reader = READERS.get(file.suffix.lower(), self.read) if parts else self.read
+        return reader(opening, table, file)
+
+
+@dataclass(frozen=True)
+class Database:
+    """Tables of one DuckDB file."""
+
+    home: ClassVar[str] = "source"
+
+    def attach(self, connection: duckdb.DuckDBPyConnection, root: Path) -> None:
+        """Attach the file, read-only."""
+        if not root.is_file():
+            raise SourceError(f"source.root {root} is not a DuckDB file")
+        connection.execute(f"ATTACH {literal(str(root))} AS {self.home} (READ_ONLY)")
+
+    def relation(self, opening: _Opening, table: str, place: str | Path, *, parts: bool = False) -> str:
+        """The rows of a table."""
+        if isinstance(place, Path):
+            return _own_file(opening, table, place)
+        return f"{self.home}." + (".".join(map(identifier, place.split("."))) if parts else identifier(place))
+
+
+def _attach(connection: duckdb.DuckDBPyConnection, places: Places, root: Path) -> None:
+    try:
+        places.attach(connection, root)
+    except duckdb.Error as error:
+        raise SourceError(f"source.root {root} cannot be opened ({type(error).__name__})") from error
+
+
+class _Opening(NamedTuple):
+    """A source while it is opened."""
+
+    raw: RawSide
+    places: Places
+    root: Path
+    dialect: Csv
+    public: frozenset[str]
+
+
+def _joins(place: str | Query) -> bool:
+    """Whether a table waits for public ones."""
+    return isinstance(place, Query) and bool(place.joins)
+
+
+def _query(opening: _Opening, table: str, query: Query) -> str:
+    """The relation of a SELECT, each of its files opened as `read."<place>"`."""
+    if query.trusted:
+        return f"({expand(query.sql)})"
+    for place in query.reads:
+        relation = opening.places.relation(opening, table, expand(place), parts=True)
+        _view(opening, table, f"read.{identifier(place)}", relation)
+    return f"({query.sql})"
+
+
+def _own_file(opening: _Opening, table: str, file: Path) -> str:
+    """A batch's own file: Parquet unless its ending says otherwise."""
+    _check_there(opening, table, file.absolute(), file)
+    return READERS.get(file.suffix.lower(), _parquet)(opening, table, file.absolute())
+
+
+def _check_there(opening: _Opening, table: str, file: Path, place: str | Path) -> None:
+    if not file.exists():
+        raise SourceError(f"source.tables.{table}: there is no file {place} in {opening.root}")
+
+
+def _parquet(opening: _Opening, table: str, file: Path) -> str:
+    return f"read_parquet({literal(str(file.absolute()))})"
+
+
+def _load(opening: _Opening, table: str, file: Path) -> str:
+    """Read a CSV file into a table; lines that are no rows are left out, of a public table they are an error."""
+    raw, names = opening.raw, opening.dialect.columns.get(table, ())
+    target = f"csv.{identifier(f'{table} {file.name}')}"
+    left_out = load_csv(raw.connection, target, file, opening.dialect, names)
+    raw.from_csv.add(table)
+    if left_out and table in opening.public:
+        raise SourceError(
+            f"source.tables.{table}: {left_out} lines of {file.name} are no rows",
+            hint="write source.csv as the file is written: one row a line, as many fields as the header",
+        )
+    if left_out:
+        raw.left_out[table] = raw.left_out.get(table, 0) + left_out
+    return target
+
+
+READERS: dict[str, Reader] = {".parquet": _parquet, **dict.fromkeys((".csv", ".tsv", ".txt"), _load)}
+"""Ending of a file -> how its rows are read."""
+
+PLACES: dict[SourceKind, Places] = {PARQUET: Files(_parquet), CSV: Files(_load), DUCKDB: Database()}
+
+
+def _view(
+    opening: _Opening, table: str, name: str, relation: str, *, trusted: bool = False
+) -> dict[str, str]:
+    """Make a view; its columns and their types. A trusted statement names tables of the database as it likes."""
+    connection = opening.raw.connection
+    try:
+        if trusted:
+            connection.execute(f"USE {opening.places.home}")
+        connection.execute(f"CREATE OR REPLACE VIEW memory.{name} AS SELECT * FROM {relation}")
+        connection.execute("USE memory")
+        described = connection.execute(f"DESCRIBE {name}").fetchall()
+    except duckdb.Error as error:
+        raise SourceError(
+            f"source.tables.{table} cannot be read ({type(error).__name__})",
+            hint="check the file and its format, and that it has the columns that its SELECT names",
+        ) from error
+    return {str(row[0]): str(row[1]) for row in described}
+
+
+def _check_joins(connection: duckdb.DuckDBPyConnection, table: str, query: Query) -> None:
+    """A key that is joined is of the other side's type, since a cast could fail on a row, and multiplies nothing.
+
+    Raises:
+        SourceError: it is not.
+    """
+    sides = [str(row[1]) for row in connection.execute(f"DESCRIBE {query.probe}").fetchall()]
+    for joined, left, right in zip(query.joins, sides[::2], sides[1::2], strict=True):
+        if left != right and not {left, right} <= INTEGERS:
+            raise SourceError(
+                f"source.tables.{table}: {joined} is joined by a {left}, and its key is a {right}",
+                hint=f"write CAST(.. AS {right}) in the ON of the SELECT",
+            )
+    for arm, key in query.keys:
+        counts = connection.execute(
+            f"SELECT count(*) = count(DISTINCT {identifier(key)}) FROM raw.{identifier(arm)}"
+        ).fetchall()
+        if not counts[0][0]:
+            raise SourceError(
+                f"tables.{arm}.key: {key} is NULL or stands twice, which would multiply the rows of {table}",
+                hint="remove them, or use a SELECT DISTINCT statement as the source of the table",
+            )
+
+
+def retyped(raw: RawSide, table: str, columns: Mapping[str, tuple[str, str]]) -> None:
+    """Replace the view of a table by one with these columns and no others.
+
+    Args:
+        raw: the raw side; its view and its column types are replaced.
+        table: the table.
+        columns: name -> (SQL over the table's columns, DuckDB type).
+    """
+    views = raw.connection.execute("SELECT count(*) FROM duckdb_views() WHERE schema_name = 'raw'").fetchall()
+    view, stored = f"raw.{identifier(table)}", identifier(f"{table} below {views[0][0]} views")
+    values = ", ".join(f"{value} AS {identifier(name)}" for name, (value, _) in columns.items())
+    raw.connection.execute(f"ALTER VIEW {view} RENAME TO {stored}")
+    raw.connection.execute(f"CREATE VIEW {view} AS SELECT {values} FROM raw.{stored}")
+    raw.stored.setdefault(table, Stored(f"raw.{stored}", tuple(raw.columns[table])))
+    raw.columns[table] = {name: kind for name, (_, kind) in columns.items()}

@@ -1,0 +1,47 @@
+"""A private connection for raw rows.
+
+Rows are in memory, and what does not fit goes to a folder that nobody else may read. DuckDB would otherwise spill into
+the working directory, in files that everybody may read, and leave them there after a crash. The folder is made under
+`DPSQL_TMPDIR`, or where the system keeps temporary files, with mode 0700. It goes when the connection is closed, and at
+the latest when the process ends by itself; after a kill it stays, closed to others, for the curator to remove.
+
+**Privacy**: raw rows may stand in the folder in clear text while the connection is open.
+"""
+
+from __future__ import annotations
+
+import os
+from tempfile import TemporaryDirectory
+
+import duckdb
+
+from dpsql.errors import OperationalError
+
+SpillFolder = TemporaryDirectory[str]
+
+
+def private_connection() -> tuple[duckdb.DuckDBPyConnection, SpillFolder]:
+    """A connection in memory with a spill folder of its own.
+
+    Returns:
+        (the connection, the folder); whoever closes the first calls `cleanup` of the second.
+
+    Raises:
+        OperationalError: no folder can be made there.
+    """
+    place = os.environ.get("DPSQL_TMPDIR") or None
+    try:
+        folder = TemporaryDirectory(prefix="dpsql-", dir=place, ignore_cleanup_errors=True)
+    except OSError as error:
+        raise OperationalError(
+            f"no temporary folder can be made ({type(error).__name__})",
+            hint="set DPSQL_TMPDIR to a folder where you may write",
+        ) from error
+    try:
+        connection = duckdb.connect(
+            ":memory:", config={"python_enable_replacements": "false", "temp_directory": folder.name}
+        )
+    except BaseException:
+        folder.cleanup()
+        raise
+    return connection, folder

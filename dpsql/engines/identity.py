@@ -1,0 +1,109 @@
+"""Which raw table is which: canonical places and digests of rows, so that a lineage cannot be renamed by spelling.
+
+A place is a file after links, `.`, `..` and the case that the file system keeps, or a database file with a table's
+name. A SELECT has the places that it reads. A digest is of the rows, whatever their order and that of the columns, or
+of a file's bytes.
+
+**Privacy**: digests are of raw rows; the ledger keeps keyed hashes of them alone.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+
+from dpsql.engines import RawSide
+from dpsql.star.source import DUCKDB, SourceKind
+from dpsql.star.sql import identifier
+from dpsql.star.sql.rowlocal import is_select
+
+
+def places(kind: SourceKind, root: Path, where: str) -> tuple[str, ...]:
+    """The canonical places of one table of a source.
+
+    Args:
+        kind: files or a database.
+        root: folder of the files, or the database file.
+        where: file name under root, table name in the database, or a SELECT whose files cannot be told.
+
+    Returns:
+        At least one place. A SELECT, or a file that is not there, stands for itself.
+    """
+    named = () if is_select(where) else (where,)
+    listed = [place for name in named for place in NAMED.get(kind, _of_files)(root, name)]
+    return tuple(dict.fromkeys(listed)) or (f"{canonical(root)}: {where}",)
+
+
+def _of_files(root: Path, name: str) -> list[str]:
+    return [canonical(file) for file in _files(root, name)]
+
+
+def _of_database(root: Path, name: str) -> list[str]:
+    return [f"{canonical(root)}#{name.split('.')[-1].lower()}"]
+
+
+NAMED = {DUCKDB: _of_database}
+"""How a name stands for places, where it is not the name of files."""
+
+
+def canonical(path: Path) -> str:
+    """The one spelling of a path: absolute, links followed, each name as its folder lists it."""
+    resolved = path.resolve()
+    spelt = Path(resolved.anchor)
+    for part in resolved.parts[1:]:
+        spelt /= _listed(spelt, part)
+    return str(spelt)
+
+
+def table_digests(raw: RawSide, table: str, where: tuple[str, ...]) -> tuple[str, ...]:
+    """Digests by which a copy of a table is known again.
+
+    Args:
+        raw: the open raw side.
+        table: one of its tables.
+        where: its places.
+
+    Returns:
+        The digest of its rows as the source has them and those of its files' bytes; none for a table without rows.
+    """
+    stored = raw.as_stored(table)
+    columns = sorted(stored.columns, key=str.lower)
+    texts = ", ".join(f"CAST({identifier(column)} AS VARCHAR)" for column in columns)
+    rows = raw.connection.execute(
+        f"SELECT count(*), sum(md5_number_lower(t)), sum(md5_number_upper(t)) "
+        f"FROM (SELECT CAST([{texts}] AS VARCHAR) AS t FROM {stored.view})"
+    ).fetchone()
+    if rows is None or not rows[0]:
+        return ()  # tables without rows are all alike and hold nobody
+    names = [column.lower() for column in columns]
+    text = json.dumps([names, [str(value) for value in rows]])
+    files = [_bytes_digest(Path(place)) for place in where if Path(place).is_file()]
+    return (hashlib.sha256(text.encode()).hexdigest(), *files)
+
+
+def _bytes_digest(file: Path) -> str:
+    with file.open("rb") as content:
+        return hashlib.file_digest(content, "sha256").hexdigest()
+
+
+def _files(root: Path, name: str) -> list[Path]:
+    """The files that a name or a pattern under root stands for."""
+    if (root / name).exists():
+        return [root / name]
+    pattern = Path(name)
+    base = Path(pattern.anchor) if pattern.is_absolute() else root
+    parts = pattern.relative_to(pattern.anchor) if pattern.is_absolute() else pattern
+    return sorted(base.glob(str(parts))) if any(mark in name for mark in "*?[") else []
+
+
+def _listed(folder: Path, name: str) -> str:
+    """A name as its folder lists it; on file systems that ignore case the spelling used may be another."""
+    try:
+        names = [entry.name for entry in folder.iterdir()]
+    except OSError:
+        return name
+    if name in names:
+        return name
+    alike = (other for other in names if other.casefold() == name.casefold())
+    return next((other for other in alike if (folder / other).samefile(folder / name)), name)

@@ -1,1 +1,0 @@
-"""Mechanisms of a trusted curator: strategies from public facts only, and their estimates."""

@@ -1,0 +1,322 @@
+"""Numbers about people that are released before their rows are: quantiles, totals with a high bound, centre, ratio.
+
+Quantiles of a per-person amount come from one noisy histogram with bins that double. Each person falls into exactly
+one bin, so adding or removing a person changes one count by one, however many rows are hers. The bins are public:
+they follow from a unit amount and a number of bins, and the last one catches everything above. What is read off is
+post-processing, so one draw serves any number of quantiles. Those far out (.99) fall among bins that are mostly noise
+and are not offered: the last bins hold few people.
+
+Views are published with a low bound, so that their noise is small; what the bound leaves out is mostly one
+common factor. One total with a high bound is published beside them, and the ratio of the two removes it.
+
+| here | there | unit |
+|---|---|---|
+| `edges[i]` | upper end of bin i, inclusive: u, 2u, 4u, ... | amount |
+| `QUIET` | bins under 2 noise SD are set to 0 | noise SD |
+| `quantile` | q.5(n), q.9(n), q.9(S), q.5(nu) | amount |
+| `draw_total` | N_hi, S_hi | rows, stored integers |
+| `high_bound` | tau_hi, C: about 3 q.9(n), 3 q.9(S) | the same |
+| `centre` | mid = S_hi / N_hi within [2%, 98%] of the clip range | stored integers |
+| `Ratio` | R: N_hi, and S_hi, over the inverse-variance mean of the views' totals | 1 |
+
+**Source**: docs/method/user_level.md, "Selection", "Shape and scale", "Totals with a high bound", "Centre".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from math import exp, isqrt, log, sqrt
+from statistics import NormalDist
+from typing import NamedTuple
+
+import numpy as np
+
+from dpsql.errors import InternalError
+from dpsql.mechanisms.law import NoiseLaw
+from dpsql.noise import Noise
+from dpsql.tree import FloatArray, IntArray
+
+QUIET = 2.0
+FARTHEST = 0.95
+"""Quantiles past this one are not asked of a histogram of a few thousand people."""
+
+
+@dataclass(frozen=True, eq=False)
+class NoisyHistogram:
+    """How many people have which amount, noise included.
+
+    Args:
+        edges: upper ends of the bins, increasing integers; one overflow bin follows them, shape (k,).
+        value: noisy counts as drawn, shape (k + 1,).
+        sd: standard deviation of the noise of one count.
+    """
+
+    edges: tuple[int, ...]
+    value: IntArray
+    sd: float
+
+
+def doubling_edges(unit: int, bins: int) -> tuple[int, ...]:
+    """Upper ends u, 2u, 4u, ... of the bins.
+
+    Args:
+        unit: the first upper end, at least 1.
+        bins: how many.
+
+    >>> doubling_edges(1, 5)
+    (1, 2, 4, 8, 16)
+    """
+    if unit < 1 or bins < 1:
+        raise InternalError("a histogram of amounts needs a positive unit and a bin")
+    return tuple(unit << i for i in range(bins))
+
+
+def draw_histogram(
+    people: IntArray, edges: tuple[int, ...], amount: Fraction, law: NoiseLaw, noise: Noise
+) -> NoisyHistogram:
+    """Add noise to a histogram of people.
+
+    Args:
+        people: exact counts, shape (k + 1,).
+        edges: its public upper ends, shape (k,).
+        amount: what may be spent, in the law's own currency.
+        law: the noise's law.
+        noise: where noise comes from.
+
+    Returns:
+        The noisy histogram.
+
+    **Privacy**: a person is in one bin and adds 1 to it, so the counts have sensitivity 1 in L1 and in L2.
+    """
+    counts = np.asarray(people, dtype=np.int64)
+    if counts.shape != (len(edges) + 1,):
+        raise InternalError("a histogram of amounts does not fit its edges")
+    return NoisyHistogram(edges, *law.draw_bounded(counts, 1, amount, noise))
+
+
+def cleaned(histogram: NoisyHistogram) -> FloatArray:
+    """The counts with bins that are mostly noise set to 0, shape (k + 1,)."""
+    value = histogram.value.astype(np.float64)
+    return np.where(value < QUIET * histogram.sd, 0.0, np.maximum(value, 0.0))
+
+
+def quantile(histogram: NoisyHistogram, share: float, unseen: float = 0.0) -> float:
+    """The amount that a share of the people do not pass, by log-linear interpolation inside a bin.
+
+    Args:
+        histogram: the noisy histogram.
+        share: in (0, 0.95].
+        unseen: what to answer if nobody stands out of the noise; the first edge unless given.
+
+    Returns:
+        An amount between the first edge and the last, or `unseen`.
+
+    Raises:
+        InternalError: for a quantile farther out than noise allows.
+
+    >>> quantile(NoisyHistogram((1, 2, 4, 8), np.array([0, 0, 50, 50, 0]), 0.1), 0.5)
+    4.0
+    """
+    if not 0 < share <= FARTHEST:
+        raise InternalError("that quantile would be read off noise", hint="ask for 0.95 or less")
+    people = cleaned(histogram)
+    edges = np.asarray(histogram.edges, dtype=np.float64)
+    running = np.cumsum(people)
+    if running[-1] <= 0:
+        return unseen or float(edges[0])
+    wanted = share * running[-1]
+    place = int(np.searchsorted(running, wanted, side="left"))
+    if place >= len(edges):
+        return float(edges[-1])
+    if place == 0:
+        return float(edges[0])
+    inside = (wanted - running[place - 1]) / people[place]
+    low, high = edges[place - 1], edges[place]
+    return float(low * (high / low) ** inside)
+
+
+def rounded(amount: float) -> int:
+    """An integer bound from a released quantile, at least 1."""
+    return max(1, round(amount))
+
+
+HIGH = 3
+"""The high bound is this many times q.9 where nobody is seen."""
+
+LIGHT_TAIL = 1.2
+"""Noise counts more than the predicted bias, since real tails may be lighter than log-normal ones."""
+
+NORMAL = NormalDist()
+
+APPLY = 1.1
+"""A smaller ratio is not worth its own error."""
+
+SEEN, CLEAR = 3.0, 10.0
+"""Standard errors that both totals must be above 0 before their ratio is used: of rows, of a measure."""
+
+ROWS_SAY = 2 / 3
+"""The say of rows in the ratio, beside that of the measures."""
+
+
+@dataclass(frozen=True)
+class NoisyTotal:
+    """A total with its bound.
+
+    Args:
+        value: noisy integer as drawn.
+        sd: standard deviation of its noise; 0 where the total is public.
+        bound: the most that one person adds.
+    """
+
+    value: int
+    sd: float
+    bound: int
+
+
+class Estimate(NamedTuple):
+    """A number with its standard error."""
+
+    value: float
+    sd: float
+
+
+@dataclass(frozen=True)
+class Ratio:
+    """The factor between the views' weighted rows and all rows.
+
+    Args:
+        value: R; 1 where it is not applied.
+        error: its relative standard error; 0 where it is not applied.
+        measured: R before the rule, or None where a total is lost in noise.
+    """
+
+    value: float
+    error: float
+    measured: float | None
+
+    @property
+    def applied(self) -> bool:
+        """Whether answers are multiplied."""
+        return self.value != 1.0
+
+
+def high_bound(half: float, ninth: float, people: float, unit_noise: float) -> int:
+    """The bound of a total with the least predicted error, bias and noise together.
+
+    Amounts per person are taken for log-normal with the two released quantiles; of that law the part above a
+    bound is known in closed form. Against three times q.9 the total of Online Retail errs by 9% rather than 10.5%.
+
+    Args:
+        half: q.5 of the amount per person, released.
+        ninth: q.9.
+        people: how many there seem to be, released.
+        unit_noise: noise SD of the total for a bound of 1.
+
+    Returns:
+        A bound between 1.5 and 8 times q.9, an integer of at least 1.
+
+    >>> high_bound(10.0, 35.0, 5581.0, 17.1)
+    122
+    """
+    spread = max(log(max(ninth / half, 1.0)) / NORMAL.inv_cdf(0.9), 0.05) if half > 0 else 1.0
+    mean = half * exp(spread**2 / 2)
+
+    def predicted(bound: float) -> float:
+        far = log(bound / half) / spread
+        left_out = mean * NORMAL.cdf(spread - far) - bound * NORMAL.cdf(-far)
+        return (people * left_out) ** 2 + LIGHT_TAIL * (unit_noise * bound) ** 2
+
+    if half <= 0 or ninth <= 0 or people <= 0:
+        return max(1, round(HIGH * ninth))
+    candidates = [ninth * step / 8 for step in range(12, 65)]
+    best: float = min(candidates, key=predicted)
+    return max(1, round(best))
+
+
+def draw_total(exact: int, bound: int, amount: Fraction, law: NoiseLaw, noise: Noise) -> NoisyTotal:
+    """Add noise to a total to which each person adds at most `bound` in absolute value.
+
+    Args:
+        exact: the total.
+        bound: its sensitivity.
+        amount: what may be spent, in the law's own currency.
+        law: the noise's law.
+        noise: where noise comes from.
+
+    **Privacy**: epsilon-DP or rho-zCDP.
+    """
+    drawn = law.draw_bounded(np.array([exact], np.int64), bound, amount, noise)
+    return NoisyTotal(int(drawn.value[0]), drawn.sd, bound)
+
+
+def centre(total: NoisyTotal, rows: NoisyTotal, lower: int, upper: int) -> int:
+    """The integer that a measure is published around.
+
+    Args:
+        total: S_hi.
+        rows: N_hi of the same rows.
+        lower, upper: the measure's clip range.
+
+    Returns:
+        S_hi / N_hi, kept within [2%, 98%] of the range; its middle where no rows are seen.
+    """
+    if rows.value <= SEEN * rows.sd:
+        return (lower + upper) // 2
+    margin = (upper - lower) / 50
+    return round(min(max(total.value / rows.value, lower + margin), upper - margin))
+
+
+def spread(mid: int, lower: int, upper: int) -> int:
+    """How far a typical value is from the centre: 9/20 of the most that a standard deviation can be.
+
+    Values in [lower, upper] with mean mid deviate by at most sqrt((mid - lower)(upper - mid)) (Bhatia, Davis).
+    The 9/20 was best on FoodMart (real deviation 0.34 of the most) and Online Retail (0.39).
+
+    >>> spread(650, 0, 2500)
+    493
+    """
+    return max(isqrt(81 * (mid - lower) * (upper - mid) // 400), 1)
+
+
+def ratio(rows: NoisyTotal, low: Estimate, sums: Sequence[tuple[NoisyTotal, Estimate]] = ()) -> Ratio:
+    """R with its error and its rule.
+
+    Rows alone would give N_hi over the views' rows. A measure's total gives the same factor over again, with noise of
+    its own: together they are less noisy. Rows keep two thirds of the say, since large buyers also buy
+    dear, so that the bound of a sum leaves out more.
+
+    Args:
+        rows: N_hi, or the public number of rows with sd 0.
+        low: the views' total of weighted rows.
+        sums: S_hi of each measure with the views' weighted sum of it; those lost in noise have no say.
+
+    Returns:
+        The ratio; 1 where it is below 1.1 or where a total is not clearly above 0.
+    """
+    if rows.value <= SEEN * rows.sd or low.value <= SEEN * low.sd:
+        return Ratio(1.0, 0.0, None)
+    clear = [(h, t) for h, t in sums if rows.sd and h.value > CLEAR * h.sd and t.value > CLEAR * t.sd]
+    share = ROWS_SAY if clear else 1.0
+    shares = [share, *((1.0 - share) / len(clear) for _ in clear)]
+    pairs = [(rows, low), *clear]
+    measured = sum(w * h.value / t.value for w, (h, t) in zip(shares, pairs, strict=True))
+    if measured < APPLY:
+        return Ratio(1.0, 0.0, measured)
+    squares = [
+        (w * h.value / t.value) ** 2 * ((h.sd / h.value) ** 2 + (t.sd / t.value) ** 2)
+        for w, (h, t) in zip(shares, pairs, strict=True)
+    ]
+    return Ratio(measured, sqrt(sum(squares)) / measured, measured)
+
+
+def pooled(estimates: Sequence[Estimate]) -> Estimate:
+    """The inverse-variance mean of independent estimates.
+
+    >>> pooled([Estimate(1.0, 1.0), Estimate(3.0, 1.0)]).value
+    2.0
+    """
+    precision = [1.0 / max(e.sd**2, 1e-12) for e in estimates]
+    value = sum(p * e.value for p, e in zip(precision, estimates, strict=True)) / sum(precision)
+    return Estimate(value, sqrt(1.0 / sum(precision)))

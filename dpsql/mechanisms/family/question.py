@@ -1,0 +1,222 @@
+"""What the views of a table ask for, and what mechanisms of families answer (see `mechanisms.offers`).
+
+Views of one table share strategies on shared axes and are reconciled, so they are planned together. A mechanism may
+answer for all of them, for some that name it, or for a single one that stands alone.
+
+| here | what it is |
+|---|---|
+| `FamilyQuestion` | the views that are measured together, their axes, and what the promise allows |
+| `FamilyCandidate` | a way to measure them all, with its expected error |
+| `SetPart` | a statistic for a set of axes that no view names (the residual design has them) |
+
+An error is the mean variance of a count of rows when all that the family may spend is epsilon 1, or rho 1/2 where
+delta is above 0. Every axis of a view is asked for ranges half of the time and as a whole otherwise, unless the views
+name a mechanism that is asked otherwise.
+
+**Privacy**: all of it is public.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterator, Mapping
+from dataclasses import dataclass, field
+from fractions import Fraction
+from functools import cached_property
+from math import prod
+from typing import NamedTuple, Protocol, TypeAlias
+
+from dpsql.mechanisms.axis.question import AxisChoice, Word
+from dpsql.mechanisms.axis.registry import AUTO, WHOLE
+from dpsql.mechanisms.family.measurement import Measurement
+from dpsql.mechanisms.law import NoiseLaw
+from dpsql.mechanisms.offers import Choice, Offer, Refusal
+from dpsql.tree import Workload
+
+
+class Grains(NamedTuple):
+    """The grain of full rows of integers on an axis that stands alone in its views, and on one that shares them."""
+
+    alone: int
+    shared: int
+
+
+@dataclass(frozen=True, eq=False)
+class FamilyAxis:
+    """One axis as mechanisms see it; views that ask the same of it have the same one.
+
+    Args:
+        name: for sentences.
+        leaves: number of leaves.
+        workload: the ranges asked; None means all.
+        grains: how fine full rows may be.
+    """
+
+    name: str
+    leaves: int
+    workload: Workload | None
+    grains: Grains
+    _made: dict[Hashable, AxisChoice] = field(default_factory=dict)
+
+    def once(self, make: Callable[..., AxisChoice], *words: Hashable) -> AxisChoice:
+        """What `make(axis, *words)` gives, made once, so that views share it."""
+        if (make, words) not in self._made:
+            self._made[make, words] = make(self, *words)
+        return self._made[make, words]
+
+
+class FamilyView(NamedTuple):
+    """One view.
+
+    Args:
+        name: its name.
+        axes: positions of its axes among the question's, in the view's order.
+        word: the mechanism that it names.
+        looks: what it says of mechanisms that look at noisy numbers first.
+        charges: what each measure may spend, in the release's currency.
+        counts: whether it counts rows and nothing else.
+        shared_out: whether its share was left open.
+    """
+
+    name: str
+    axes: tuple[int, ...]
+    word: Word
+    looks: str
+    charges: Mapping[str, Fraction]
+    counts: bool
+    shared_out: bool
+
+
+@dataclass(frozen=True, eq=False)
+class FamilyQuestion:
+    """Views of one table that are measured together.
+
+    Args:
+        of: the table.
+        views: the views.
+        axes: of the table's views.
+        laws: the noise that the promise allows.
+        batches: whether rows arrive batch by batch.
+        people: whether the rows that a person adds are bounded by weights chosen at publish.
+        named: the word by which all views ask for one mechanism of families; empty where it is left open.
+        alone: whether these are all views of the table.
+        whole: how often an axis that shares its view is asked as a whole.
+    """
+
+    of: str
+    views: tuple[FamilyView, ...]
+    axes: tuple[FamilyAxis, ...]
+    laws: tuple[NoiseLaw, ...]
+    batches: bool
+    people: bool
+    named: str = ""
+    alone: bool = True
+    whole: float = WHOLE
+
+    @property
+    def open(self) -> bool:
+        """Whether the curator left all to `auto`."""
+        return not self.named and all(view.word == AUTO for view in self.views)
+
+    @property
+    def measures(self) -> tuple[str, ...]:
+        """What the views count and sum, in their order."""
+        return tuple(dict.fromkeys(measure for view in self.views for measure in view.charges))
+
+    def allows(self, law: NoiseLaw) -> bool:
+        """Whether noise of a law may be drawn."""
+        return law in self.laws
+
+    def leaves(self, view: FamilyView) -> list[int]:
+        """Leaves of each axis of a view."""
+        return [self.axes[axis].leaves for axis in view.axes]
+
+    def unit(self, law: NoiseLaw, share: float) -> float:
+        """Variance of a row of whole budget that gets a share of all that the family may spend."""
+        return float(law.unit_error / share ** (2 / max(law.norm for law in self.laws)))
+
+
+class ViewChoice(NamedTuple):
+    """How one view would be measured: the noise, and the strategy of each axis in the view's order."""
+
+    law: NoiseLaw
+    axes: tuple[AxisChoice, ...]
+
+    @property
+    def error(self) -> float:
+        """Of a product of axes, at epsilon 1 or rho 1/2."""
+        unit = self.law.unit_error
+        return unit * prod(choice.expected_error / unit for choice in self.axes)
+
+
+class SetPart(NamedTuple):
+    """One statistic of a design that measures sets of axes instead of views.
+
+    Args:
+        measure: what is counted or summed.
+        axes: positions of the set's axes, increasing.
+        charge: what it spends, in the release's currency.
+    """
+
+    measure: str
+    axes: tuple[int, ...]
+    charge: Fraction
+
+
+class FamilyDesign(NamedTuple):
+    """How a family would be measured.
+
+    Args:
+        measurement: how its statistics are drawn and estimated.
+        views: how each view is measured, in the question's order.
+        sets: what is measured in the place of the views; empty where it is the views themselves.
+    """
+
+    measurement: Measurement
+    views: tuple[ViewChoice, ...]
+    sets: tuple[SetPart, ...] = ()
+
+
+@dataclass(frozen=True, eq=False)
+class FamilyCandidate:
+    """A way to measure a family.
+
+    Args:
+        name: what it is, in words.
+        strategy: the way.
+        rate: its error; asked only where there is a choice.
+    """
+
+    name: str
+    strategy: FamilyDesign
+    rate: Callable[[], float]
+
+    @cached_property
+    def error(self) -> float:
+        """Mean expected variance, see the module; infinite where it cannot be known beforehand."""
+        return self.rate()
+
+
+FamilyChoice = Choice[FamilyDesign]
+Answer: TypeAlias = Offer[FamilyDesign] | Refusal
+
+
+class NamedFamily(NamedTuple):
+    """What a word of the catalog stands for.
+
+    Args:
+        kin: a view's name -> what views that write the word must have in common to be measured together.
+        whole: as of `FamilyQuestion`.
+    """
+
+    kin: Callable[[str], str]
+    whole: float = WHOLE
+
+
+class FamilyMechanism(Protocol):
+    """A module that measures families."""
+
+    NAMED: Mapping[str, NamedFamily]
+    """The catalog's words for it."""
+
+    def offers(self, question: FamilyQuestion) -> Iterator[Answer]:
+        """What it has for a question."""

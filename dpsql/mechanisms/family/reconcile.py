@@ -1,0 +1,235 @@
+"""Make the views of one release agree on what they share, then round them once so that everything adds up exactly.
+
+Every view of a family (one table, one measure) counts the same rows, so two views that share axes both
+estimate the margin over those axes. Each view is split, axis by axis, into the total (spread along g)
+and the remainder; the part for a subset T of axes is estimated by every view that holds T, with
+covariances that differ by a factor only. So the best linear unbiased combination is an
+inverse-variance average, part by part, in closed form.
+
+| here | there | unit |
+|---|---|---|
+| `Measured.unit_variance` | c_A: variance of a row at full axis budgets | (measure unit)^2 |
+| `totals[i]` | k_i = 1' C_i 1 | 1 |
+| `spreads[i]` | g_i = C_i 1 / k_i | 1 |
+
+Corrections are computed from differences between views, so views that agree already (as they do
+without noise) are left exactly as they are.
+
+Estimates are rounded to integers of 2^-20. Rounding each cell on its own would break sums by a few units, and two
+views would round a shared margin differently. So every axis's last leaf gives way to the axis's total: in the
+coordinates (leaf 0 .. leaf n-2, total) each shared margin is a sub-array of its own, rounded once for all views, and
+the last leaf is the total minus the others, in integers. The map is unimodular, so no value is ever rounded
+twice, and what the last leaf collects is about 2^-21 sqrt(cells), far below any noise. Inner nodes are sums of leaves
+(`node_sums`), again in integers.
+
+**Privacy**: post-processing of noisy values and public strategies.
+**Source**: docs/method/views.md, "Views that share axes"; Hay et al. (2010) for the one-view case.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations, product
+
+import numpy as np
+
+from dpsql.errors import InternalError
+from dpsql.tree import FloatArray, IntArray, Tree
+
+Subset = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One view's leaf estimates before the views are reconciled.
+
+    Args:
+        axes: axis ids of the release, strictly increasing; estimate's dimensions in that order.
+        estimate: leaf estimates, shape (n_1, .., n_d).
+        unit_variance: variance factor c_A of the view.
+    """
+
+    axes: Subset
+    estimate: FloatArray
+    unit_variance: float
+
+
+def subsets(axes: Subset) -> list[Subset]:
+    """All subsets, small ones first.
+
+    >>> subsets((1, 4))
+    [(), (1,), (4,), (1, 4)]
+    """
+    return [part for size in range(len(axes) + 1) for part in combinations(axes, size)]
+
+
+def component_variances(
+    views: Sequence[tuple[Subset, float]], totals: Mapping[int, float]
+) -> dict[Subset, float]:
+    """sigma_T^2 for every subset T of every view's axes.
+
+    Args:
+        views: (axes, unit variance) of each view.
+        totals: k_i by axis id.
+
+    Returns:
+        Subset -> variance factor of that part after averaging over the views that hold it.
+    """
+    precision: dict[Subset, float] = {}
+    for axes, unit in views:
+        for part in subsets(axes):
+            precision[part] = precision.get(part, 0.0) + 1.0 / _part_variance(part, axes, unit, totals)
+    return {part: 1.0 / value for part, value in precision.items()}
+
+
+def reconcile(
+    views: Sequence[Measured], totals: Mapping[int, float], spreads: Mapping[int, FloatArray]
+) -> list[FloatArray]:
+    """Leaf estimates of every view after averaging all shared parts.
+
+    Args:
+        views: the views of one family.
+        totals: k_i by axis id.
+        spreads: g_i by axis id, shape (n_i,), adding to 1.
+
+    Returns:
+        One array for each view, in the shape of its estimate; margins over shared axes agree up to float
+        rounding.
+    """
+    corrections = [np.zeros_like(view.estimate) for view in views]
+    for part in sorted({p for view in views for p in subsets(view.axes)}, key=lambda p: (len(p), p)):
+        holders = [k for k, view in enumerate(views) if set(part) <= set(view.axes)]
+        if len(holders) < 2:
+            continue
+        margins = [_margin(views[k], part) for k in holders]
+        weights = np.array(
+            [1.0 / _part_variance(part, views[k].axes, views[k].unit_variance, totals) for k in holders]
+        )
+        weights /= weights.sum()
+        for k, own in zip(holders, margins, strict=True):
+            step = sum(
+                (w * (other - own) for w, other in zip(weights, margins, strict=True)), np.zeros_like(own)
+            )
+            corrections[k] += _spread_part(step, part, views[k].axes, spreads)
+    return [view.estimate + correction for view, correction in zip(views, corrections, strict=True)]
+
+
+def _part_variance(part: Subset, axes: Subset, unit: float, totals: Mapping[int, float]) -> float:
+    """Variance factor of the part T as one view alone sees it: c_A prod of k over the axes summed out."""
+    return unit * float(np.prod([totals[axis] for axis in axes if axis not in part], initial=1.0))
+
+
+def _margin(view: Measured, part: Subset) -> FloatArray:
+    """Sum over the axes that the part does not hold."""
+    away = tuple(position for position, axis in enumerate(view.axes) if axis not in part)
+    return np.asarray(view.estimate.sum(axis=away), dtype=np.float64)
+
+
+def _spread_part(
+    step: FloatArray, part: Subset, axes: Subset, spreads: Mapping[int, FloatArray]
+) -> FloatArray:
+    """Keep the remainder of `step` on its own axes and spread it along g over the others."""
+    for position, axis in enumerate(part):
+        shape = [1] * len(part)
+        shape[position] = -1
+        step = step - spreads[axis].reshape(shape) * step.sum(axis=position, keepdims=True)
+    result = step.reshape([step.shape[part.index(axis)] if axis in part else 1 for axis in axes])
+    for position, axis in enumerate(axes):
+        if axis not in part:
+            shape = [1] * len(axes)
+            shape[position] = -1
+            result = result * spreads[axis].reshape(shape)
+    return np.asarray(result, dtype=np.float64)
+
+
+UNIT = 1 << 20
+"""Stored estimates are integers of 1/UNIT."""
+LIMIT = float(1 << 62)
+
+
+def to_units(estimate: FloatArray) -> IntArray:
+    """Nearest integers of 2^-20.
+
+    Raises:
+        InternalError: a value would not fit 64 bits.
+
+    >>> to_units(np.array([0.5, -2.0])).tolist()
+    [524288, -2097152]
+    """
+    scaled = np.rint(estimate * UNIT)
+    if scaled.size and not float(np.abs(scaled).max()) < LIMIT:
+        raise InternalError(
+            "an estimate does not fit 64 bits at 2^-20",
+            hint="give the measure a coarser scale or lower bounds",
+        )
+    return scaled.astype(np.int64)
+
+
+def round_family(views: Sequence[tuple[Subset, FloatArray]]) -> list[IntArray]:
+    """Integer leaf arrays of reconciled views that agree exactly on every shared margin.
+
+    Args:
+        views: (axis ids, leaf estimates) of each view of one family, margins equal up to float rounding.
+
+    Returns:
+        Integer arrays of the same shapes in units of 2^-20. A family with an estimate that does not fit 64 bits is
+        scaled down as a whole: an error would tell how large it is before anything was paid for.
+    """
+    margins: dict[Subset, FloatArray] = {}
+    for axes, estimate in views:
+        for totals in product((False, True), repeat=len(axes)):
+            margins.setdefault(_part(axes, totals), _inner_margin(estimate, totals))
+    largest = max((float(np.abs(margin).max(initial=0.0)) for margin in margins.values()), default=0.0) * UNIT
+    fits = 1.0 if largest < LIMIT else LIMIT * (1 - 1 / UNIT) / largest
+    shared = {part: to_units(margin * fits) for part, margin in margins.items()}
+    rounded = []
+    for axes, estimate in views:
+        coordinates = np.zeros(estimate.shape, dtype=np.int64)
+        for totals in product((False, True), repeat=len(axes)):
+            where = tuple(-1 if is_total else slice(0, -1) for is_total in totals)
+            coordinates[where] = shared[_part(axes, totals)]
+        rounded.append(_restore_last_leaves(coordinates))
+    return rounded
+
+
+def _part(axes: Subset, totals: tuple[bool, ...]) -> Subset:
+    """The axes that a margin keeps."""
+    return tuple(axis for axis, is_total in zip(axes, totals, strict=True) if not is_total)
+
+
+def node_sums(leaves: IntArray, trees: Sequence[Tree]) -> IntArray:
+    """Exact sums of all node combinations.
+
+    Args:
+        leaves: integer leaf array, shape (n_1, .., n_d).
+        trees: the look-up tree of each axis.
+
+    Returns:
+        int64 array, shape (nodes_1, .., nodes_d).
+    """
+    sums = leaves
+    for axis, tree in enumerate(trees):
+        shape = list(sums.shape)
+        shape[axis] = 1
+        prefix = np.concatenate([np.zeros(shape, np.int64), np.cumsum(sums, axis=axis)], axis=axis)
+        sums = np.take(prefix, tree.hi, axis=axis) - np.take(prefix, tree.lo, axis=axis)
+    return sums
+
+
+def _inner_margin(estimate: FloatArray, totals: tuple[bool, ...]) -> FloatArray:
+    """Sum over the axes marked total; all but the last leaf of the others."""
+    away = tuple(position for position, is_total in enumerate(totals) if is_total)
+    margin = np.asarray(estimate.sum(axis=away), dtype=np.float64)
+    return np.asarray(margin[(slice(0, -1),) * margin.ndim], dtype=np.float64)
+
+
+def _restore_last_leaves(coordinates: IntArray) -> IntArray:
+    """Replace each axis's total by its last leaf: total minus the others."""
+    for axis in range(coordinates.ndim):
+        last = [slice(None)] * coordinates.ndim
+        rest = list(last)
+        last[axis], rest[axis] = slice(-1, None), slice(0, -1)
+        others = coordinates[tuple(rest)].sum(axis=axis, keepdims=True)
+        coordinates[tuple(last)] = coordinates[tuple(last)] - others
+    return coordinates

@@ -1,0 +1,111 @@
+"""What mechanisms answer when they are asked for a strategy: offers, refusals, and the choice among them.
+
+Every candidate's error is computed, from public facts alone. An offer names a lower bound of its error, which is cheap,
+so that what cannot win is never searched for. `S` is the kind of strategy asked for: of one axis, of a family of views,
+or of time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Generic, NamedTuple, Protocol, TypeVar
+
+import numpy as np
+
+from dpsql.errors import InterfaceError
+
+S = TypeVar("S")
+
+
+S_co = TypeVar("S_co", covariant=True)
+
+
+class Rated(Protocol[S_co]):
+    """What `Candidate` has; its error may be computed when it is asked for."""
+
+    @property
+    def strategy(self) -> S_co:
+        """What is measured."""
+
+    @property
+    def error(self) -> float:
+        """Its expected error; infinite where it cannot be known beforehand."""
+
+    @property
+    def name(self) -> str:
+        """What it is called."""
+
+
+class Candidate(NamedTuple, Generic[S]):
+    """A strategy, its exact expected error and what it is called."""
+
+    strategy: S
+    error: float
+    name: str
+
+
+class Offer(NamedTuple, Generic[S]):
+    """A mechanism that may answer.
+
+    Args:
+        name: the mechanism.
+        at_least: no error below it is possible.
+        make: the best that it has; slow where it searches.
+    """
+
+    name: str
+    at_least: float
+    make: Callable[[], Rated[S]]
+
+
+class Refusal(NamedTuple):
+    """A mechanism that does not answer, why, and what to write instead by those who named it."""
+
+    name: str
+    reason: str
+    hint: str = "write `mechanism: auto`"
+
+
+class Choice(NamedTuple, Generic[S]):
+    """What was chosen and why.
+
+    Args:
+        strategy: the winner.
+        name: what it is, in words.
+        expected_error: mean squared error over the questions at epsilon 1 (Laplace) or sigma 1 (Gaussian).
+        runners_up: (name, expected error) of the others that were searched, best first.
+        refused: mechanisms that did not answer, or could not have won.
+    """
+
+    strategy: S
+    name: str
+    expected_error: float
+    runners_up: tuple[tuple[str, float], ...] = ()
+    refused: tuple[Refusal, ...] = ()
+
+
+def least(offers: Iterable[Offer[S] | Refusal]) -> Choice[S]:
+    """The offer of least error; what cannot win is not searched for.
+
+    Raises:
+        InterfaceError: nobody offers anything.
+    """
+    made: list[Rated[S]] = []
+    refused: list[Refusal] = []
+    waiting: list[Offer[S]] = []
+    for answer in offers:
+        if isinstance(answer, Refusal):
+            refused.append(answer)
+        else:
+            waiting.append(answer)
+    for offer in sorted(waiting, key=lambda each: each.at_least):
+        best = min((each.error for each in made), default=np.inf)
+        if offer.at_least > best:
+            refused.append(Refusal(offer.name, f"errs by {offer.at_least:.6g} at least"))
+        else:
+            made.append(offer.make())
+    if not made:
+        raise InterfaceError("no mechanism answers", hint="write `mechanism: identity`")
+    first, *others = sorted(made, key=lambda each: each.error)
+    runners_up = tuple((each.name, each.error) for each in others)
+    return Choice(first.strategy, first.name, first.error, runners_up, tuple(refused))

@@ -1,0 +1,328 @@
+"""Fenwick nodes over time: with equal budgets, and FDA, the optimal budgets for them in O(log N) per node.
+
+Node i (batch numbers from 1, since lowbit needs them) covers the lowbit(i) batches that end with batch i, as
+a half-open 0-based interval [i - lowbit(i), i). The prefix of t batches reads one node per one-bit of t. A batch
+publishes its own node, so what is kept are the exact sums at the ends of one chain of nodes.
+
+FDA's shares come from closed forms. Inside a complete block of 2^m - 1 nodes the middle node takes a part of the
+budget that depends on m alone; the nodes left of it share the rest, those right of it are a problem of their own. So
+about 2 log2(N) integers hold all budgets, and they are what is frozen.
+
+| here                 | seed 004                     | unit                                   |
+|----------------------|------------------------------|----------------------------------------|
+| `fenwick_nodes(n)`   | M and B, algorithms 5.2, 5.3 | node i - 1 is row i of M, column i of B |
+| `FdaBudgets.share`   | lambda_i                     | fraction of epsilon (zCDP: of rho)     |
+| `_block_error`       | err_m                        | sum of w_i / lambda_i^2, w_i = uses    |
+
+**Privacy**: a node's budget is taken off what the nodes inside it may spend, in integers, so the budgets over any batch
+add up to at most 2^30. Equal budgets: 1 / bit_length(N) each, and no batch lies in more nodes.
+**Source**: docs/method/streams.md, "Fenwick nodes" and "FDA".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache
+from typing import Any, ClassVar, Protocol, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpsql.mechanisms.law import NoiseLaw
+from dpsql.mechanisms.offers import Refusal
+from dpsql.mechanisms.timeline.nodes import NodeErrors, NoiseNodes, node_errors
+from dpsql.mechanisms.timeline.strategy import (
+    UNIT,
+    Emission,
+    Frozen,
+    Kinds,
+    Make,
+    Named,
+    Read,
+    TimeOffer,
+    TimeQuestion,
+    check_rows,
+    dense_offers,
+    exponent,
+    one_node,
+    only,
+    refuse_past,
+    share_variance,
+)
+from dpsql.tree import FloatArray, IntArray
+from dpsql.variance import AxisVariance
+
+Number = TypeVar("Number", int, IntArray)
+
+
+def lowbit(number: Number) -> Number:
+    """The value of the lowest one-bit of a positive integer, or of each in an array.
+
+    **Source**: docs/method/streams.md, "Fenwick nodes".
+
+    >>> lowbit(10), lowbit(np.array([1, 6, 8])).tolist()
+    (2, [1, 2, 8])
+    """
+    return number & -number
+
+
+def fenwick_nodes(horizon: int) -> NoiseNodes:
+    """The Fenwick nodes of `horizon` batches, with the prefixes that read them and the nesting.
+
+    Node i is read by the prefixes i .. i + lowbit(i) - 1 and lies inside node i + lowbit(i).
+
+    Raises:
+        ValueError: when the horizon is below 1.
+    """
+    if horizon < 1:
+        raise ValueError("the horizon must be at least one batch")
+    number = np.arange(1, horizon + 1, dtype=np.int64)
+    size = lowbit(number)
+    above = number + size
+    parent = np.where(above <= horizon, above - 1, -1)
+    stop = np.minimum(number + size, horizon + 1)
+    return NoiseNodes(horizon, number - size, number, number, stop, np.ones(horizon, np.int64), parent)
+
+
+class Budgets(Protocol):
+    """How Fenwick nodes share the budget."""
+
+    kind: ClassVar[str]
+
+    @property
+    def horizon(self) -> int:
+        """Number of batches planned for, at least 1."""
+
+    def share(self, number: int) -> Fraction:
+        """What node 1..horizon spends."""
+
+    def shares(self) -> FloatArray:
+        """All of them at once (float64[horizon], entry i - 1 is node i)."""
+
+    def frozen(self) -> dict[str, Any]:
+        """See `TimeStrategy`."""
+
+
+@dataclass(frozen=True)
+class EqualBudgets:
+    """Every node spends 1 / bit_length(N)."""
+
+    kind: ClassVar[str] = "fenwick"
+    horizon: int
+
+    def share(self, number: int) -> Fraction:
+        """See `Budgets`."""
+        return Fraction(1, self.horizon.bit_length())
+
+    def shares(self) -> FloatArray:
+        """See `Budgets`."""
+        return np.full(self.horizon, 1 / self.horizon.bit_length())
+
+    def frozen(self) -> dict[str, Any]:
+        """See `TimeStrategy`."""
+        return {"horizon": self.horizon}
+
+
+@dataclass(frozen=True)
+class FdaBudgets:
+    """The budgets of least mean prefix error, by parts of 2^30; `fda_budgets` makes them.
+
+    Args:
+        horizon: number of batches planned for, at least 1.
+        corners: for each one-bit of the horizon, the highest first: the part that the node over its block takes.
+        blocks: entry m: the part of what is left that the middle node of a complete block of 2^(m + 1) - 1 nodes takes.
+    """
+
+    kind: ClassVar[str] = "fda"
+    horizon: int
+    corners: tuple[int, ...]
+    blocks: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        """Refuse parts that are not parts."""
+        fit = (
+            len(self.corners) == self.horizon.bit_count()
+            and len(self.blocks) == self.horizon.bit_length() - 1
+        )
+        if not fit or not all(0 < part <= UNIT for part in (*self.corners, *self.blocks)):
+            raise ValueError("the parts of FDA's budget do not fit its horizon")
+
+    def share(self, number: int) -> Fraction:
+        """lambda_i, in O(log horizon) steps.
+
+        **Source**: docs/method/streams.md, "FDA".
+
+        >>> from dpsql.mechanisms.law import LAPLACE
+        >>> [round(float(fda_budgets(LAPLACE, 3).share(i)), 6) for i in (1, 2, 3)]
+        [0.442493, 0.557507, 1.0]
+        """
+        if not 1 <= number <= self.horizon:
+            raise ValueError(f"node {number} is not one of 1..{self.horizon}")
+        place, corners = number, zip(_one_bits(self.horizon), self.corners, strict=True)
+        level, own = next(corners)
+        while place > 1 << level:  # what lies right of a node is a problem of its own
+            place -= 1 << level
+            level, own = next(corners)
+        left = UNIT
+        while place != 1 << level:
+            left, place = (left, place - (1 << level)) if place > 1 << level else (left - own, place)
+            level -= 1
+            own = left * self.blocks[level] // UNIT
+        return Fraction(own, UNIT)
+
+    def shares(self) -> FloatArray:
+        """See `Budgets`."""
+        found = []
+        for high, corner in zip(_one_bits(self.horizon), self.corners, strict=True):
+            block, left = np.empty(1 << high, dtype=np.int64), np.array([UNIT - corner], dtype=np.int64)
+            block[-1] = corner
+            for level in reversed(range(high)):
+                own = left * self.blocks[level] // UNIT
+                block[(1 << level) - 1 :: 1 << (level + 1)] = own
+                left = np.stack([left - own, left], axis=1).reshape(-1)
+            found.append(block)
+        return np.asarray(np.concatenate(found) / UNIT)
+
+    def frozen(self) -> dict[str, Any]:
+        """See `TimeStrategy`."""
+        return {"horizon": self.horizon, "corners": list(self.corners), "blocks": list(self.blocks)}
+
+
+@dataclass(frozen=True)
+class FenwickStrategy:
+    """Fenwick nodes; each batch publishes the one that ends with it.
+
+    Args:
+        law: the noise.
+        budgets: what each node spends.
+    """
+
+    law: NoiseLaw
+    budgets: Budgets
+
+    @property
+    def kind(self) -> str:
+        """See `TimeStrategy`."""
+        return self.budgets.kind
+
+    @property
+    def horizon(self) -> int:
+        """See `TimeStrategy`."""
+        return self.budgets.horizon
+
+    @property
+    def name(self) -> str:
+        """See `TimeStrategy`."""
+        return f"{self.kind} over {self.horizon} batches"
+
+    def emissions(self, batch: int) -> tuple[Emission, ...]:
+        """See `TimeStrategy`."""
+        refuse_past(self, batch)
+        length = batch + 1
+        size = lowbit(length)
+        read = Read(batch, 1, self.budgets.share(length), length + 1)
+        return (Emission(size.bit_length() - 1, length - size, length, (read,)),)
+
+    def needed(self, batches: int) -> tuple[int, ...]:
+        """The ends of the nodes that the prefix of all batches so far reads.
+
+        >>> from dpsql.mechanisms.law import LAPLACE
+        >>> FenwickStrategy(LAPLACE, EqualBudgets(100)).needed(11)
+        (0, 8, 10, 11)
+        """
+        ends = [batches]
+        while ends[-1] > 0:
+            ends.append(ends[-1] - lowbit(ends[-1]))
+        return tuple(reversed(ends))
+
+    def shares(self) -> tuple[Fraction, Fraction]:
+        """See `TimeStrategy`."""
+        shares = self.budgets.shares()
+        return self.budgets.share(int(shares.argmin()) + 1), self.budgets.share(int(shares.argmax()) + 1)
+
+    def price(self, batches: int) -> Fraction:
+        """See `TimeStrategy`."""
+        return one_node(self.law, batches)
+
+    def estimate(self, batches: int, published: NDArray[np.generic]) -> FloatArray:
+        """See `TimeStrategy`. Batches are differences of prefixes, which are sums of published nodes."""
+        noisy = check_rows(published, batches)
+        prefix = np.concatenate([np.zeros((1, *noisy.shape[1:])), noisy])
+        for length in range(1, batches + 1):
+            prefix[length] += prefix[length - lowbit(length)]
+        return np.diff(prefix, axis=0)
+
+    def variance(self, batches: int) -> AxisVariance:
+        """See `TimeStrategy`."""
+        own = share_variance(self.law, self.budgets.shares())
+        return fenwick_nodes(self.horizon).within(batches).covariance(own)
+
+    def errors(self, batches: int) -> NodeErrors:
+        """See `TimeStrategy`."""
+        return node_errors(fenwick_nodes(self.horizon).within(batches), self.budgets.shares(), self.law)
+
+    def frozen(self) -> dict[str, Any]:
+        """See `TimeStrategy`."""
+        return self.budgets.frozen()
+
+
+def fda_budgets(law: NoiseLaw, horizon: int) -> FdaBudgets:
+    """FDA's budgets for so many batches: the split theorem on Fenwick nodes, in closed form.
+
+    **Source**: docs/method/streams.md, "FDA".
+    """
+    power, corners, rest = exponent(law), [], horizon
+    for level in _one_bits(horizon):
+        rest -= 1 << level
+        corners.append(_part(level, rest + 1.0, power))
+    blocks = [_part(level, float(1 << level), power) for level in range(horizon.bit_length() - 1)]
+    return FdaBudgets(horizon, tuple(corners), tuple(blocks))
+
+
+def _one_bits(number: int) -> list[int]:
+    """Positions of the one-bits, the highest first."""
+    return [level for level in reversed(range(number.bit_length())) if number >> level & 1]
+
+
+def _part(level: int, uses: float, power: float) -> int:
+    """What a node over a complete block of 2^level - 1 nodes takes for itself, of 2^30, rounded down."""
+    below, own = _block_error(level, power) ** power, uses**power
+    return int(own / (below + own) * UNIT)
+
+
+@lru_cache(maxsize=256)
+def _block_error(level: int, power: float) -> float:
+    """err_m: the optimum for 2^m - 1 batches. Cached: it depends on m alone."""
+    if level == 0:
+        return 0.0
+    block = _block_error(level - 1, power)
+    return float((block**power + float(1 << (level - 1)) ** power) ** (1 / power)) + block
+
+
+def _fenwick(question: TimeQuestion) -> FenwickStrategy:
+    return FenwickStrategy(question.law, EqualBudgets(question.batches))
+
+
+def _fda(question: TimeQuestion) -> FenwickStrategy:
+    return FenwickStrategy(question.law, fda_budgets(question.law, question.batches))
+
+
+def _thaw_fenwick(law: NoiseLaw, frozen: Frozen) -> FenwickStrategy:
+    return FenwickStrategy(law, EqualBudgets(int(frozen["horizon"])))
+
+
+def _thaw_fda(law: NoiseLaw, frozen: Frozen) -> FenwickStrategy:
+    corners, blocks = (tuple(map(int, frozen[name])) for name in ("corners", "blocks"))
+    return FenwickStrategy(law, FdaBudgets(int(frozen["horizon"]), corners, blocks))
+
+
+MAKERS: Mapping[str, Make] = {"fenwick": _fenwick, "fda": _fda}
+NAMED: Mapping[str, Named] = {word: only(make, tuned=False) for word, make in MAKERS.items()}
+KINDS: Kinds = {"fenwick": _thaw_fenwick, "fda": _thaw_fda}
+
+
+def offers(question: TimeQuestion) -> Iterator[TimeOffer | Refusal]:
+    """Both budgets."""
+    yield from dense_offers(question, MAKERS)

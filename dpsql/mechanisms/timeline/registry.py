@@ -1,0 +1,60 @@
+"""All strategies of time, and the choice between them: `strategy: auto` is the least of what they offer.
+
+The list is closed: a strategy without its proof in docs/privacy/streams.md has no place in it.
+"""
+
+from __future__ import annotations
+
+from dpsql.errors import InternalError
+from dpsql.mechanisms.law import NoiseLaw
+from dpsql.mechanisms.offers import least
+from dpsql.mechanisms.timeline import fenwick, subtraction, toeplitz, tree
+from dpsql.mechanisms.timeline.strategy import (
+    Frozen,
+    Named,
+    TimeChoice,
+    TimeMechanism,
+    TimeQuestion,
+    TimeStrategy,
+)
+
+MECHANISMS: tuple[TimeMechanism, ...] = (tree, fenwick, subtraction, toeplitz)
+
+
+def choose(question: TimeQuestion) -> TimeChoice:
+    """The strategy of least mean squared error over the questions asked.
+
+    **Privacy**: depends on public facts alone, so it costs nothing.
+    **Source**: docs/method/streams.md, "Choosing a time strategy".
+
+    >>> from dpsql.mechanisms.law import GAUSSIAN, LAPLACE
+    >>> from dpsql.mechanisms.timeline.strategy import question_of
+    >>> asked = (question_of("running", 1),)
+    >>> choose(TimeQuestion(LAPLACE, 1023, asked)).name, choose(TimeQuestion(GAUSSIAN, 1023, asked)).name
+    ('prefix over 1023 batches', 'toeplitz over 1023 batches')
+    """
+    return least(offer for mechanism in MECHANISMS for offer in mechanism.offers(question))
+
+
+def words() -> dict[str, Named]:
+    """The catalog's words, `auto` first."""
+    rest = {word: entry for mechanism in MECHANISMS for word, entry in mechanism.NAMED.items()}
+    return {"auto": Named(choose, tuned=True), **rest}
+
+
+def thaw(kind: str, law: NoiseLaw, frozen: Frozen) -> TimeStrategy:
+    """The strategy that was stored.
+
+    Args:
+        kind: what it calls itself.
+        law: its noise.
+        frozen: what its `frozen` gave.
+
+    Raises:
+        InternalError: no strategy is called that.
+        KeyError, TypeError, ValueError: it is damaged.
+    """
+    kinds = {stored: made for mechanism in MECHANISMS for stored, made in mechanism.KINDS.items()}
+    if kind not in kinds:
+        raise InternalError(f"no strategy of time is called {kind!r}", hint="use the version that wrote it")
+    return kinds[kind](law, frozen)

@@ -1,0 +1,126 @@
+"""Exact integer cells of placed rows, fetched when asked, cut where 64 bits end.
+
+Rows are not bounded in number, so no plan can promise that a sum fits. A sum is taken in HUGEINT and cut to
+[-LARGEST, LARGEST], so that no data can make a statement fail: cutting moves two sums no further apart, so a
+statistic's sensitivity stands.
+
+**Privacy**: |cut(a) - cut(b)| <= |a - b| for every cell. Cells are raw; nothing of them may be shown without noise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import duckdb
+import numpy as np
+import numpy.typing as npt
+
+from dpsql.publishing.planned import PlannedStatistic, ReleasePlan
+
+IntArray = npt.NDArray[np.int64]
+
+LARGEST = 1 << 62
+"""Far above every sum whose estimates a release can hold (2^42 at 2^-20)."""
+
+
+class Cells(Protocol):
+    """The raw side of one table as a mechanism may see it."""
+
+    def of(self, *statistics: PlannedStatistic) -> list[IntArray]:
+        """Exact integers of statistics over the same axes, each of their shape; also after noise was seen.
+
+        **Privacy**: raw; a unit changes a statistic by at most its `drawn_sensitivity`.
+        """
+
+
+@dataclass(frozen=True)
+class PlacedCells:
+    """Cells of rows that are bounded and placed on axes.
+
+    Args:
+        connection: where the rows are.
+        plan: the release.
+        rows: the rows, as they stand after FROM.
+        columns: SQL of each bounded measure, by `table.column`.
+        times: SQL that stands before what a row adds: nothing, or its weight and a star.
+    """
+
+    connection: duckdb.DuckDBPyConnection
+    plan: ReleasePlan
+    rows: str
+    columns: Mapping[str, str]
+    times: str = ""
+
+    def of(self, *statistics: PlannedStatistic) -> list[IntArray]:
+        """See `Cells`."""
+        first = statistics[0]
+        values = [f"{self.times}({row_value(s, self.columns)})" for s in statistics]
+        return exact_sums(self.connection, self.rows, first.axes, self.plan.shape(first), values)
+
+    def table(self, of: str) -> dict[int, IntArray]:
+        """Those of a table's statistics, by position in the plan."""
+        return {i: self.of(s)[0] for i, s in self.plan.mine(of).items()}
+
+
+def row_value(statistic: PlannedStatistic, columns: Mapping[str, str]) -> str:
+    """SQL of what a row adds: 1, a centred measure, or 1 where the measure is not NULL."""
+    measure = statistic.measure
+    if not measure.column:
+        return "1"
+    column = columns[f"{measure.table}.{measure.column}"]
+    if statistic.bounds is None:
+        return f"CASE WHEN {column} IS NOT NULL THEN 1 END"
+    return f"{column} - ({statistic.mid})"
+
+
+def exact_sums(
+    connection: duckdb.DuckDBPyConnection,
+    rows: str,
+    axes: Sequence[int],
+    shape: Sequence[int],
+    values: Sequence[str],
+) -> list[IntArray]:
+    """Exact sums per cell.
+
+    Args:
+        connection: where the rows are.
+        rows: the rows, as they stand after FROM.
+        axes: axis ids of the view.
+        shape: number of leaves of each axis.
+        values: integer expressions summed per cell; NULL adds nothing.
+
+    Returns:
+        For each value an int64 array of the given shape; sums are cut at `LARGEST`.
+    """
+    keys = [f"a{axis}" for axis in axes]
+    sums = [f"{cut_sum(value)} AS v{i}" for i, value in enumerate(values)]
+    found = connection.execute(
+        f"SELECT {', '.join([*keys, *sums])} FROM {rows}" + (f" GROUP BY {', '.join(keys)}" if keys else "")
+    ).fetchnumpy()
+    where = tuple(np.asarray(found[key], dtype=np.int64) for key in keys)
+    cells = [np.zeros(tuple(shape), dtype=np.int64) for _ in values]
+    for i, each in enumerate(cells):
+        column = np.asarray(found[f"v{i}"], dtype=np.int64)
+        each[where] = column if keys else column[0]
+    return cells
+
+
+def huge(value: int) -> str:
+    """A HUGEINT literal.
+
+    >>> huge(-3)
+    '(-3)::HUGEINT'
+    """
+    return f"({value})::HUGEINT"
+
+
+def cut_sum(value: str) -> str:
+    """SQL of a BIGINT: the sum of an integer expression, cut; 0 where there is nothing to sum.
+
+    >>> cut_sum("m0")[:24]
+    'CAST(greatest(least(coal'
+    """
+    total = f"coalesce(sum({value}), 0)"  # DuckDB sums whole numbers of any width as HUGEINT
+    return f"CAST(greatest(least({total}, {huge(LARGEST)}), {huge(-LARGEST)}) AS BIGINT)"

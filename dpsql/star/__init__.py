@@ -1,0 +1,65 @@
+"""The catalog: what a curator says once about a star, its people and its budget. Public facts only.
+
+`load_catalog` reads the YAML, `resolve_axis`, `view_measures` and `unit_path` say what names mean,
+`spec_hash` names the specification.
+"""
+
+from dpsql.star.collection import Collection, JointGrid, Service, joint_view, service_shares
+from dpsql.star.graph import (
+    Member,
+    ResolvedAxis,
+    ResolvedMeasure,
+    UnitPath,
+    ledger_path,
+    max_ids,
+    may_be_missing,
+    paths_to,
+    public_tables,
+    reachable,
+    resolve_axis,
+    unit_path,
+    view_axes,
+    view_measures,
+)
+from dpsql.star.load import catalog_from_json, load_catalog, parse_catalog
+from dpsql.star.model import AxisSpec, Catalog, Privacy, Stream, View, spec_hash
+from dpsql.star.source import Source, expand
+from dpsql.star.tables import Column, Cuts, ForeignKey, Measure, Table
+
+__all__ = [
+    "AxisSpec",
+    "Catalog",
+    "Collection",
+    "Column",
+    "Cuts",
+    "ForeignKey",
+    "JointGrid",
+    "Measure",
+    "Member",
+    "Privacy",
+    "ResolvedAxis",
+    "ResolvedMeasure",
+    "Service",
+    "Source",
+    "Stream",
+    "Table",
+    "UnitPath",
+    "View",
+    "catalog_from_json",
+    "expand",
+    "joint_view",
+    "ledger_path",
+    "load_catalog",
+    "max_ids",
+    "may_be_missing",
+    "parse_catalog",
+    "paths_to",
+    "public_tables",
+    "reachable",
+    "resolve_axis",
+    "service_shares",
+    "spec_hash",
+    "unit_path",
+    "view_axes",
+    "view_measures",
+]

@@ -1,0 +1,281 @@
+"""Checks across tables and views that no single part of the catalog can make.
+
+Above all, whose rows a release reads: each private row moves its own unit's counted rows and nobody else's.
+
+- **One way to the unit.** A sale may name its buyer and its seller, both customers. If the unit is the buyer, an axis
+  over the seller's age would place the buyer's sale by somebody else's row: removing that other customer would move
+  sales of many people, and no bound on a person's own rows would hold.
+- **One owner.** Where one view finds the people of an order as its buyers and another as its sellers, an order row
+  belongs to two units. One of them may have many orders and take away the sales of all who sold to her.
+- **A row that is a unit is read for itself.** Under `unit: row` each row of a counted table is a unit. A customer row
+  that is counted and also joined by the views of sales would move all sales of that customer at once.
+
+On the way from a counted row to its unit all rows of a key are joined, since they belong to the units they lead to.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+from dpsql.errors import CatalogError
+from dpsql.star.base import Problem, nearest
+from dpsql.star.collection import check_collection
+from dpsql.star.derived import check_derived
+from dpsql.star.graph import (
+    KeyPath,
+    joined_paths,
+    max_ids,
+    own_path,
+    reachable,
+    unit_path,
+    view_axes,
+    view_measures,
+)
+from dpsql.star.source import check_queries
+from dpsql.star.tables import bin_starts
+
+if TYPE_CHECKING:
+    from dpsql.star.model import Catalog, View
+    from dpsql.star.tables import Table
+
+
+# Dots separate the parts of a path; quotes, brackets and control characters have no place in a name.
+_NAME = re.compile(r"[^\x00-\x1f\"'.`()\[\]{},;]{1,200}")
+
+
+@contextmanager
+def _at(*path: str) -> Iterator[None]:
+    """Give errors that are raised inside a key path."""
+    try:
+        yield
+    except CatalogError as error:
+        raise Problem(path, str(error)) from None
+    except ValueError as error:
+        raise (error if isinstance(error, Problem) else Problem(path, str(error))) from None
+
+
+def check_catalog(catalog: Catalog) -> None:
+    """Refuse a catalog whose parts do not fit each other.
+
+    Args:
+        catalog: a catalog whose parts are valid one by one.
+
+    Raises:
+        Problem: at a key path, with what to write instead.
+    """
+    _distinct(catalog.tables, "tables")
+    for name, table in catalog.tables.items():
+        _check_table(catalog, name, table)
+    for name in catalog.tables:
+        with _at("tables", name, "foreign_keys"):
+            reachable(catalog, name)
+    _check_unit(catalog)
+    _distinct(catalog.views, "views")
+    for name, view in catalog.views.items():
+        _check_view(catalog, name, view)
+    check_owners(catalog)
+    _check_shares(catalog)
+    check_collection(catalog)
+    _check_source(catalog)
+    check_queries(catalog)
+    check_derived(catalog)
+    _check_stream(catalog)
+
+
+def _distinct(names: Iterable[str], *path: str) -> None:
+    seen: dict[str, str] = {}
+    for name in names:
+        if not _NAME.fullmatch(name):
+            raise Problem(
+                (*path, name), "a name may not hold quotes, dots, brackets, commas or control characters"
+            )
+        if name.lower() in seen:
+            raise Problem(
+                (*path, name), f"`{seen[name.lower()]}` differs only in case; SQL cannot tell them apart"
+            )
+        seen[name.lower()] = name
+
+
+def _check_table(catalog: Catalog, name: str, table: Table) -> None:
+    _distinct(table.columns, "tables", name, "columns")
+    _distinct((*table.measures, *table.derive), "tables", name, "measures")
+    for column, foreign_key in table.foreign_keys.items():
+        path = ("tables", name, "foreign_keys", column)
+        target = catalog.tables.get(foreign_key.references)
+        if target is None:
+            hint = nearest(foreign_key.references, tuple(catalog.tables))
+            raise Problem(path, f"no table `{foreign_key.references}`; {hint}")
+        if target.key is None:
+            raise Problem(path, f"`{foreign_key.references}` has no key; write `key:` in its table")
+    for column, spec in table.columns.items():
+        with _at("tables", name, "columns", column):
+            if spec.from_ is not None:
+                _check_domain_table(
+                    catalog, column, spec.from_, () if spec.axis is None else spec.axis.levels
+                )
+            if spec.cuts is not None:
+                bin_starts(spec, spec.cuts)
+
+
+def _check_domain_table(catalog: Catalog, column: str, domain: str, levels: tuple[str, ...]) -> None:
+    names = tuple(n for n, t in catalog.tables.items() if t.role.listed)
+    if domain not in names:
+        raise CatalogError(f"`from: {domain}` names no table of role domain", hint=nearest(domain, names))
+    if levels and levels[-1] != column:
+        raise CatalogError(
+            "`axis.levels` goes from coarse to fine", hint=f"write `{column}` as its last entry"
+        )
+
+
+def _check_unit(catalog: Catalog) -> None:
+    unit, key = catalog.privacy.unit
+    if unit is None:
+        return
+    path = ("privacy", "unit")
+    if unit not in catalog.tables:
+        raise Problem(path, f"no table `{unit}`; {nearest(unit, tuple(catalog.tables))}")
+    table = catalog.tables[unit]
+    if table.key != key:
+        raise Problem(
+            path, f"`{key}` is not the key of `{unit}`; write `{unit}.{table.key}` or set `key: {key}`"
+        )
+    if table.is_public:
+        raise Problem(path, f"`{unit}` is public; the people's table must be private")
+
+
+def _check_view(catalog: Catalog, name: str, view: View) -> None:
+    if view.of not in catalog.tables:
+        raise Problem(
+            ("views", name, "of"), f"no table `{view.of}`; {nearest(view.of, tuple(catalog.tables))}"
+        )
+    if catalog.tables[view.of].is_public:
+        raise Problem(("views", name, "of"), f"`{view.of}` is public; count a private table")
+    with _at("views", name, "of"):
+        unit_path(catalog, view.of)
+        max_ids(catalog, view.of)
+    with _at("views", name, "measures"):
+        measures = view_measures(catalog, view)
+        # Sums are published about the middle of their bounds, so they are read together with a count.
+        if all(measure.name != "count" for measure in measures):
+            raise CatalogError("sums need a count beside them", hint="add `count` to the measures")
+    with _at("views", name, "axes"):
+        axes = view_axes(catalog, view)
+        if len({axis.name for axis in axes}) != len(axes):
+            raise CatalogError("an axis stands twice", hint="list each axis once")
+        for axis in axes:
+            if axis.spec is not None and axis.spec.ordered:
+                bin_starts(axis.spec, axis.cuts or axis.spec.cuts)
+
+
+def _check_shares(catalog: Catalog) -> None:
+    given = [view.share for view in catalog.views.values() if view.share is not None]
+    total = sum(given, Fraction(0))
+    if total > 1:
+        raise Problem(("views",), f"the shares of the views add up to {total}; keep them at 1 or less")
+    if total == 1 and len(given) < len(catalog.views):
+        raise Problem(
+            ("views",), "the given shares leave nothing for the other views; lower them or give each one"
+        )
+
+
+def _check_source(catalog: Catalog) -> None:
+    if catalog.source is None:
+        return
+    for name, table in catalog.tables.items():
+        kept = catalog.collection is not None and not table.is_public  # people keep these rows themselves
+        if name not in catalog.source.tables and not kept:
+            raise Problem(("source", "tables"), f"`{name}` has no file; write `{name}: <file>` or a SELECT")
+
+
+def _check_stream(catalog: Catalog) -> None:
+    if catalog.stream is None:
+        return
+    table, _, column = catalog.stream.column.rpartition(".")
+    spec = catalog.tables[table].columns.get(column) if table in catalog.tables else None
+    for name, each in catalog.tables.items():
+        if each.bounding.weighs or each.clipped_share is not None:
+            raise Problem(("tables", name), "streams bound rows by `truncate` alone; remove the key")
+    if spec is None or spec.type not in ("date", "timestamp"):
+        raise Problem(("stream", "column"), "write table.column of a declared date or timestamp column")
+
+
+def check_owners(catalog: Catalog) -> None:
+    """Refuse views that join private rows of other units than the counted row's.
+
+    Args:
+        catalog: a catalog whose views and unit are valid one by one.
+
+    Raises:
+        Problem: at the view, or at the table whose way to the unit does not fit.
+
+    **Privacy**: with it, a counted row's leaves are a function of rows that its own unit owns and of rows that no unit
+    owns, and each private row has one owner, which section 2 of docs/privacy.md needs.
+    """
+    if catalog.collection is not None and catalog.source is None:
+        return  # nobody holds the rows: each device bounds and reports its own
+    if catalog.privacy.unit.table is None:
+        _check_rows_apart(catalog)
+        return
+    for name, view in catalog.views.items():
+        try:
+            _check_way(catalog, view)
+        except CatalogError as error:
+            raise Problem(("views", name, "axes"), str(error)) from None
+    _check_one_owner(catalog)
+
+
+def _check_way(catalog: Catalog, view: View) -> None:
+    """Refuse joins that reach a unit's rows by another way than the counted row's own."""
+    of, unit = view.of, catalog.privacy.unit.table
+    own, tables = own_path(catalog, of), reachable(catalog, of)
+    for path in _joins_of(catalog, view):
+        table = tables[path]
+        belongs = not catalog.tables[table].is_public and unit in reachable(catalog, table).values()
+        if belongs and path != own[: len(path)]:
+            raise CatalogError(
+                f"tables.{of}: `{'.'.join(path)}` leads to rows of `{table}` that belong to other privacy units",
+                hint=f"use columns reached through `{'.'.join(own) or of}`, or declare {table} public",
+            )
+
+
+def _check_one_owner(catalog: Catalog) -> None:
+    """Refuse a private table whose rows belong to one unit in one view and to another in the next."""
+    ways: dict[str, tuple[KeyPath, str]] = {}
+    for of in dict.fromkeys(view.of for view in catalog.views.values()):
+        own, tables = own_path(catalog, of), reachable(catalog, of)
+        for hop in range(len(own) + 1):
+            table, way = tables[own[:hop]], own[hop:]
+            known, other = ways.setdefault(table, (way, of))
+            if known != way and not catalog.tables[table].is_public:
+                raise Problem(
+                    ("tables", of, "unit_path"),
+                    f"rows of `{table}` belong to `{'.'.join(way)}` here and to `{'.'.join(known)}` in the views of "
+                    f"`{other}`, so that one of them would have two owners; give both tables one `unit_path` from "
+                    f"`{table}` on, or leave out the views of one",
+                )
+
+
+def _check_rows_apart(catalog: Catalog) -> None:
+    """Refuse, under `unit: row`, a counted table that the views of another one join."""
+    counting = {view.of: name for name, view in reversed(catalog.views.items())}
+    for name, view in catalog.views.items():
+        tables = reachable(catalog, view.of)
+        for table in (tables[path] for path in _joins_of(catalog, view)):
+            if table in counting:
+                key = catalog.tables[table].key
+                raise Problem(
+                    ("views", name),
+                    f"it joins `{table}`, whose rows view `{counting[table]}` counts: under `unit: row` one row of "
+                    f"`{table}` would move every row of `{view.of}` that names it; write `unit: {table}.{key}` and "
+                    f"`max_ids` in tables.{view.of}, or leave out one of the two views",
+                )
+
+
+def _joins_of(catalog: Catalog, view: View) -> tuple[KeyPath, ...]:
+    """What the rows of a view's table are joined to for this view."""
+    own = own_path(catalog, view.of)
+    return joined_paths(catalog, view.of, [own[:-1], *(axis.path for axis in view_axes(catalog, view))])

@@ -1,0 +1,313 @@
+"""The `collection:` part of a catalog: how people report for themselves under local differential privacy.
+
+| key             | meaning |
+|-----------------|---------|
+| `tau`           | slots of one person: a number, `theory` (from `row_guess`) or `estimate` (from a first round) |
+| `row_share`     | part of the people who report how many rows they have, and nothing else |
+| `row_weighting` | `mar`: counts are scaled to the rows that tau left out |
+| `joint`         | grids over three axes or more, each asked of its own part of the people |
+| `shares`        | view: part of the people who report on its axes and pairs |
+| `participation` | whom the people who report stand for: everybody, a random sample of them, or nobody knows |
+| `services`      | who holds which axes, where no device holds them all |
+
+Each service collects a report of its own about its axes, for its part of the person's epsilon; the collector joins
+the reports by a pseudonymous id.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from fractions import Fraction
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, Self
+
+from pydantic import BeforeValidator, Field, field_validator, model_validator
+
+from dpsql.star.base import Exact, Model, Problem, nearest
+
+if TYPE_CHECKING:
+    from dpsql.star.model import Catalog
+
+
+MOST_SERVICES = 8
+BESIDE_SERVICES = {"epsilon", "services", "participation"}
+"""Keys that a collection by services may set."""
+
+
+class Service(Model):
+    """One service: the axes that it can tell about, and its part of a person's epsilon."""
+
+    axes: tuple[str, ...] = Field(
+        description="as written in the views' `axes`", json_schema_extra={"minItems": 1}
+    )
+    share: Exact | None = Field(
+        None, description="its part of epsilon; without shares every service gets the same"
+    )
+
+
+def service_shares(collection: Collection) -> dict[str, Fraction]:
+    """Every service's part of a person's epsilon; the parts add up to 1."""
+    even = Fraction(1, max(len(collection.services), 1))
+    return {name: even if s.share is None else s.share for name, s in collection.services.items()}
+
+
+def check_services(catalog: Catalog) -> None:
+    """Refuse services that do not divide the views' axes and epsilon between them.
+
+    Args:
+        catalog: a catalog whose parts are valid one by one.
+
+    Raises:
+        Problem: at a key path, with what to write instead.
+    """
+    collection = catalog.collection
+    if collection is None or not collection.services:
+        return
+    at = ("collection", "services")
+    if not 2 <= len(collection.services) <= MOST_SERVICES:
+        raise Problem(at, f"there are 2 to {MOST_SERVICES} services; with one, leave `services` out")
+    odd = [name for name in collection.services if not re.fullmatch(r"[A-Za-z0-9_]{1,40}", name)]
+    if odd:
+        raise Problem(
+            (*at, odd[0]), "a name is 1 to 40 letters, digits and underscores; it names a plan file"
+        )
+    _check_axes(catalog, collection)
+    given = [s.share for s in collection.services.values() if s.share is not None]
+    if given and (len(given) != len(collection.services) or min(given) <= 0 or sum(given) != 1):
+        raise Problem(at, "give every service a `share` above 0, adding up to 1, or none of them")
+    if collection.settled - BESIDE_SERVICES:
+        raise Problem(
+            at, "services ask one question each about one row a person; write `epsilon` and `services` alone"
+        )
+
+
+def _check_axes(catalog: Catalog, collection: Collection) -> None:
+    """Every axis of every view stands in exactly one service; views ask for counts alone."""
+    at = ("collection", "services")
+    held = Counter(axis for service in collection.services.values() for axis in service.axes)
+    asked = {axis.axis for view in catalog.views.values() for axis in view.axes}
+    for name, service in collection.services.items():
+        if not service.axes:
+            raise Problem((*at, name, "axes"), "a service without an axis asks nothing; leave it out")
+    for axis in sorted(asked | set(held)):
+        if axis not in asked:
+            raise Problem(at, f"no view has the axis `{axis}`; write axes as in the views")
+        if held[axis] != 1:
+            raise Problem(at, f"`{axis}` stands in {held[axis]} services; each axis belongs to exactly one")
+    for name, view in catalog.views.items():
+        if any(measure != "count" for measure in view.measures):
+            raise Problem(("views", name, "measures"), "services tell counts alone; write measures: [count]")
+
+
+MOST_TAU = 10**4
+MOST_EPSILON = 16
+"""What a device gives at most to one collection: beyond it a report as good as tells the answer."""
+Participation = Literal["all", "random", "unknown"]
+
+ROW_SHARE = Fraction(1, 10)
+"""Of a million people a tenth leaves an error of 1.2% on the rows a person has, a fiftieth 2.7%."""
+
+
+class Slots(NamedTuple):
+    """Where tau comes from: whether from `row_guess`, whether from people who are asked in a round before.
+
+    Without either it is the number that the catalog declares.
+    """
+
+    name: str
+    guessed: bool = False
+    counted: bool = False
+
+
+DECLARED = Slots("declared")
+CHOSEN = (Slots("theory", guessed=True), Slots("estimate", counted=True))
+
+
+class Weighting(NamedTuple):
+    """What becomes of rows beyond tau, and whether people must tell how many those are."""
+
+    name: str
+    counted: bool
+
+
+WEIGHTINGS = (Weighting("none", False), Weighting("mar", True))
+
+
+def _tau(value: Any) -> Any:
+    if isinstance(value, str) and value not in [slots.name for slots in CHOSEN]:
+        if not value.isdecimal() or not 1 <= int(value) <= MOST_TAU:
+            raise ValueError(f"`{value}`: tau is a number from 1 to {MOST_TAU}, `theory` or `estimate`")
+        return int(value)
+    return value
+
+
+class JointGrid(Model):
+    """One grid over several axes of a view, asked of its own part of the people."""
+
+    axes: tuple[str, ...] = Field(
+        description="as written in one view's `axes`", json_schema_extra={"minItems": 3, "maxItems": 6}
+    )
+    share: Exact = Field(description="part of all people who are asked this grid and nothing else")
+
+    @field_validator("axes")
+    @classmethod
+    def _several(cls, axes: tuple[str, ...]) -> tuple[str, ...]:
+        if not 3 <= len(axes) <= 6:
+            raise ValueError("a joint grid has three to six; single axes and pairs have grids anyway")
+        return axes
+
+    @model_validator(mode="after")
+    def _sound(self) -> Self:
+        if not 0 < self.share < 1:
+            raise ValueError("`share` must be above 0 and below 1")
+        if len(set(self.axes)) != len(self.axes):
+            raise ValueError("an axis stands twice; list each once")
+        return self
+
+
+class Collection(Model):
+    """How people report for themselves under local differential privacy."""
+
+    epsilon: Exact | None = Field(
+        None, description="spent by one person's report; without it, privacy.epsilon"
+    )
+    tau: Annotated[
+        Annotated[int, Field(ge=1, le=MOST_TAU)] | Literal["theory", "estimate"], BeforeValidator(_tau)
+    ] = Field(1, description="slots of one person's rows; theory: from `row_guess`; estimate: a first round")
+    row_share: Exact | None = Field(
+        None, description="part of the people who report how many rows they have; 1/10 where that is needed"
+    )
+    row_guess: dict[int, Exact] = Field(
+        default_factory=dict, description="public guess: rows of a person: part of the people (tau: theory)"
+    )
+    joint: dict[str, JointGrid] = Field(
+        default_factory=dict, description="grids over three axes or more of one view"
+    )
+    shares: dict[str, Exact] = Field(
+        default_factory=dict, description="view: part of the people who report on it"
+    )
+    row_weighting: Literal["none", "mar"] = Field(
+        "none",
+        description="mar: counts are scaled to the rows that tau left out, as if they were like the others",
+    )
+    shuffled: bool = Field(
+        False,
+        description="reports come through an anonymous shuffler; the release then states a second promise",
+    )
+    participation: Participation = Field(
+        "unknown",
+        description="who reports: all of the population, a random sample of it, or unknown; "
+        "counts and sums stand for everybody only under `all`",
+    )
+    services: dict[str, Service] = Field(
+        default_factory=dict,
+        description="services that cannot join on one device, each with its axes; far noisier than one report",
+    )
+
+    @property
+    def slots(self) -> Slots:
+        """Where tau comes from."""
+        return next((slots for slots in CHOSEN if slots.name == self.tau), DECLARED)
+
+    @property
+    def weighting(self) -> Weighting:
+        """What becomes of rows beyond tau."""
+        return next(each for each in WEIGHTINGS if each.name == self.row_weighting)
+
+    @property
+    def settled(self) -> set[str]:
+        """Keys that say something else than when they are left out."""
+        fields = type(self).model_fields.items()
+        return {name for name, f in fields if getattr(self, name) != f.get_default(call_default_factory=True)}
+
+    @property
+    def counted_share(self) -> Fraction:
+        """The part of the people who report how many rows they have."""
+        if self.row_share is not None:
+            return self.row_share
+        return ROW_SHARE if self.weighting.counted or self.slots.counted else Fraction(0)
+
+    @property
+    def fixed_share(self) -> Fraction:
+        """The part of the people whose question is declared: row counts, joint grids, views with a share."""
+        joint = sum((grid.share for grid in self.joint.values()), Fraction(0))
+        return self.counted_share + joint + sum(self.shares.values(), Fraction(0))
+
+
+def check_collection(catalog: Catalog) -> None:
+    """Refuse a collection whose parts do not fit each other or the views.
+
+    Args:
+        catalog: a catalog whose parts are valid one by one.
+
+    Raises:
+        Problem: at a key path, with what to write instead.
+    """
+    collection = catalog.collection
+    if collection is None:
+        return
+    epsilon = catalog.privacy.epsilon if collection.epsilon is None else collection.epsilon
+    if not 0 < epsilon <= MOST_EPSILON:
+        raise Problem(
+            ("privacy" if collection.epsilon is None else "collection", "epsilon"),
+            f"devices refuse epsilon {epsilon}; a report's is above 0 and at most {MOST_EPSILON}",
+        )
+    _check_rows(collection)
+    check_services(catalog)
+    for name in collection.shares:
+        if name not in catalog.views:
+            hint = nearest(name, tuple(catalog.views))
+            raise Problem(("collection", "shares", name), f"no such view; {hint}")
+    if any(share <= 0 for share in collection.shares.values()):
+        raise Problem(("collection", "shares"), "a share must be above 0")
+    if sum(collection.shares.values(), Fraction(0)) > 1:
+        raise Problem(("collection", "shares"), "the shares add up to more than 1; lower them")
+    whole = bool(catalog.views) and set(collection.shares) == set(catalog.views)
+    if collection.fixed_share > 1 or (collection.fixed_share == 1 and not whole):
+        raise Problem(
+            ("collection",),
+            f"`row_share`, the shares of `joint` and `shares` add up to {collection.fixed_share} and leave nobody "
+            "for the other questions; lower them",
+        )
+    for name, grid in collection.joint.items():
+        if joint_view(catalog, grid) is None:
+            raise Problem(
+                ("collection", "joint", name, "axes"),
+                "no view has all of these axes, so no answer could use them; write them as in one view's `axes`",
+            )
+
+
+def joint_view(catalog: Catalog, grid: JointGrid) -> str | None:
+    """The first view, by name, that has all axes of a joint grid."""
+    for name, view in sorted(catalog.views.items()):
+        if set(grid.axes) <= {axis.axis for axis in view.axes}:
+            return name
+    return None
+
+
+def _check_rows(collection: Collection) -> None:
+    """Row counts and tau."""
+    share, guess, slots = collection.row_share, collection.row_guess, collection.slots
+    if share is not None and not 0 <= share < 1:
+        raise Problem(("collection", "row_share"), "a share of the people is at least 0 and below 1")
+    if slots.guessed != bool(guess):
+        raise Problem(
+            ("collection", "row_guess"),
+            "`tau: theory` and a public guess go together; write both, such as row_guess: {1: 0.6, 2: 0.3, 3: 0.1}",
+        )
+    if guess and (sum(guess.values()) != 1 or min(guess.values()) < 0):
+        raise Problem(("collection", "row_guess"), f"the parts add up to {sum(guess.values())}; make it 1")
+    if guess and not (min(guess) >= 0 and 1 <= max(guess) <= MOST_TAU):
+        raise Problem(("collection", "row_guess"), f"a person has 0 to {MOST_TAU} rows, some at least one")
+    if (slots.guessed or slots.counted) and collection.weighting.counted:
+        raise Problem(
+            ("collection", "row_weighting"),
+            "with `mar` no row is lost on average, and then tau: 1 has the least noise; write tau: 1, or "
+            "row_weighting: none",
+        )
+    if slots.counted and collection.counted_share == 0:
+        raise Problem(("collection", "row_share"), "`tau: estimate` asks some people; raise it, such as 1/10")
+    if slots.counted and collection.shuffled:
+        raise Problem(
+            ("collection", "shuffled"), "what a shuffler adds is stated for one round; write tau: <number>"
+        )

@@ -1,0 +1,157 @@
+"""Columns and measures made of others: `derive` and `expr`, checked, written again and bound to the declared types.
+
+An expression sees columns that its table declares and those derived before it; text is read as the declared type, so
+that a CSV file and a Parquet file mean the same. `check_binding` has the engine bind each to an empty table of the
+declared types before any row is opened: what does not bind there could not be published, such as text plus a number.
+
+**Privacy**: each is a function of one row that is NULL where it fails (`dpsql.star.sql.expression`). Checking them
+reads the catalog alone; the tables are empty.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import duckdb
+
+from dpsql.errors import CatalogError
+from dpsql.star.base import Problem, nearest
+from dpsql.star.sql import identifier
+from dpsql.star.sql.expression import RowExpression, row_expression
+from dpsql.star.tables import Column
+
+if TYPE_CHECKING:
+    from dpsql.star.model import Catalog
+    from dpsql.star.tables import Table
+
+
+MOST_CHARACTERS = 64 * 1024
+"""What an expression may become with those it is derived from put in."""
+
+
+def sql_type(column: Column) -> str:
+    """The engine's type of a declared column."""
+    numeric = {
+        "int": "BIGINT",
+        "decimal": f"DECIMAL(18, {column.digits})",
+        "string": "VARCHAR",
+        "bool": "BOOLEAN",
+    }
+    return numeric.get(column.type) or column.type.upper()
+
+
+def expressions(table: Table) -> dict[str, str]:
+    """What the catalog writes: derived columns, then measures, by name."""
+    return dict(table.derive) | {name: measure.expr for name, measure in table.measures.items()}
+
+
+def derived_sql(table: Table, types: Mapping[str, str], row: str) -> dict[str, str]:
+    """SQL of derived columns and measures over raw rows.
+
+    Args:
+        table: a table of a checked catalog.
+        types: raw column -> DuckDB type.
+        row: alias of the raw row, quoted.
+
+    Returns:
+        Name -> expression that is NULL where it fails.
+    """
+    declared = {name.lower(): spec for name, spec in table.columns.items()}
+    columns: dict[str, str] = {}
+    for name, kind in types.items():
+        spec, plain = declared.get(name.lower()), f"{row}.{identifier(name)}"
+        text = kind == "VARCHAR" and spec is not None and spec.type != "string"
+        columns[name.lower()] = (
+            f"TRY_CAST({plain} AS {sql_type(spec)})" if text and spec is not None else plain
+        )
+    made: dict[str, str] = {}
+    for name, text_ in expressions(table).items():
+        made[name] = f"TRY({row_expression(text_).over(columns)})"
+        columns[name.lower()] = made[name]
+    return made
+
+
+def check_derived(catalog: Catalog) -> None:
+    """Check every `derive` and `expr`.
+
+    Raises:
+        Problem: at its key: more than a pure expression of one row, or a column that the table does not declare.
+    """
+    for name, table in catalog.tables.items():
+        known = {column.lower() for column in table.columns} - {
+            column.lower() for column in expressions(table)
+        }
+        sizes: dict[str, int] = {}
+        for column, text in expressions(table).items():
+            path = (
+                "tables",
+                name,
+                *(("derive", column) if column in table.derive else ("measures", column, "expr")),
+            )
+            expression = _checked(path, text)
+            for used in expression.columns:
+                if used.lower() not in known and not table.is_public:
+                    hint = nearest(used, tuple(table.columns))
+                    raise Problem(
+                        path,
+                        f"`{used}` is no declared column of `{name}`; declare it under `columns`, {hint}",
+                    )
+            sizes[column.lower()] = len(expression.sql) + sum(
+                sizes.get(c.lower(), 0) for c in expression.columns
+            )
+            if sizes[column.lower()] > MOST_CHARACTERS:
+                raise Problem(
+                    path, "is too long with the columns that it is derived from; write it from raw columns"
+                )
+            known.add(column.lower())
+
+
+def _checked(path: tuple[str, ...], text: str) -> RowExpression:
+    try:
+        return row_expression(text)
+    except CatalogError as error:
+        raise Problem(path, str(error)) from None
+
+
+def check_binding(catalog: Catalog) -> None:
+    """Bind every `derive` and `expr` of private tables.
+
+    Args:
+        catalog: a checked catalog.
+
+    Raises:
+        Problem: at the key of one that does not bind.
+    """
+    tables = {name: t for name, t in catalog.tables.items() if not t.is_public and (t.derive or t.measures)}
+    if not tables:
+        return
+    connection = duckdb.connect(":memory:", config={"python_enable_replacements": "false"})
+    try:
+        for name, table in tables.items():
+            _bind(connection, name, table)
+    finally:
+        connection.close()
+
+
+def _bind(connection: duckdb.DuckDBPyConnection, name: str, table: Table) -> None:
+    derived = {column.lower() for column in table.derive}
+    types = {
+        column: sql_type(spec) for column, spec in table.columns.items() if column.lower() not in derived
+    }
+    columns = [f'CAST(NULL AS {kind}) AS "{column}"' for column, kind in types.items()]
+    row = f"(SELECT {', '.join(columns) or '1'} WHERE false) AS row"
+    for column, sql in derived_sql(table, types, "row").items():
+        try:
+            connection.execute(f"DESCRIBE SELECT {sql} AS made FROM {row}").fetchall()
+            if column in table.measures:
+                connection.execute(
+                    f"DESCRIBE SELECT CAST({sql} AS DECIMAL(38, 9)) AS made FROM {row}"
+                ).fetchall()
+        except duckdb.Error as error:
+            reason = str(error).splitlines()[0].partition(": ")[2]
+            path = ("derive", column) if column in table.derive else ("measures", column, "expr")
+            raise Problem(
+                ("tables", name, *path),
+                f"does not fit the declared types ({reason}); mend it, or declare another type",
+            ) from None

@@ -1,0 +1,169 @@
+"""Reading a catalog: YAML with every scalar as text, no duplicate keys; errors give file, line, path."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any, cast
+
+import yaml
+from pydantic import ValidationError
+
+from dpsql.errors import CatalogError
+from dpsql.star.base import Problem
+from dpsql.star.derived import check_binding
+from dpsql.star.model import Catalog
+
+LARGEST_FILE = 4 * 2**20
+DEEPEST = 20
+Lines = dict[tuple[str, ...], int]
+
+
+def load_catalog(path: str | Path) -> Catalog:
+    """Read and check a catalog.
+
+    Args:
+        path: the YAML file.
+
+    Returns:
+        The catalog, which remembers its file.
+
+    Raises:
+        CatalogError: it cannot be read, or something in it is wrong; the message names file, line, key path
+            and what to write.
+
+    **Privacy**: reads the catalog alone, never a table.
+    """
+    file = Path(path)
+    try:
+        raw = file.read_bytes()
+        text = raw.decode("utf-8")
+    except OSError as error:
+        raise CatalogError(
+            f"{file}: cannot be read ({error.strerror})", hint="give the path of a catalog"
+        ) from None
+    except UnicodeDecodeError:
+        raise CatalogError(f"{file}: is not UTF-8 text", hint="give the path of a YAML catalog") from None
+    if len(raw) > LARGEST_FILE:
+        raise CatalogError(
+            f"{file}: is larger than {LARGEST_FILE} bytes", hint="split the categories into a table"
+        )
+    catalog = parse_catalog(text, str(file))
+    catalog._file = file.resolve()
+    return catalog
+
+
+def parse_catalog(text: str, name: str = "catalog") -> Catalog:
+    """Read a catalog from YAML text.
+
+    Args:
+        text: YAML.
+        name: what errors call it.
+
+    Returns:
+        The catalog.
+
+    Raises:
+        CatalogError: as in `load_catalog`.
+    """
+    lines: Lines = {}
+    try:
+        node = yaml.compose(text, Loader=yaml.BaseLoader)
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        where = f"{name}:{mark.line + 1}" if mark else name
+        raise CatalogError(f"{where}: is not YAML ({_one_line(error)})", hint="mend the line") from None
+    if not isinstance(node, yaml.MappingNode):
+        raise CatalogError(f"{name}: is not a catalog", hint="begin with `dpsql: 1`")
+    try:
+        data = _plain(node, (), lines)
+        catalog = Catalog.model_validate(data)
+        check_binding(catalog)
+        return catalog
+    except Problem as problem:
+        raise CatalogError(_place(name, problem.path, lines) + str(problem)) from None
+    except ValidationError as error:
+        raise CatalogError(_describe(error, name, lines)) from None
+
+
+def catalog_from_json(text: str) -> Catalog:
+    """Read back what `Catalog.to_json` wrote, for instance from a release.
+
+    Args:
+        text: canonical JSON.
+
+    Returns:
+        The catalog; it has no file, no source and the default ledger.
+
+    Raises:
+        CatalogError: it is not the JSON of a catalog.
+    """
+    try:
+        return Catalog.model_validate(json.loads(text))
+    except ValidationError as error:
+        raise CatalogError(_describe(error, "catalog", {})) from None
+    except ValueError:
+        raise CatalogError(
+            "the catalog inside the release is not JSON", hint="the release is damaged"
+        ) from None
+
+
+def _one_line(error: yaml.YAMLError) -> str:
+    return re.sub(r"\s+", " ", str(getattr(error, "problem", "") or "bad character"))
+
+
+def _plain(node: yaml.Node, path: tuple[str, ...], lines: Lines) -> Any:
+    """A YAML node as dicts, lists and text; lines are noted by key path."""
+    lines[path] = node.start_mark.line + 1
+    if len(path) > DEEPEST:
+        raise Problem(path[:3], "nested too deeply; a catalog needs no more than a few levels")
+    if isinstance(node, yaml.ScalarNode):
+        return node.value
+    if isinstance(node, yaml.SequenceNode):
+        return [_plain(item, (*path, str(i)), lines) for i, item in enumerate(node.value)]
+    found: dict[str, Any] = {}
+    for key_node, value_node in cast(yaml.MappingNode, node).value:
+        key = key_node.value if isinstance(key_node, yaml.ScalarNode) else ""
+        if not key:
+            raise Problem(path, "a key must be a plain word")
+        if key in found:
+            lines[(*path, key)] = key_node.start_mark.line + 1
+            raise Problem((*path, key), f"`{key}` stands twice; keep one")
+        found[key] = _plain(value_node, (*path, key), lines)
+        lines[(*path, key)] = key_node.start_mark.line + 1
+    return found
+
+
+def _place(name: str, path: tuple[str, ...], lines: Lines) -> str:
+    known = path
+    while known and known not in lines:
+        known = known[:-1]
+    line = f":{lines[known]}" if known in lines else ""
+    return f"{name}{line}: " + (f"{'.'.join(path)}: " if path else "")
+
+
+def _written(path: tuple[str, ...], lines: Lines) -> tuple[str, ...]:
+    """A key path without the parts that pydantic adds for the branches of a union."""
+    while lines and path and path not in lines:
+        path = path[:-1]
+    return path
+
+
+def _describe(error: ValidationError, name: str, lines: Lines) -> str:
+    """The first error of pydantic as one line: place, what is wrong, what to write."""
+    first = error.errors(include_url=False)[0]
+    path = tuple(str(part) for part in first["loc"])
+    cause = first.get("ctx", {}).get("error")
+    if isinstance(cause, Problem):
+        path = cause.path
+    message = str(cause) if isinstance(cause, ValueError) else first["msg"]
+    if first["type"] == "missing":
+        path, message = path[:-1], f"`{path[-1]}` is missing; write it (it has no default)"
+    elif not isinstance(cause, ValueError):
+        written = first["input"]
+        shown = f"`{written}`: " if isinstance(written, str) and len(written) < 60 else ""
+        message = f"{shown}{message[:1].lower()}{message[1:]}"
+    path = path if isinstance(cause, Problem) else _written(path, lines)
+    more = error.error_count() - 1
+    return _place(name, path, lines) + re.sub(r"\s+", " ", message) + (f" (and {more} more)" if more else "")

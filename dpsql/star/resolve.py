@@ -1,0 +1,167 @@
+"""The star resolved once: what the names of a checked catalog mean, as frozen values.
+
+`catalog.star` is made when it is first asked for. Whoever counts, plans, appends or collects reads paths, units, axes
+and measures here, and resolves no name again.
+
+    star.tables["sales"].hops      every foreign key on the way from a sale, nearest first
+    star.tables["sales"].unit      where a sale says whose it is
+    star.views["demand"].axes      the view's axes as they are written and as they are meant
+
+**Privacy**: functions of the catalog alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+from dpsql.star.graph import (
+    KeyPath,
+    ResolvedAxis,
+    ResolvedMeasure,
+    UnitPath,
+    is_own,
+    max_ids,
+    reachable,
+    unit_path,
+    view_axes,
+    view_measures,
+)
+
+if TYPE_CHECKING:
+    from dpsql.star.model import AxisSpec, Catalog, View
+
+
+class Hop(NamedTuple):
+    """One foreign key on the way from a counted table.
+
+    Args:
+        path: foreign-key columns from the counted table up to and including this one.
+        table: the table that it leads to.
+        key: that table's key column.
+        drops: whether rows whose key finds no row are left out.
+        own: whether the rows reached say whose the counted row is, so that all rows of a key are joined.
+        parent: the table that holds the foreign key.
+    """
+
+    path: KeyPath
+    table: str
+    key: str
+    drops: bool = False
+    own: bool = False
+    parent: str = ""
+
+
+@dataclass(frozen=True)
+class StarTable:
+    """A table whose rows views count.
+
+    Args:
+        name: the table.
+        hops: every foreign key on the way from it, nearest first.
+        unit: where a row says whose it is; None where each row is a unit.
+        one_row: whether each row is a unit, or names the unit that it is.
+        most: rows of one unit that count; 0 where publishing chooses.
+    """
+
+    name: str
+    hops: tuple[Hop, ...]
+    unit: UnitPath | None
+    one_row: bool
+    most: int
+
+    def ways(self, ends: Iterable[KeyPath]) -> tuple[Hop, ...]:
+        """Every hop on the ways to the unit and to some axes, parents before children.
+
+        Args:
+            ends: foreign-key paths of the axes.
+        """
+        unit = [self.unit.path] if self.unit else []
+        taken = {path[:hop] for path in (*ends, *unit) for hop in range(1, len(path) + 1)}
+        hops = [hop for hop in self.hops if hop.path in taken]
+        return tuple(sorted(hops, key=lambda hop: (len(hop.path), hop.path)))
+
+    def joined(self, ends: Iterable[KeyPath]) -> tuple[Hop, ...]:
+        """Every hop that counting the rows takes: `ways`, and those that drop unmatched rows."""
+        return self.ways([*ends, *(hop.path for hop in self.hops if hop.drops)])
+
+
+class ViewAxis(NamedTuple):
+    """An axis of a view: as the catalog writes it, and what that means."""
+
+    written: AxisSpec
+    meant: ResolvedAxis
+
+
+@dataclass(frozen=True)
+class StarView:
+    """A view with its names resolved.
+
+    Args:
+        name, of: the view and the table that it counts.
+        spec: what the catalog writes of it.
+        axes: its axes, in its order.
+        measures: its statistics; their shares add up to at most 1.
+    """
+
+    name: str
+    of: str
+    spec: View
+    axes: tuple[ViewAxis, ...]
+    measures: tuple[ResolvedMeasure, ...]
+
+    @property
+    def meant(self) -> tuple[ResolvedAxis, ...]:
+        """What its axes mean."""
+        return tuple(axis.meant for axis in self.axes)
+
+
+@dataclass(frozen=True)
+class Star:
+    """All counted tables and all views of a catalog, by name."""
+
+    tables: Mapping[str, StarTable]
+    views: Mapping[str, StarView]
+
+    def views_of(self, of: str) -> list[StarView]:
+        """The views that count a table."""
+        return [view for view in self.views.values() if view.of == of]
+
+
+def resolve_star(catalog: Catalog) -> Star:
+    """Resolve the names of a checked catalog.
+
+    Raises:
+        CatalogError: one means nothing, or more than one thing.
+    """
+    views = {
+        name: StarView(
+            name,
+            view.of,
+            view,
+            tuple(ViewAxis(*each) for each in zip(view.axes, view_axes(catalog, view), strict=True)),
+            view_measures(catalog, view),
+        )
+        for name, view in catalog.views.items()
+    }
+    return Star({of: _table(catalog, of) for of in dict.fromkeys(view.of for view in views.values())}, views)
+
+
+def _table(catalog: Catalog, of: str) -> StarTable:
+    tables, unit = reachable(catalog, of), catalog.privacy.unit
+    hops = tuple(
+        Hop(
+            path,
+            name,
+            str(catalog.tables[name].key),
+            catalog.tables[tables[path[:-1]]].foreign_keys[path[-1]].drops,
+            is_own(catalog, of, path),
+            tables[path[:-1]],
+        )
+        for path, name in tables.items()
+        if path
+    )
+    most = max_ids(catalog, of)
+    rows = 0 if isinstance(most, str) else most
+    return StarTable(of, hops, unit_path(catalog, of), unit.table in (None, of), rows)

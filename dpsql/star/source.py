@@ -1,0 +1,270 @@
+"""Where raw rows are, and what the tables of a source are made of: files, or SELECTs that were checked.
+
+A SELECT is checked by `dpsql.star.sql.rowlocal`; ${NAME} in a place comes from the environment.
+
+**Privacy**: a private table's SELECT is row-local, a public table's reads nothing that a private table reads, or the
+curator vouches for it by `trusted: true`, which the release then says.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple, Self
+
+from pydantic import Field, model_validator
+
+from dpsql.errors import CatalogError
+from dpsql.star.base import Model, OneOf, Problem
+from dpsql.star.sql.rowlocal import (
+    Arm,
+    Query,
+    checked_select,
+    is_select,
+    normal,
+    public_select,
+    trusted_select,
+)
+
+if TYPE_CHECKING:
+    from dpsql.star.model import Catalog
+
+
+_VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
+
+
+def expand(text: str, environment: Mapping[str, str] | None = None) -> str:
+    """Put environment variables in.
+
+    Args:
+        text: may hold ``${NAME}``.
+        environment: where names are looked up; the process environment unless given.
+
+    Returns:
+        The text with every variable replaced.
+
+    Raises:
+        CatalogError: a variable is not set.
+
+    >>> expand("${ROOT}/shop", {"ROOT": "/data"})
+    '/data/shop'
+    """
+    values = os.environ if environment is None else environment
+
+    def value(match: re.Match[str]) -> str:
+        name = match.group(1)
+        if not values.get(name):
+            raise CatalogError(
+                f"source: the environment variable {name} is not set", hint=f"export {name}=<folder>"
+            )
+        return values[name]
+
+    return _VARIABLE.sub(value, text)
+
+
+class Csv(Model):
+    """How the CSV files of a source are written: RFC 4180 unless it says otherwise, one row a line.
+
+    **Privacy**: nothing of it is read from rows. A private row that does not fit is left out, a public one is an error.
+    """
+
+    delimiter: str = Field(default=",", min_length=1, max_length=1, description="between two fields")
+    quote: str = Field(
+        default='"', min_length=1, max_length=1, description="around a field that holds a delimiter"
+    )
+    escape: str = Field(
+        default='"', min_length=1, max_length=1, description="before a quote inside a quoted field"
+    )
+    encoding: Literal["utf-8", "latin-1", "cp1252"] = Field(default="utf-8", description="of the bytes")
+    null: str = Field(default="", description="a field that reads so, quoted or not, is NULL")
+    columns: dict[str, tuple[str, ...]] = Field(
+        default={}, description="table: its column names, if its file has no header line"
+    )
+
+    @model_validator(mode="after")
+    def _told_apart(self) -> Self:
+        marks = (self.delimiter, self.quote, self.escape)
+        if any(not mark.isascii() or mark in "\r\n\0" for mark in marks):
+            raise ValueError("`delimiter`, `quote` and `escape` are ASCII characters other than line ends")
+        if self.delimiter in marks[1:]:
+            raise ValueError("`delimiter` is neither `quote` nor `escape`; write another one")
+        return self
+
+
+class SourceKind(NamedTuple):
+    """What a source is.
+
+    Args:
+        name: the catalog's word.
+        has_views: whether what it calls a table may be a statement.
+    """
+
+    name: str
+    has_views: bool = False
+
+
+PARQUET, CSV, DUCKDB = SourceKind("parquet"), SourceKind("csv"), SourceKind("duckdb", has_views=True)
+
+
+class Source(Model):
+    """The raw side. A table is a file name below `root`, or a SELECT over files below `root`."""
+
+    kind: Annotated[SourceKind, OneOf(PARQUET, CSV, DUCKDB)] = Field(
+        PARQUET, description="files, or one database"
+    )
+    csv: Csv = Field(
+        default=Csv(), description="how CSV files are written, batch files of a stream among them"
+    )
+    root: str = Field(".", description="folder of the files, or the DuckDB file; ${NAME} expands")
+    tables: dict[str, str] = Field(description="table: file name (duckdb: table name), or a SELECT statement")
+    trusted: bool = Field(
+        False,
+        description="take SELECTs that cannot be checked; the release says that the curator vouches for them",
+    )
+
+    def expanded(self) -> dict[str, str]:
+        """The tables with environment variables put in, for whoever opens them.
+
+        Raises:
+            CatalogError: a variable is not set.
+        """
+        return {table: expand(place) for table, place in self.tables.items()}
+
+    def folder(self, catalog_file: Path | None) -> Path:
+        """The place of the raw files.
+
+        A relative root is looked for in the catalog's own folder first, then in the working directory.
+
+        Args:
+            catalog_file: the YAML file, or None.
+
+        Returns:
+            An existing path.
+
+        Raises:
+            CatalogError: it is in neither place, or a variable is not set.
+        """
+        root = Path(expand(self.root)).expanduser()
+        beside = [] if catalog_file is None else [catalog_file.parent / root]
+        for candidate in [*beside, root]:
+            if candidate.exists():
+                return candidate.resolve()
+        raise CatalogError(
+            f"source.root: `{self.root}` is neither beside the catalog nor in the working directory",
+            hint="write an existing folder, or run the program that makes the data",
+        )
+
+
+def query_of(catalog: Catalog, table: str) -> Query | None:
+    """The checked SELECT of a table, or None where its source is the name of a file or table.
+
+    Args:
+        catalog: a catalog with a source.
+        table: one of its tables.
+
+    Raises:
+        Problem: it is more than this table may be made of, and nobody vouches for it.
+    """
+    text = "" if catalog.source is None else catalog.source.tables.get(table, "")
+    if catalog.source is None or not is_select(text):
+        return None
+    try:
+        return (
+            public_select(text) if catalog.tables[table].is_public else checked_select(text, _arms(catalog))
+        )
+    except CatalogError as error:
+        if catalog.source.trusted:
+            return trusted_select(text)
+        raise Problem(("source", "tables", table), str(error)) from None
+
+
+def _arms(catalog: Catalog) -> dict[str, Arm]:
+    """Public tables that a SELECT over private rows may join, by their files and by their names."""
+    source = catalog.source
+    keyed = {name: t.key for name, t in catalog.tables.items() if t.is_public and t.key is not None}
+    if source is None:
+        return {}
+    arms = {name: Arm(name, key) for name, key in keyed.items() if name in source.tables}
+    files = {
+        normal(source.tables[name]): arm for name, arm in arms.items() if not is_select(source.tables[name])
+    }
+    return arms | files
+
+
+def files_read(catalog: Catalog, table: str) -> tuple[str, ...]:
+    """The files (or tables of a database) that a table is made of, as the catalog writes them, `./` left out.
+
+    Args:
+        catalog: a checked catalog with a source.
+        table: one of its tables.
+
+    Returns:
+        One place, or those that its SELECT reads; public tables that it joins are named by their own entries. A
+        trusted statement's are named as far as it parses.
+    """
+    query = query_of(catalog, table)
+    if query is not None:
+        return query.reads
+    return () if catalog.source is None else (normal(catalog.source.tables[table]),)
+
+
+def vouched_tables(catalog: Catalog) -> tuple[str, ...]:
+    """Tables whose SQL nobody but the curator checked."""
+    if catalog.source is None:
+        return ()
+    named = [name for name in catalog.tables if name in catalog.source.tables]
+    if catalog.source.trusted and catalog.source.kind.has_views:
+        return tuple(named)  # what a database calls a table may be a view, which nobody checks
+    queries = {name: query_of(catalog, name) for name in named}
+    return tuple(
+        n for n, query in queries.items() if query is not None and (query.trusted or _shared(catalog, n))
+    )
+
+
+def check_queries(catalog: Catalog) -> None:
+    """Check every SELECT of the source.
+
+    Raises:
+        Problem: at the table's key.
+    """
+    source = catalog.source
+    for name in () if source is None else source.tables:
+        if name not in catalog.tables:
+            continue
+        query = query_of(catalog, name)
+        shared = _shared(catalog, name) if query is not None else ""
+        if shared and source is not None and not source.trusted:
+            raise Problem(
+                ("source", "tables", name),
+                f"`{name}` is public and reads `{shared}`, whose rows are private; write its values as "
+                "`categories`, or in a file of their own",
+            )
+        if query is not None and query.columns is not None:
+            _check_columns(catalog, name, query.columns)
+
+
+def _shared(catalog: Catalog, table: str) -> str:
+    """A file that a public table reads by a SELECT although a private table's rows are in it, or nothing."""
+    if catalog.source is None or not catalog.tables[table].is_public:
+        return ""
+    private = {
+        place
+        for name, entry in catalog.tables.items()
+        if not entry.is_public and name in catalog.source.tables
+        for place in files_read(catalog, name)
+    }
+    return next((place for place in files_read(catalog, table) if place in private), "")
+
+
+def _check_columns(catalog: Catalog, name: str, columns: tuple[str, ...]) -> None:
+    """A SELECT without a star makes every column that the table declares."""
+    table, known = catalog.tables[name], {column.lower() for column in columns}
+    derived = {column.lower() for column in (*table.derive, *table.measures)}
+    for column in (*table.columns, *table.foreign_keys, *([table.key] if table.key else [])):
+        if column.lower() not in known | derived:
+            raise Problem(
+                ("source", "tables", name),
+                f"the SELECT makes no column `{column}`; add it, or take it out of `tables`",
+            )

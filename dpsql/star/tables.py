@@ -1,0 +1,429 @@
+"""A table of the star as the catalog says it: its role, keys, columns and measures, all public facts.
+
+A column has a type, bounds or categories, and cuts; `bin_starts` turns these into leaves: the first unit of every leaf
+of an ordered column. A foreign key names rows of another table, and says what becomes of rows whose key finds none.
+"""
+
+from __future__ import annotations
+
+from datetime import date, timedelta
+from fractions import Fraction
+from typing import Annotated, Any, Literal, NamedTuple, Self
+
+from pydantic import BeforeValidator, Field, field_validator, model_validator
+
+from dpsql.star.base import EPOCH, GRAIN_MICROSECONDS, Exact, Model, OneOf, Text, as_fraction, to_units
+
+ORDERED = ("int", "decimal", "date", "timestamp")
+NUMERIC = ("int", "decimal")
+CALENDAR = ("minute", "hour", "day", "week", "month", "quarter", "year")
+DEFAULT_SCALE = 2
+LARGEST_SCALE = 9
+
+
+class Cuts(Model):
+    """Where an axis is cut into leaves: every `width`, or `at` the given first values of leaves."""
+
+    width: Text | None = Field(
+        None, description="a step in the column's own unit, or a calendar word (day .. year)"
+    )
+    at: tuple[Text, ...] = Field((), description="first values of the second and later leaves, increasing")
+
+    @model_validator(mode="after")
+    def _one_form(self) -> Self:
+        if (self.width is None) == (not self.at):
+            raise ValueError("write either {width: w} or a list of first values")
+        return self
+
+
+def _cuts(value: Any) -> Any:
+    return {"at": value} if isinstance(value, list | tuple) else value
+
+
+CutsField = Annotated[Cuts, BeforeValidator(_cuts)]
+
+
+class Levels(Model):
+    """Columns over one axis, coarse to fine; the last one is the column itself."""
+
+    levels: tuple[str, ...] = Field(
+        min_length=1, description="column names of the domain table, coarse to fine"
+    )
+
+
+class OutOfDomain(NamedTuple):
+    """What becomes of rows whose value the domain does not have.
+
+    Args:
+        name: the catalog's word.
+        keeps: whether they are kept, in a leaf of their own.
+    """
+
+    name: str
+    keeps: bool
+
+
+OTHER, DROP = OutOfDomain("other", True), OutOfDomain("drop", False)
+
+
+class Column(Model):
+    """One column: its type and, where it may become an axis, its public domain.
+
+    **Privacy**: bounds, categories and cuts are published. They must not be read from private rows;
+    `confirm` marks the ones that were.
+    """
+
+    type: Literal["int", "decimal", "date", "timestamp", "string", "bool"] = Field(
+        description="how values are read and counted"
+    )
+    lower: Text | None = Field(None, description="smallest value, inclusive")
+    upper: Text | None = Field(None, description="largest value, inclusive")
+    scale: int | None = Field(
+        None, ge=0, le=LARGEST_SCALE, description="digits after the point of a decimal; 2"
+    )
+    grain: Literal["second", "minute", "hour", "day"] = Field("second", description="unit of a timestamp")
+    categories: tuple[Text, ...] = Field((), description="the values of a string column, in leaf order")
+    cuts: CutsField | None = Field(None, description="leaves wider than one value")
+    nullable: bool = Field(False, description="NULL gets a leaf of its own")
+    measure: bool = Field(False, description="may be summed")
+    axis: Levels | None = Field(None, description="hierarchy of columns over this axis, needs `from`")
+    from_: str | None = Field(None, alias="from", description="table of role domain that lists the values")
+    out_of_domain: Annotated[OutOfDomain, OneOf(OTHER, DROP)] = Field(
+        OTHER, description="a leaf of its own, or leave the row out"
+    )
+    confirm: bool = Field(False, description="a bound was read from data; publish refuses until removed")
+    description: str = Field("", description="a sentence for those who ask")
+
+    @property
+    def digits(self) -> int:
+        """The scale in force: 0 for every type but decimal."""
+        if self.type != "decimal":
+            return 0
+        return DEFAULT_SCALE if self.scale is None else self.scale
+
+    @property
+    def ordered(self) -> bool:
+        """Whether values are counted in units (int, decimal, date, timestamp)."""
+        return self.type in ORDERED
+
+    @property
+    def has_domain(self) -> bool:
+        """Whether the catalog alone says which leaves an axis over this column has."""
+        return (
+            self.type == "bool" or bool(self.categories) or self.from_ is not None or self.lower is not None
+        )
+
+    def units(self, text: str, *, upper: bool = False) -> int:
+        """A value of this column in whole units (see `dpsql.star.base`)."""
+        return to_units(self.type, text, scale=self.digits, grain=self.grain, upper=upper)
+
+    @property
+    def bounds(self) -> tuple[int, int]:
+        """Lower and upper bound in units, both inclusive.
+
+        Raises:
+            ValueError: the column has no bounds.
+        """
+        if self.lower is None or self.upper is None:
+            raise ValueError("write `lower` and `upper`; they are public and hold for every possible row")
+        return self.units(self.lower), self.units(self.upper, upper=True)
+
+    @model_validator(mode="after")
+    def _keys_fit_the_type(self) -> Self:
+        misplaced = {
+            "scale": self.scale is not None and self.type != "decimal",
+            "grain": self.grain != "second" and self.type != "timestamp",
+            "categories": bool(self.categories) and self.type != "string",
+            "cuts": self.cuts is not None and not self.ordered,
+            "lower": self.lower is not None and not self.ordered,
+            "upper": self.upper is not None and not self.ordered,
+            "measure": self.measure and self.type not in NUMERIC,
+            "from": self.from_ is not None and self.type != "string",
+        }
+        for key, wrong in misplaced.items():
+            if wrong:
+                raise ValueError(f"`{key}` does not go with type {self.type}; remove it or change the type")
+        return self
+
+    @model_validator(mode="after")
+    def _domain_is_whole(self) -> Self:
+        if (self.lower is None) != (self.upper is None):
+            raise ValueError("write both `lower` and `upper`, or neither")
+        if self.lower is not None and self.bounds[0] > self.bounds[1]:
+            raise ValueError("`lower` is above `upper`; swap them")
+        if (self.cuts or self.measure) and self.lower is None:
+            raise ValueError("`cuts` and `measure` need `lower` and `upper`")
+        if len(set(self.categories)) != len(self.categories):
+            raise ValueError("a category is listed twice; list each once")
+        if self.categories and self.from_ is not None:
+            raise ValueError("write either `categories` or `from`, not both")
+        if self.axis is not None and self.from_ is None:
+            raise ValueError("`axis.levels` needs `from: <table of role domain>` that maps fine to coarse")
+        return self
+
+
+class Measure(Model):
+    """A declared measure: a pure expression over the columns of its table, with bounds."""
+
+    expr: str = Field(min_length=1, description="SQL over the table's own columns")
+    lower: Text = Field(description="smaller values count as this one")
+    upper: Text = Field(description="larger values count as this one")
+    scale: int = Field(
+        DEFAULT_SCALE, ge=0, le=LARGEST_SCALE, description="digits after the point that are kept"
+    )
+    nullable: bool = Field(False, description="rows that are not NULL are counted too, for AVG")
+    confirm: bool = Field(False, description="a bound was read from data; publish refuses until removed")
+    description: str = Field("", description="a sentence for those who ask")
+
+    @property
+    def bounds(self) -> tuple[int, int]:
+        """Lower and upper bound in units of 10**-scale, both inclusive."""
+        return tuple(to_units("decimal", text, scale=self.scale) for text in (self.lower, self.upper))  # type: ignore[return-value]
+
+    @model_validator(mode="after")
+    def _ordered_bounds(self) -> Self:
+        low, high = self.bounds
+        if low > high:
+            raise ValueError("`lower` is above `upper`; swap them")
+        return self
+
+
+LARGEST_LEAVES = 2**20
+_DAY = GRAIN_MICROSECONDS["day"]
+_STEP_MICROSECONDS = {"minute": 60 * 10**6, "hour": 3600 * 10**6, "day": _DAY, "week": 7 * _DAY}
+_MONDAY = 4  # 1970-01-01 was a Thursday; 1970-01-05 began a week
+_MONTHS = {"month": 1, "quarter": 3, "year": 12}
+
+
+def bin_starts(column: Column, cuts: Cuts | None) -> tuple[int, ...]:
+    """The first unit of each leaf, increasing; the first one is the lower bound.
+
+    A leaf runs to the next start, the last one to the upper bound, inclusive. Where a number as width divides
+    upper - lower, the upper bound itself joins the last leaf instead of making one of its own. Calendar words
+    begin leaves where the calendar does, as DATE_TRUNC would.
+
+    Args:
+        column: an ordered column with bounds.
+        cuts: a width or a list; None makes each unit a leaf.
+
+    Returns:
+        Starts in units of the column.
+
+    Raises:
+        ValueError: cuts outside the bounds, or more than 2**20 leaves.
+
+    >>> price = Column(type="int", lower="0", upper="10", cuts=Cuts(width="5"))
+    >>> bin_starts(price, price.cuts), bin_starts(price, Cuts(at=("1", "9")))
+    ((0, 5), (0, 1, 9))
+    """
+    lower, upper = column.bounds
+    if cuts is None:
+        starts: range | list[int] = range(lower, upper + 1)
+    elif cuts.at:
+        starts = _listed(column, cuts.at, lower, upper)
+    elif cuts.width in CALENDAR and column.type in ("date", "timestamp"):
+        starts = _calendar(column, cuts.width, lower, upper)
+    else:
+        starts = _even(column, str(cuts.width), lower, upper)
+    if len(starts) > LARGEST_LEAVES:
+        raise ValueError(f"{len(starts)} leaves are more than {LARGEST_LEAVES}; write `cuts: {{width: ...}}`")
+    return tuple(starts)
+
+
+def _listed(column: Column, at: tuple[str, ...], lower: int, upper: int) -> list[int]:
+    given = [column.units(text) for text in at]
+    if given != sorted(set(given)):
+        raise ValueError("`cuts` must increase strictly; sort them")
+    if given[0] < lower or given[-1] > upper:
+        raise ValueError("`cuts` must lie between `lower` and `upper`; drop the ones outside")
+    return given if given[0] == lower else [lower, *given]
+
+
+def _even(column: Column, width: str, lower: int, upper: int) -> range:
+    step = _step(column, width)
+    starts = range(lower, upper + 1, step)
+    closes = len(starts) > 1 and (upper - lower) % step == 0 and step > 1
+    return starts[:-1] if closes else starts
+
+
+def _step(column: Column, width: str) -> int:
+    """A width in units of the column."""
+    if width in CALENDAR:
+        raise ValueError(f"`width: {width}` does not go with type {column.type}; write a number")
+    steps = as_fraction(width) * 10**column.digits
+    if steps.denominator != 1 or steps < 1:
+        raise ValueError(f"`width: {width}` is not a whole number of units of the column; widen it")
+    return int(steps)
+
+
+def _calendar(column: Column, width: str, lower: int, upper: int) -> list[int]:
+    """Leaves that begin where the calendar does: a minute, an hour, midnight, Monday, the first of a month."""
+    unit = _DAY if column.type == "date" else GRAIN_MICROSECONDS[column.grain]
+    if width in _MONTHS:
+        return _months(Fraction(_DAY, unit), _MONTHS[width], lower, upper)
+    step, rest = divmod(_STEP_MICROSECONDS[width], unit)
+    if step == 0 or rest:
+        raise ValueError(f"`width: {width}` is finer than the column; widen it")
+    origin = _MONDAY * _DAY // unit if width == "week" else 0
+    return [lower, *range(lower + step - (lower - origin) % step, upper + 1, step)]
+
+
+def _months(units_per_day: Fraction, months: int, lower: int, upper: int) -> list[int]:
+    """Leaves that begin with a calendar month, quarter or year."""
+    first = EPOCH + timedelta(days=int(lower // units_per_day))
+    month = (first.year * 12 + first.month - 1) // months * months + months
+    starts = [lower]
+    while month < 10_000 * 12:
+        start = int((date(month // 12, month % 12 + 1, 1) - EPOCH).days * units_per_day)
+        if start > upper:
+            break
+        starts.append(start)
+        month += months
+    return starts
+
+
+class OnMissing(NamedTuple):
+    """What becomes of rows whose key finds no row.
+
+    Args:
+        name: the catalog's word.
+        drops: whether they are left out; else they are kept, in a leaf of their own.
+    """
+
+    name: str
+    drops: bool
+
+
+MISSING_KEPT, MISSING_DROPPED = OnMissing("keep", drops=False), OnMissing("drop", drops=True)
+
+
+class ForeignKey(Model):
+    """A column that names a row of another table by its key."""
+
+    references: str = Field(description="the table")
+    on_missing: Annotated[OnMissing, OneOf(MISSING_KEPT, MISSING_DROPPED)] = Field(
+        MISSING_KEPT, description="rows whose key finds no row: kept in a leaf of their own, or left out"
+    )
+
+    @property
+    def drops(self) -> bool:
+        """Whether rows whose key finds no row are left out."""
+        return self.on_missing.drops
+
+
+def _reference(value: Any) -> Any:
+    return {"references": value} if isinstance(value, str) else value
+
+
+class Role(NamedTuple):
+    """What the rows of a table are for.
+
+    Args:
+        name: the catalog's word.
+        counted: they are counted; nobody may see them.
+        listed: they are a public list of values.
+        named: other rows name them, by a key.
+    """
+
+    name: str
+    counted: bool = False
+    listed: bool = False
+    named: bool = False
+
+
+FACT, DIMENSION, DOMAIN = (
+    Role("fact", counted=True),
+    Role("dimension", named=True),
+    Role("domain", listed=True),
+)
+
+
+class Beyond(NamedTuple):
+    """What becomes of a unit's rows beyond `max_ids`.
+
+    Args:
+        name: the catalog's word.
+        weighs: whether all rows of the unit count for so many together; else they are left out.
+    """
+
+    name: str
+    weighs: bool
+
+
+TRUNCATE, WEIGHT = Beyond("truncate", weighs=False), Beyond("weight", weighs=True)
+
+
+class Table(Model):
+    """One table of the star: fact, dimension or domain (a public list of values)."""
+
+    role: Annotated[Role, OneOf(FACT, DIMENSION, DOMAIN)] = Field(
+        description="rows that are counted, rows that these name, or a public list of values"
+    )
+    key: str | None = Field(None, description="the column that names a row; dimensions need it")
+    private: bool | None = Field(
+        None, description="facts and dimensions are private unless a dimension says false"
+    )
+    columns: dict[str, Column] = Field(default_factory=dict, description="those that are asked about")
+    foreign_keys: dict[str, Annotated[ForeignKey, BeforeValidator(_reference)]] = Field(
+        default_factory=dict, description="column name: the table whose key it holds"
+    )
+    derive: dict[str, str] = Field(
+        default_factory=dict, description="column name: pure SQL over this table's columns"
+    )
+    measures: dict[str, Measure] = Field(
+        default_factory=dict, description="name: an expression that may be summed"
+    )
+    max_ids: int | Literal["auto"] | None = Field(
+        None, description="rows per privacy unit that count; or auto"
+    )
+    bounding: Annotated[Beyond, OneOf(TRUNCATE, WEIGHT)] = Field(
+        TRUNCATE, description="rows of a unit beyond max_ids: left out, or all weighted by max_ids / rows"
+    )
+    clipped_share: Exact | None = Field(
+        None, description="part of the table's budget that pays for telling how many rows bounding left out"
+    )
+    unit_path: tuple[str, ...] = Field(
+        (), description="foreign keys to the privacy unit, where several lead there"
+    )
+    confirm: bool = Field(False, description="a guess of `dpsql init`; publish refuses until removed")
+    description: str = Field("", description="a sentence for those who ask")
+
+    @property
+    def is_public(self) -> bool:
+        """Whether the rows of this table are public."""
+        return self.role.listed or self.private is False
+
+    @field_validator("max_ids")
+    @classmethod
+    def _positive(cls, value: int | str | None) -> int | str | None:
+        if isinstance(value, int) and not 1 <= value <= 10**6:
+            raise ValueError("write a whole number from 1 to 1000000, or auto")
+        return value
+
+    @field_validator("clipped_share")
+    @classmethod
+    def _small(cls, value: Fraction | None) -> Fraction | None:
+        if value is not None and not 0 < value <= Fraction(1, 4):
+            raise ValueError("`clipped_share` is above 0 and at most 0.25")
+        return value
+
+    @model_validator(mode="after")
+    def _bounds_fit(self) -> Self:
+        asked = [key for key, on in (("bounding: weight", self.bounding.weighs),
+                                     ("clipped_share", self.clipped_share is not None)) if on]  # fmt: skip
+        if asked and not isinstance(self.max_ids, int):
+            raise ValueError(f"`{asked[0]}` needs a declared number in `max_ids`")
+        return self
+
+    @model_validator(mode="after")
+    def _role_fits(self) -> Self:
+        if self.role.counted and self.private is False:
+            raise ValueError("a fact table is private; a public list of values is `role: domain`")
+        if self.role.listed and self.private:
+            raise ValueError("a domain table is published; remove `private: true` or use `role: dimension`")
+        if self.role.named and self.key is None:
+            raise ValueError("a dimension needs `key: <column>`")
+        clash = sorted({*self.measures} & {*self.columns})
+        if clash:
+            raise ValueError(f"`{clash[0]}` is both a column and a measure; rename one")
+        return self

@@ -1,0 +1,386 @@
+"""Append one batch to a stream release: decided once, privately; published; marked. Never drawn twice.
+
+    step        what is on disk                                      a crash after it
+    checked     nothing new                                          nothing happened
+    drawn       one private transaction is open                      rolled back: the batch is still the next
+    committed   sums, counters, draws, noised values: the decision   recovery re-sends the stored values
+    segment     the segment file, which no manifest names            written again from the stored values
+    state       the release file of the new state, likewise          written again from public numbers
+    manifest    the manifest names both: the batch is public         recovery marks it
+    marked      the outbox is empty                                  done
+
+Read `opened_stream`, then `OpenStream.append`. The caller picks rows between the two: `admitted` says who
+may still be in a batch, and what is aggregated then is integers only. Nothing here knows a catalog: `StreamSpec` is
+what is fixed when the stream is made, `Batch` what arrives, `noise_for` where its noise comes from. Recovery
+(`settle`) sends stored values again, never draws, and refuses two sides that do not fit.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from fractions import Fraction
+from math import prod
+from pathlib import Path
+from typing import NamedTuple, TypeAlias
+
+import numpy as np
+
+from dpsql.errors import BatchOrderError, IntegrityError, InternalError, OperationalError
+from dpsql.ledger.files import PRIVATE_FILE
+from dpsql.mechanisms.law import AxisBudget, NoiseLaw
+from dpsql.mechanisms.timeline.strategy import Emission, Read, TimeStrategy
+from dpsql.noise import Noise
+from dpsql.streams.public import (
+    Manifest,
+    NoisyNode,
+    Segment,
+    check_segment,
+    grow,
+    read_head,
+    read_segments,
+    write_manifest,
+    write_segment,
+)
+from dpsql.streams.state import BoolArray, StreamState, open_state
+from dpsql.tree import IntArray
+
+Draw: TypeAlias = Callable[[int, Read, IntArray], IntArray]
+"""(position of a statistic, noise node, exact sums) -> the sums with the node's noise: int64[cells]."""
+
+
+class StreamStatistic(NamedTuple):
+    """One statistic of the stream and its budget.
+
+    A noise node is a view of the other axes that spends its share, so all that depends on the noise is its law's.
+
+    Attributes:
+        law: its noise.
+        axes: budgets of the other axes' rows.
+        spend: what a unit's rows of one batch may cost, in the law's currency: the whole over the strategy's price.
+        sensitivity: the most that a unit's rows of one batch change a sum of |cells| by, in stored units.
+    """
+
+    law: NoiseLaw
+    axes: tuple[AxisBudget, ...]
+    spend: Fraction
+    sensitivity: int
+
+    @property
+    def cells(self) -> int:
+        """Rows of the other axes' strategies, flat (1 where time is the only axis)."""
+        return prod(axis.budget.size for axis in self.axes)
+
+    def budgets(self, share: Fraction) -> IntArray:
+        """Integer budget of every cell for one noise node (int64[cells]).
+
+        Raises:
+            PrivacyError: one is too small.
+        """
+        return self.law.budgets(self.axes, self.spend * share, self.sensitivity).reshape(-1)
+
+    def unit_variance(self, share: Fraction) -> float:
+        """Noise variance that a cell of all budgets would have if a node of this share were to spend all."""
+        own = self.law.unit_variance(self.axes, self.spend * share, self.sensitivity)
+        return float(own * float(share) ** (2 / self.law.norm))
+
+    def noised(self, exact: IntArray, share: Fraction, noise: Noise) -> IntArray:
+        """Exact sums (int64[cells]) with the noise of one node.
+
+        **Privacy**: the share of the spend.
+        """
+        shaped = exact.reshape([axis.budget.size for axis in self.axes])
+        return self.law.draw(shaped, self.axes, self.spend * share, self.sensitivity, noise).value.reshape(-1)
+
+
+@dataclass(frozen=True)
+class StreamSpec:
+    """What is fixed when the release is made: strategy, cells of each statistic, lifetime cap."""
+
+    strategy: TimeStrategy
+    cells: tuple[int, ...]
+    lifetime: int | None = None
+
+    def text(self) -> str:
+        """Canonical JSON; an append under another specification is refused."""
+        time = {"kind": self.strategy.kind, "law": self.strategy.law.name, **self.strategy.frozen()}
+        return json.dumps({"time": time, "cells": self.cells, "lifetime": self.lifetime}, sort_keys=True)
+
+
+@dataclass(frozen=True)
+class Batch:
+    """One batch, aggregated.
+
+    Attributes:
+        number: 0-based, without gaps; an empty day is a batch of zeros.
+        content: bytes that identify its raw rows; stored as an HMAC only.
+        increments: per statistic, int64[cells]: exact sums over the batch's rows.
+        people: the privacy units in it, if the release has a lifetime cap.
+        left_out: rows left out per rule (late, over the cap, unknown key); for the curator only.
+        types: the column types of its rows; the first batch's hold for all.
+    """
+
+    number: int
+    content: bytes
+    increments: tuple[IntArray, ...]
+    people: tuple[str, ...] = ()
+    left_out: dict[str, int] = field(default_factory=dict)
+    types: str = ""
+
+
+def noise_for(statistics: Sequence[StreamStatistic], noise: Noise) -> Draw:
+    """The draws of a stream: a node spends its share of the statistic's spend."""
+
+    def draw(statistic: int, read: Read, exact: IntArray) -> IntArray:
+        return statistics[statistic].noised(exact, read.share, noise)
+
+    return draw
+
+
+KillPoint: TypeAlias = Callable[[str], None]
+Present: TypeAlias = Callable[[Path, Manifest], Manifest]
+"""Writes the release file of a state that is about to be public, from public numbers; names it in the manifest."""
+
+
+def no_state(directory: Path, manifest: Manifest) -> Manifest:
+    """Segments alone."""
+    return manifest
+
+
+def no_kill(step: str) -> None:
+    """Go on."""
+
+
+def send(
+    directory: Path,
+    state: StreamState,
+    manifest: Manifest,
+    batch: int,
+    kill_point: KillPoint,
+    present: Present = no_state,
+) -> Manifest:
+    """Send a decided batch out of the outbox, name it in the manifest with the new state, mark it."""
+    segment = write_segment(directory, batch, state.outbox(batch))
+    kill_point("segment")
+    grown = present(directory, grow(directory, manifest, segment))
+    kill_point("state")
+    write_manifest(directory, grown)
+    for dropped in set(manifest.states) - set(grown.states):
+        (directory / dropped.file).unlink(missing_ok=True)
+    kill_point("manifest")
+    state.mark(batch, segment.sha256)
+    kill_point("marked")
+    return grown
+
+
+def settle(
+    directory: Path, state: StreamState, kill_point: KillPoint, present: Present = no_state
+) -> Manifest:
+    """Compare the two sides, finish what a crash left behind from stored values, refuse anything else.
+
+    Raises:
+        IntegrityError: the public side is ahead of the private one, behind it, or holds other segments.
+    """
+    manifest = read_head(directory)
+    if manifest.release_id.encode() != state.setting("release_id"):
+        raise IntegrityError("the private state belongs to another release", hint="name the one made with it")
+    if manifest.batches > state.next_batch():
+        raise IntegrityError(
+            f"{manifest.batches} batches are public but the private state knows {state.next_batch()}",
+            hint="an old copy was restored: bring back the newest one; nothing was drawn",
+        )
+    decided, public = state.batches(manifest.first), manifest.segments
+    marked = [entry.segment for entry in decided if entry.segment is not None]
+    if marked != [segment.sha256 for segment in public[: len(marked)]]:
+        raise IntegrityError(
+            "published batches are missing or are not the ones that were decided",
+            hint="restore the release directory from a backup; nothing was drawn",
+        )
+    if public:
+        check_segment(directory, public[-1])
+    for place, entry in enumerate(decided[len(marked) :], start=len(marked)):
+        if place < len(public):
+            _check_sent(directory, public[place], state.outbox(entry.number))
+            state.mark(entry.number, public[place].sha256)
+        else:
+            manifest = send(directory, state, manifest, entry.number, kill_point, present)
+    return manifest
+
+
+def _check_sent(directory: Path, segment: Segment, stored: Sequence[NoisyNode]) -> None:
+    """Refuse to mark a public segment whose values are not the stored ones: the state is a copy that diverged.
+
+    Raises:
+        IntegrityError: they differ.
+    """
+    found = read_segments(directory, Manifest("", (segment,)))["value"]
+    wanted = np.concatenate([node.values for node in stored])
+    if not np.array_equal(found, wanted):
+        raise IntegrityError(
+            f"batch {segment.batch} is public with other values than the private state decided",
+            hint="bring back the state that published it; nothing was drawn",
+        )
+
+
+@contextmanager
+def opened_stream(
+    directory: Path,
+    private: Path,
+    spec: StreamSpec,
+    *,
+    kill_point: KillPoint = no_kill,
+    present: Present = no_state,
+) -> Iterator[OpenStream]:
+    """The stream, locked and recovered; one appender at a time, among threads and processes.
+
+    Args:
+        directory: the release directory.
+        private: the private state file.
+        spec: what stays fixed.
+        kill_point: told each step, for tests that kill there.
+        present: writes the release file of each new state; by default there are segments alone.
+
+    Raises:
+        IntegrityError: the two sides do not fit together, for instance after an old private file was
+            restored.
+        OperationalError: a side is missing, or the state is open to others.
+    """
+    with stream_lock(private):
+        kill_point("locked")
+        state = open_state(private)
+        try:
+            if state.setting("spec") != spec.text().encode():
+                raise IntegrityError(
+                    "this stream was made with another specification", hint="make a new release"
+                )
+            manifest = settle(directory, state, kill_point, present)
+            kill_point("recovered")
+            yield OpenStream(directory, state, spec, manifest, kill_point, present)
+        finally:
+            state.close()
+
+
+@dataclass
+class OpenStream:
+    """A stream whose lock is held. `manifest` is what is public now, as stored: pages are not read."""
+
+    directory: Path
+    state: StreamState
+    spec: StreamSpec
+    manifest: Manifest
+    kill_point: KillPoint
+    present: Present = no_state
+
+    def known(self, number: int) -> bool:
+        """Is the batch published already? See `StreamState.known`; also refuses batches past the horizon."""
+        known, horizon = self.state.known(number), self.spec.strategy.horizon
+        if not known and horizon is not None and number >= horizon:
+            raise BatchOrderError(
+                f"batch {number} is past the {horizon} batches planned for",
+                hint="start a new release for the rows after them",
+            )
+        return known
+
+    def admitted(self, people: Sequence[str]) -> BoolArray:
+        """Which people may still be in a batch; all of them where there is no lifetime cap."""
+        if self.spec.lifetime is None:
+            return np.ones(len(people), dtype=np.bool_)
+        return self.state.admitted(people, self.spec.lifetime)
+
+    def append(self, batch: Batch, draw: Draw) -> Manifest:
+        """Publish one batch, exactly once.
+
+        Args:
+            batch: the aggregated batch; one that is published already is a no-op, whatever it holds.
+            draw: the noise, from `noise_for`.
+
+        Returns:
+            The manifest after the append.
+
+        Raises:
+            BatchOrderError: batches before it are missing, or it is past the horizon.
+            InternalError: the increments do not fit the statistics.
+
+        **Privacy**: noise is drawn inside the transaction that stores it, before anything is public. What
+        the public side shows afterwards are the stored values, whatever crashes in between.
+        """
+        if self.known(batch.number):
+            return self.manifest
+        if tuple(x.shape for x in batch.increments) != tuple((cells,) for cells in self.spec.cells):
+            raise InternalError(
+                "the increments of a batch do not fit the statistics", hint="nothing was published"
+            )
+        self.kill_point("checked")
+        with self.state.transaction():
+            self.decide(batch, draw)
+            self.kill_point("drawn")
+        self.kill_point("committed")
+        self.manifest = send(
+            self.directory, self.state, self.manifest, batch.number, self.kill_point, self.present
+        )
+        return self.manifest
+
+    def decide(self, batch: Batch, draw: Draw) -> None:
+        """Inside a transaction: record, count, add up, draw, and put the noised values into the outbox."""
+        state, length = self.state, batch.number + 1
+        state.record(batch.number, batch.content, batch.left_out)
+        if batch.number == 0:
+            state.fix_types(batch.types)
+        if self.spec.lifetime is not None:
+            state.count_people(batch.people, self.spec.lifetime)
+        for statistic, increment in enumerate(batch.increments):
+            before = state.sums(batch.number, statistic, increment.size)
+            state.keep_sums(length, statistic, before + increment)
+            for emission in self.spec.strategy.emissions(batch.number):
+                values = self._exact(emission, statistic, increment.size)
+                for read in emission.reads:
+                    values = self._noised(values, read, statistic, length, draw)
+                state.send(
+                    batch.number, NoisyNode(statistic, emission.level, emission.lo, emission.hi, values)
+                )
+        state.forget_sums(self.spec.strategy.needed(length))
+        state.forget_noise(length)
+
+    def _exact(self, emission: Emission, statistic: int, cells: int) -> IntArray:
+        """The exact (weighted) sum over an emission's batches, from the sums kept."""
+        if emission.weights is None:
+            newest = self.state.sums(emission.hi, statistic, cells)
+            return newest - self.state.sums(emission.lo, statistic, cells)
+        value = np.zeros(cells, dtype=np.int64)
+        below = self.state.sums(emission.lo, statistic, cells)
+        for position, weight in enumerate(emission.weights, start=emission.lo + 1):
+            above = self.state.sums(position, statistic, cells)
+            value, below = value + weight * (above - below), above
+        return value
+
+    def _noised(self, values: IntArray, read: Read, statistic: int, length: int, draw: Draw) -> IntArray:
+        """The sums with the node's noise: its draw is the one kept, or a fresh one, kept if it is read again."""
+        kept = self.state.drawn(read.node, statistic)
+        if kept is not None:
+            return values + read.sign * kept
+        noised = read.sign * draw(statistic, read, read.sign * values)
+        if read.until > length + 1:
+            self.state.keep_noise(read.node, statistic, read.until, read.sign * (noised - values))
+        return noised
+
+
+@contextmanager
+def stream_lock(private: Path) -> Iterator[None]:
+    """Hold the stream's lock file beside the private state; a crash lets go of it.
+
+    Raises:
+        OperationalError: the file cannot be made.
+    """
+    try:
+        handle = os.open(private.with_name(private.name + ".lock"), os.O_RDWR | os.O_CREAT, PRIVATE_FILE)
+    except OSError as error:
+        raise OperationalError(f"the private state {private} cannot be locked ({error.strerror})") from error
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)

@@ -1,0 +1,354 @@
+"""What a stream will measure, from the catalog and public tables alone: time first, then the other axes.
+
+A view of a stream is the product of the time axis, whose strategy is the stream's, and the view's other axes, which
+are planned as in any release. Two plans share it:
+
+    batch plan    the time axis is the arriving batch, one leaf: how its rows become integers
+    whole plan    the time axis is all batches so far: how the published numbers become a release file
+
+| here | there | unit |
+|---|---|---|
+| `max_ids` of the table | c | rows of one unit kept of one batch |
+| `stream.max_batches` | D | batches in which one unit may be, ever |
+| `PlannedStatistic.tau` of the whole plan | c D | rows of one unit, ever |
+
+Strategies are found by optimisation, and another version or machine may find slightly others. Rows of one block would
+then be sums of different rows, and neither estimates nor budgets would hold. So the first append writes them into the
+promise (`frozen`), which the ledger seals, and every later append takes them from there (`thawed`). So do the leaves
+of axes over public tables, as a digest of their labels: a row added to such a table could move every later leaf by one.
+
+**Privacy**: budgets and strategies are the same at every append, so the whole budget is charged once. Without D the
+promise is for a unit's rows of one batch, and the ledger keeps such lineages apart from those of whole units.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from decimal import Decimal
+from fractions import Fraction
+from math import prod
+from typing import Any, NamedTuple
+
+from dpsql.axis import Axis, CategoryRule, KeyRule
+from dpsql.errors import CatalogError, IntegrityError, InterfaceError
+from dpsql.mechanisms.axis.question import AxisChoice
+from dpsql.mechanisms.axis.registry import thaw
+from dpsql.mechanisms.axis.strategy import axis_budgets
+from dpsql.mechanisms.law import NoiseLaw
+from dpsql.mechanisms.timeline.registry import thaw as thaw_time
+from dpsql.mechanisms.timeline.registry import words
+from dpsql.mechanisms.timeline.strategy import (
+    TOTALS,
+    TimeChoice,
+    TimeQuestion,
+    TimeStrategy,
+    question_of,
+)
+from dpsql.publishing.axes import AxisMaker
+from dpsql.publishing.plan import plan_release
+from dpsql.publishing.planned import PlannedAxis, ReleasePlan
+from dpsql.star import Catalog, ResolvedAxis
+from dpsql.star.model import Stream
+from dpsql.star.tables import Column
+from dpsql.streams.append import StreamSpec, StreamStatistic
+from dpsql.streams.calendar import batch_number, check_views, is_time, stream_column, time_axis
+from dpsql.variance import AxisVariance
+
+DEFAULT_WINDOWS = {
+    "hour": ("1", "24", "168"), "day": ("1", "7", "30"), "week": ("1", "4", "13"), "month": ("1", "3", "12")
+}  # fmt: skip
+"""Windows that are asked as often as running totals and ranges, where the catalog does not say what is asked."""
+
+
+@dataclass(frozen=True)
+class StreamPlan:
+    """A stream's plan, with one batch as its time axis.
+
+    Args:
+        catalog: the catalog.
+        stream: its `stream` part.
+        of: the table whose rows arrive.
+        column: its time column.
+        strategy: of the time axis.
+        batch: the plan for one batch; axis 0 is the batch.
+    """
+
+    catalog: Catalog
+    stream: Stream
+    of: str
+    column: Column
+    strategy: TimeStrategy
+    batch: ReleasePlan
+
+    @property
+    def origin(self) -> str:
+        """A date or time in batch 0: the column's lower bound."""
+        return str(self.column.lower)
+
+    @property
+    def lifetime(self) -> int | None:
+        """D, or None where no unit can be in two batches or each batch is promised on its own."""
+        return None if self.catalog.privacy.unit.table is None else self.stream.max_batches
+
+    @property
+    def unit(self) -> str:
+        """Whose rows are protected, in words."""
+        unit = self.catalog.privacy.unit
+        return unit.name if self.lifetime else unit.per(self.stream.grain)
+
+    @property
+    def price(self) -> Fraction:
+        """What a unit pays for all its batches, against what it pays for one."""
+        return self.strategy.price(self.lifetime or 1)
+
+    def whole(self, batches: int) -> ReleasePlan:
+        """The plan of the release file after so many batches."""
+        axis = time_axis(self.catalog, self.batch.axes[0].resolved, self.column, self.stream, 0, batches)
+        planned = replace(self.batch.axes[0], resolved=axis.resolved, axis=axis)
+        rows = self.batch.statistics[0].tau * (self.lifetime or 1)
+        statistics = tuple(s.bounded_to(rows) for s in self.batch.statistics)
+        return replace(self.batch, axes=(planned, *self.batch.axes[1:]), statistics=statistics)
+
+    def spec(self) -> StreamSpec:
+        """What stays fixed for the life of the stream."""
+        return StreamSpec(self.strategy, tuple(s.cells for s in self._statistics()), self.lifetime)
+
+    def statistics(self) -> tuple[StreamStatistic, ...]:
+        """The statistics with their budgets.
+
+        Raises:
+            PrivacyError: a budget is too small to be shared out.
+        """
+        found, least = self._statistics(), min(self.strategy.shares())
+        for statistic in found:
+            statistic.budgets(least)
+        return found
+
+    def _statistics(self) -> tuple[StreamStatistic, ...]:
+        return tuple(
+            StreamStatistic(
+                s.law, tuple(axis_budgets(self.batch.strategies(s)[1:])), s.spend / self.price, s.sensitivity
+            )
+            for s in self.batch.statistics
+        )
+
+    def models(self, batches: int) -> list[AxisVariance]:
+        """The variance model of each axis after so many batches, time first."""
+        return [self.strategy.variance(batches), *(own.strategy.variance() for own in self.batch.axes[1:])]
+
+    def unit_variances(self) -> list[float]:
+        """Variance of a number of each statistic that would spend all, for the model of time to multiply.
+
+        Discrete noise and floored budgets cost two small factors, which differ from share to share; the larger stands
+        for all, so errors are never understated by them.
+        """
+        shares = self.strategy.shares()
+        return [max(s.unit_variance(share) for share in shares) for s in self.statistics()]
+
+
+def plan_stream(catalog: Catalog, make_axis: AxisMaker, number: int) -> StreamPlan:
+    """Plan a stream and the batch that arrives.
+
+    Args:
+        catalog: a checked catalog with `stream`.
+        make_axis: builds the other axes, reading public tables where it needs them.
+        number: the arriving batch, 0-based.
+
+    Raises:
+        CatalogError: the catalog cannot be streamed.
+        BatchOrderError: the batch lies past the column's upper bound.
+    """
+    return _planned(catalog, make_axis, number, lambda law: chosen(catalog, law))
+
+
+def _planned(
+    catalog: Catalog, make_axis: AxisMaker, number: int, choose_time: Callable[[NoiseLaw], TimeChoice]
+) -> StreamPlan:
+    """A plan whose strategy of time is chosen, or known, once its noise is."""
+    stream, of, column = stream_column(catalog)
+    check_views(catalog, stream, of, column)
+
+    def make(resolved: ResolvedAxis) -> Axis:
+        if is_time(resolved, stream):
+            return time_axis(catalog, resolved, column, stream, number, number + 1)
+        return make_axis(resolved)
+
+    plan = plan_release(catalog, make)
+    time = choose_time(plan.statistics[0].law)
+    return StreamPlan(catalog, stream, of, column, time.strategy, _time_first(plan, stream, time))
+
+
+def chosen(catalog: Catalog, law: NoiseLaw) -> TimeChoice:
+    """The strategy of time that a catalog asks for, with what it was compared with.
+
+    Raises:
+        CatalogError: nothing is measured as the catalog wants it.
+    """
+    stream, _, _ = stream_column(catalog)
+    weights = stream.asked or dict.fromkeys(("running", "range", *DEFAULT_WINDOWS[stream.grain]), Fraction(1))
+    asked = tuple(
+        question_of(name, float(weight))
+        for name, weight in weights.items()
+        if stream.asked or name in TOTALS or int(name) <= stream.horizon
+    )
+    question = TimeQuestion(law, stream.horizon, asked, stream.max_batches or 1)
+    word = words()[stream.strategy]
+    if stream.asked and not word.tuned:
+        raise CatalogError(
+            f"stream.asked: `{stream.strategy}` measures the same whatever is asked",
+            hint="remove `asked`, or write `strategy: auto`",
+        )
+    try:
+        return word.choose(question)
+    except InterfaceError as error:
+        raise CatalogError(f"stream.strategy: {error.reason}", hint=error.hint) from error
+
+
+def _time_first(plan: ReleasePlan, stream: Stream, time: TimeChoice) -> ReleasePlan:
+    """The same plan with one time axis, axis 0 of every statistic."""
+    times = [i for i, planned in enumerate(plan.axes) if is_time(planned.resolved, stream)]
+    others = [i for i in range(len(plan.axes)) if i not in times]
+    moved = {old: new for new, old in enumerate(others, start=1)}
+    first = plan.axes[times[0]]
+    choice = AxisChoice(first.strategy, *time[1:])
+    axes = (PlannedAxis(first.resolved, first.axis, choice), *(plan.axes[i] for i in others))
+    statistics = []
+    for s in plan.statistics:
+        statistics.append(replace(s, axes=(0, *sorted(moved[axis] for axis in s.axes if axis in moved))))
+        cells = stream.horizon * prod(axes[axis].axis.leaves for axis in statistics[-1].axes)
+        if cells > plan.catalog.views[s.view].cells:
+            raise CatalogError(
+                f"views.{s.view}: {cells} cells over the horizon of {stream.horizon} batches are over the cap",
+                hint="cut the axes wider, drop one, shorten the horizon, or raise `cells`",
+            )
+    return replace(plan, axes=axes, statistics=tuple(statistics))
+
+
+class Whole(NamedTuple):
+    """A stream at its horizon.
+
+    Args:
+        plan: its plan as a release.
+        models: variance model of each axis, time first.
+        units: variance of a number of each statistic that would spend its whole budget.
+    """
+
+    plan: ReleasePlan
+    models: list[AxisVariance]
+    units: list[float]
+
+
+def whole_stream(catalog: Catalog, make_axis: AxisMaker) -> Whole:
+    """A stream once all batches up to its horizon, or to its column's upper bound, are public.
+
+    Args:
+        catalog: a catalog with `stream`.
+        make_axis: builds the other axes from public tables.
+
+    Raises:
+        CatalogError: the catalog cannot be streamed.
+    """
+    stream = plan_stream(catalog, make_axis, 0)
+    bound = batch_number(str(stream.column.upper), stream.origin, stream.stream.grain) + 1
+    batches = min(stream.stream.horizon, bound)
+    return Whole(stream.whole(batches), stream.models(batches), stream.unit_variances())
+
+
+def frozen(plan: StreamPlan) -> dict[str, Any]:
+    """The strategies of a plan: of time, and of every other axis in the plan's order.
+
+    **Privacy**: public facts; they follow from the catalog and public tables.
+    """
+    time = {"kind": plan.strategy.kind, "strategy": plan.strategy.frozen()}
+    others = [
+        _to_json(planned.axis.name, planned.choice) | {"leaves": leaf_digest(planned.axis)}
+        for planned in plan.batch.axes[1:]
+    ]
+    return {"time": time, "axes": others}
+
+
+def thawed(catalog: Catalog, make_axis: AxisMaker, number: int, kept: dict[str, Any]) -> StreamPlan:
+    """A plan with the strategies that the stream was made with; nothing is chosen anew.
+
+    Args:
+        catalog, make_axis, number: as for `plan_stream`.
+        kept: what `frozen` gave.
+
+    Raises:
+        CatalogError, BatchOrderError: as for `plan_stream`.
+        IntegrityError: they do not fit the plan's axes: a public table or the catalog has changed.
+    """
+
+    def restored(law: NoiseLaw) -> TimeChoice:
+        time = thaw_time(str(kept["time"]["kind"]), law, kept["time"]["strategy"])
+        return TimeChoice(time, time.name, 0.0)
+
+    try:
+        plan = _planned(catalog, make_axis, number, restored)
+        others = [_from_json(entry) for entry in kept["axes"]]
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise IntegrityError("the stream's promise is damaged", hint="restore it from a backup") from error
+    axes = plan.batch.axes
+    fits = [(planned.axis.name, planned.axis.leaves) for planned in axes[1:]]
+    if [(name, choice.strategy.leaves) for name, choice in others] != fits:
+        raise _other_axes()
+    rest = [replace(own, choice=choice) for own, (_, choice) in zip(axes[1:], others, strict=True)]
+    return replace(plan, batch=replace(plan.batch, axes=(axes[0], *rest)))
+
+
+def check_leaves(plan: StreamPlan, kept: dict[str, Any]) -> None:
+    """Refuse to append along axes whose leaves stand for other values than they did.
+
+    Args:
+        plan: planned anew from the public tables as they are.
+        kept: what `frozen` gave.
+
+    Raises:
+        IntegrityError: a public table has changed what leaves stand for, or the promise is damaged.
+    """
+    if [entry.get("leaves") for entry in kept["axes"]] != [leaf_digest(p.axis) for p in plan.batch.axes[1:]]:
+        raise _other_axes()
+
+
+def _other_axes() -> IntegrityError:
+    return IntegrityError(
+        "the axes are not those that the stream was made with",
+        hint="restore the catalog and its public tables, or make a new release",
+    )
+
+
+def leaf_digest(axis: Axis) -> str:
+    """A digest of what each leaf stands for, where that follows from public rows; empty where the catalog fixes it."""
+    if isinstance(axis.rule, CategoryRule):
+        labels: list[list[str]] = [list(axis.rule.values)]
+    elif isinstance(axis.rule, KeyRule):
+        grain = {(member.path, member.column) for member in axis.resolved.by}
+        named = [column.sql_name for column in axis.columns if (column.path, column.column) in grain]
+        labels = [[_label(value) for value in axis.values[name].tolist()] for name in named]
+    else:
+        return ""
+    return hashlib.sha256(json.dumps(labels).encode()).hexdigest()
+
+
+def _label(value: object) -> str:
+    """A public value as text, numbers by value: 7, 7.0 and 7.00 are one."""
+    if isinstance(value, bool) or not isinstance(value, int | float | Decimal):
+        return str(value)
+    return str(Fraction(value)) if math.isfinite(value) else str(value)
+
+
+def _to_json(name: str, choice: AxisChoice) -> dict[str, Any]:
+    return {
+        "axis": name, "name": choice.name, "error": choice.expected_error, "runners_up": choice.runners_up,
+        "kind": choice.strategy.kind, "strategy": choice.strategy.frozen(),
+    }  # fmt: skip
+
+
+def _from_json(entry: dict[str, Any]) -> tuple[str, AxisChoice]:
+    strategy = thaw(str(entry["kind"]), entry["strategy"])
+    runners = tuple((str(name), float(error)) for name, error in entry["runners_up"])
+    return str(entry["axis"]), AxisChoice(strategy, str(entry["name"]), float(entry["error"]), runners)

@@ -1,0 +1,218 @@
+"""The present state of a stream as an ordinary release file, made of public numbers alone.
+
+Every statistic's noisy numbers are an array: time nodes in the order of publication, then the rows of the other axes'
+strategies. Estimates are best along the other axes inside each time node, then along time; statistics of one family
+are reconciled as in any release. So readers need nothing but the file.
+
+The last `KEPT` states stay as files, for readers that ask `as of` a batch.
+
+**Privacy**: post-processing of published numbers, which comes after the decision and may be repeated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+
+from dpsql.ledger.files import file_hash, holds, sync
+from dpsql.mechanisms.axis.strategy import estimate, row_count
+from dpsql.mechanisms.family.reconcile import Measured
+from dpsql.publishing.content import Components, planned_release, reconciled_nodes, statistic_metas
+from dpsql.publishing.planned import ReleasePlan
+from dpsql.release import open_release
+from dpsql.release.format import StreamMeta
+from dpsql.release.stream import State
+from dpsql.release.write import LOOKUP_ARITY, ReleaseBuilder, StatisticContent, StatisticPart
+from dpsql.streams.append import StreamStatistic
+from dpsql.streams.calendar import batch_bounds
+from dpsql.streams.plan import StreamPlan
+from dpsql.streams.public import PUBLIC_FILE, Manifest, read_segments
+from dpsql.tree import FloatArray, IntArray, Tree, kary_tree
+from dpsql.variance import AxisVariance
+from dpsql.variance.kronecker import AxisSplit
+
+STATES = "states"
+KEPT = 16
+"""States kept as files, the newest included."""
+BLOCK = 1 << 14
+"""Block size of their files: the tables are small, and there is a file a batch."""
+
+
+@dataclass(frozen=True)
+class Presenter:
+    """Writes the state that a manifest stands for; `opened_stream` calls it before it replaces the manifest.
+
+    Args:
+        plan: the stream.
+        insecure: whether the noise came from test entropy.
+    """
+
+    plan: StreamPlan
+    insecure: bool
+
+    def __call__(self, directory: Path, manifest: Manifest) -> Manifest:
+        """Write the release file of a manifest's newest batch; the manifest that names it.
+
+        Args:
+            directory: the stream directory.
+            manifest: with the new segment, not yet public.
+        """
+        folder = directory / STATES
+        folder.mkdir(exist_ok=True)
+        for left in folder.iterdir():  # of an append that did not finish
+            if f"{STATES}/{left.name}" not in {state.file for state in manifest.states}:
+                left.unlink()
+        published = _published(directory, manifest, self.plan)
+        content = state_content(self.plan, manifest, published, self.insecure)
+        name = f"{STATES}/{manifest.as_of_batch:09d}.duckdb"
+        fresh = directory / (name + ".new")
+        content.write(fresh, block_size=BLOCK)
+        fresh.chmod(PUBLIC_FILE)
+        sync(fresh)
+        state = State(name, file_hash(fresh), manifest.as_of_batch, _label(self.plan, manifest.batches))
+        fresh.replace(directory / name)
+        sync(folder)
+        return replace(manifest, states=(*manifest.states, state)[-KEPT:])
+
+
+def _published(directory: Path, manifest: Manifest, plan: StreamPlan) -> list[IntArray]:
+    """The noisy numbers of every statistic: int64[time nodes, cells]. From the last state, if it is there."""
+    cells = plan.spec().cells
+    last = manifest.states[-1] if manifest.states else None
+    if (
+        last is None
+        or last.batch != manifest.as_of_batch - 1
+        or not holds(directory / last.file, last.sha256)
+    ):
+        return published_numbers(read_segments(directory, manifest), plan)
+    newest = read_segments(directory, Manifest("", manifest.segments[-1:]))
+    before = open_release(directory / last.file, insecure=True)  # as readers of this process may have it open
+    query = "SELECT value FROM measurement_{} ORDER BY rowid"
+    earlier = [before.connection.execute(query.format(s)).fetchnumpy()["value"] for s in range(len(cells))]
+    before.close()
+    return [
+        np.concatenate([np.asarray(earlier[s], dtype=np.int64).reshape(-1, size), _of(newest, s, size)])
+        for s, size in enumerate(cells)
+    ]
+
+
+def published_numbers(columns: dict[str, IntArray], plan: StreamPlan) -> list[IntArray]:
+    """The columns of all segments as one array for each statistic: int64[time nodes, cells]."""
+    return [_of(columns, s, size) for s, size in enumerate(plan.spec().cells)]
+
+
+def _of(columns: dict[str, IntArray], statistic: int, cells: int) -> IntArray:
+    own: IntArray = columns["value"][columns["statistic"] == statistic]
+    return own.reshape(-1, cells)
+
+
+@dataclass(frozen=True)
+class StateEstimates:
+    """What follows from the published numbers: the plan, and per axis a model and a tree, per statistic node sums in
+    units of 2^-20 and the variance factors of its parts.
+    """
+
+    plan: ReleasePlan
+    models: list[AxisVariance]
+    trees: list[Tree]
+    nodes: list[IntArray]
+    components: list[Components]
+
+
+def state_estimates(stream: StreamPlan, batches: int, published: Sequence[IntArray]) -> StateEstimates:
+    """Best estimates of the present state.
+
+    Args:
+        stream: the stream.
+        batches: how many are public.
+        published: the noisy numbers of each statistic, int64[time nodes, cells].
+    """
+    plan, models, units = stream.whole(batches), stream.models(batches), stream.unit_variances()
+    trees = [kary_tree(planned.axis.leaves, LOOKUP_ARITY) for planned in plan.axes]
+    measured = [
+        Measured(s.axes, _leaves(stream, plan, i, published[i]), units[i])
+        for i, s in enumerate(plan.statistics)
+    ]
+    nodes, components = reconciled_nodes(plan, measured, [AxisSplit(model) for model in models], trees)
+    return StateEstimates(plan, models, trees, nodes, components)
+
+
+def state_content(
+    stream: StreamPlan, manifest: Manifest, published: Sequence[IntArray], insecure: bool
+) -> ReleaseBuilder:
+    """All that the release file of a state holds.
+
+    Args:
+        stream: the stream.
+        manifest: says how many batches there are.
+        published: the noisy numbers of each statistic, int64[time nodes, cells].
+        insecure: whether the noise came from test entropy.
+    """
+    batches = manifest.batches
+    made = state_estimates(stream, batches, published)
+    plan, statistics = made.plan, stream.statistics()
+    metas = statistic_metas(plan, made.components)
+    parts = [
+        StatisticPart(
+            replace(meta, nonnegative=False),  # a projection of all cells would cost more than the append
+            StatisticContent(
+                _shaped(plan, i, published[i]), _budgets(stream, plan, i, statistic, batches), made.nodes[i]
+            ),
+        )
+        for i, (meta, statistic) in enumerate(zip(metas, statistics, strict=True))
+    ]
+    builder = planned_release(plan, manifest.release_id, made.models, parts, insecure=insecure)
+    return replace(
+        builder,
+        privacy=replace(builder.privacy, unit=stream.unit),
+        stream=_stream_meta(stream, batches),
+    )
+
+
+def _stream_meta(stream: StreamPlan, batches: int) -> StreamMeta:
+    """What a release says about its stream; `as_of` is the beginning of its newest batch."""
+    return StreamMeta(
+        as_of_batch=batches - 1, as_of=_label(stream, batches), column=stream.stream.column,
+        grain=stream.stream.grain, strategy=stream.batch.axes[0].choice.name, late=stream.stream.late.name,
+        rows_per_batch=stream.batch.statistics[0].tau, max_batches=stream.lifetime,
+    )  # fmt: skip
+
+
+def _label(stream: StreamPlan, batches: int) -> str:
+    """How the newest batch is called."""
+    start = batch_bounds(batches - 1, stream.origin, stream.stream.grain)[0]
+    return start.date().isoformat() if stream.stream.grain != "hour" else start.isoformat(timespec="minutes")
+
+
+def _shaped(plan: ReleasePlan, index: int, values: IntArray) -> IntArray:
+    """Numbers of a statistic with one dimension for each axis, time first."""
+    rows = [row_count(strategy) for strategy in plan.strategies(plan.statistics[index])[1:]]
+    return values.reshape(-1, *rows)
+
+
+def _leaves(stream: StreamPlan, plan: ReleasePlan, index: int, values: IntArray) -> FloatArray:
+    """Best linear unbiased estimates of the leaf combinations: float64[batches, n_1, ..]."""
+    rows: FloatArray = _shaped(plan, index, values).astype(np.float64)
+    for axis, strategy in enumerate(plan.strategies(plan.statistics[index])[1:], start=1):
+        rows = estimate(strategy, rows, axis)
+    return stream.strategy.estimate(plan.axes[0].axis.leaves, rows)
+
+
+def _budgets(
+    stream: StreamPlan, plan: ReleasePlan, index: int, statistic: StreamStatistic, batches: int
+) -> IntArray:
+    """Integer budget of each published number; 0 where it holds several nodes: the strategy tells their shares."""
+    several = np.zeros(statistic.cells, dtype=np.int64)
+    known: dict[Fraction, IntArray] = {}
+    rows = []
+    for batch in range(batches):
+        for emission in stream.strategy.emissions(batch):
+            share = emission.reads[0].share
+            if share not in known:
+                known[share] = statistic.budgets(share)
+            rows.append(known[share] if len(emission.reads) == 1 else several)
+    return _shaped(plan, index, np.array(rows, dtype=np.int64))

@@ -1,0 +1,381 @@
+"""Append a batch to a stream, from raw rows to the files that readers open. The first append makes the stream.
+
+    plan       plan.py, calendar.py     public: what is measured, the same at every append
+    create     here                     private state, then the whole budget charged, then the directory
+    rows       rows.py                  the batch's raw rows to exact integers
+    decide     append.py, state.py      one private transaction draws and stores the noise
+    present    present.py, public.py    the release file of the new state, from public numbers
+
+Creation is safe to repeat: the private state holds the release id that the ledger charges, and a state that is gone is
+never replaced by a fresh one, since drawing a batch's noise again would show the exact difference.
+
+**Privacy**: docs/privacy/streams.md.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass, field
+from datetime import datetime
+from fractions import Fraction
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from dpsql.engines import RawSide
+from dpsql.errors import BatchOrderError, IntegrityError, OperationalError
+from dpsql.ledger import Label, Order, Receipt, new_release_id, publish_file
+from dpsql.ledger.files import PRIVATE_DIRECTORY
+from dpsql.noise import Entropy, Noise
+from dpsql.progress import Progress, Stage, silent
+from dpsql.publishing.axes import AxisMaker, axis_maker, open_public
+from dpsql.publishing.central import PROMISE, confirmed_source, release_spend, releases_beside, source_digests
+from dpsql.release.stream import MANIFEST
+from dpsql.star import Catalog, spec_hash
+from dpsql.star.graph import ledger_path
+from dpsql.streams.append import Batch, KillPoint, OpenStream, no_kill, noise_for, opened_stream, stream_lock
+from dpsql.streams.calendar import batch_bounds, batch_number, stream_column
+from dpsql.streams.plan import StreamPlan, check_leaves, frozen, plan_stream, thawed
+from dpsql.streams.present import Presenter
+from dpsql.streams.public import create_directory
+from dpsql.streams.rows import StreamTypes, aggregate, arrive, first_types, open_batch
+from dpsql.streams.state import create_state, open_state
+
+KEY = b"the key that ranks a unit's rows"
+
+
+@dataclass(frozen=True)
+class Appended:
+    """What `append` did. For the curator: `left_out` counts raw rows.
+
+    Args:
+        path: the stream directory.
+        batch: the batch's number, 0-based.
+        label: the date or time that it was named by.
+        added: False where the batch was public already.
+        created: whether this append made the stream and charged the budget.
+        charged, left: epsilon at the catalog's delta.
+        left_out: raw rows that each rule left out: late, early, bounded (out of domain, or more than max_ids
+            of a unit), lifetime (units past max_batches). Private.
+    """
+
+    path: Path
+    batch: int
+    label: str
+    added: bool
+    created: bool
+    charged: Fraction
+    left: Fraction
+    left_out: dict[str, int] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values for `--json`."""
+        return {
+            "path": str(self.path), "batch": self.batch, "label": self.label, "added": self.added,
+            "created": self.created, "charged": str(self.charged), "left": str(self.left),
+            "left_out_private": self.left_out,
+        }  # fmt: skip
+
+    def summary(self) -> str:
+        """One line for people."""
+        if not self.added:
+            return (
+                f"batch {self.batch} ({self.label}) of {self.path} is public; data are not compared, nothing was drawn "
+                "or charged; send corrections with a later batch"
+            )
+        made = (
+            f"made {self.path}, charged {float(self.charged):g}, left {float(self.left):g}; "
+            if self.created
+            else ""
+        )
+        out = ", ".join(f"{rows} {rule}" for rule, rows in self.left_out.items())
+        rules = f"; rows left out (private): {out}" if out else ""
+        return f"{made}appended batch {self.batch} ({self.label}) to {self.path}{rules}"
+
+
+@dataclass(frozen=True)
+class Compared:
+    """The rows of a public batch were given again, and they are the same. For the curator.
+
+    Args:
+        path: the stream directory.
+        batch: the batch's number, 0-based.
+        label: the date or time that it was named by.
+    """
+
+    path: Path
+    batch: int
+    label: str
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values for `--json`."""
+        return {"path": str(self.path), "batch": self.batch, "label": self.label, "same": True}
+
+    def summary(self) -> str:
+        """One line for people."""
+        return f"batch {self.batch} ({self.label}) of {self.path} was made of the same rows"
+
+
+class Arrival(NamedTuple):
+    """What arrives.
+
+    Args:
+        label: a date or time inside the batch.
+        source: a Parquet or CSV file with the rows; None takes the rows of the catalog's source whose time lies in the
+            batch.
+        now: refuse batches that have not begun by then; None takes this machine's clock.
+    """
+
+    label: str
+    source: Path | None = None
+    now: datetime | None = None
+
+
+class Chance(NamedTuple):
+    """Where randomness comes from.
+
+    Args:
+        noise: of what is published.
+        entropy: of the stream's secret, if it is made now.
+    """
+
+    noise: Noise
+    entropy: Entropy
+
+
+class Earlier(NamedTuple):
+    """What earlier batches have fixed.
+
+    Args:
+        types: column types of the first batch; None before it.
+        batches: how many have been decided.
+    """
+
+    types: StreamTypes | None
+    batches: int
+
+
+def append_batch(
+    catalog: Catalog,
+    directory: Path,
+    arrival: Arrival,
+    chance: Chance,
+    *,
+    progress: Progress = silent,
+    kill_point: KillPoint = no_kill,
+) -> Appended:
+    """Publish one batch of a stream, exactly once; the first one makes the stream.
+
+    A batch that is public already stays as it is, whatever rows come with it: they are not read.
+
+    Args:
+        catalog: a loaded catalog with a source and `stream`.
+        directory: the stream directory.
+        arrival: the batch, and its rows.
+        chance: where noise and secret come from.
+        progress: told each step.
+        kill_point: told each step, for tests that kill there.
+
+    Returns:
+        What was done.
+
+    Raises:
+        CatalogError, SourceError: the catalog or a source is wrong; nothing was drawn.
+        BatchOrderError: batches before it are missing, it has not begun, or it is past the end.
+        PrivacyError and its kin, IntegrityError: the ledger or the private state refuses.
+
+    **Privacy**: the whole stream is epsilon-DP (or rho-zCDP) in its unit, charged once.
+    """
+    directory = directory.absolute()
+    if directory.exists() and not directory.is_dir():
+        raise OperationalError(
+            f"{directory} is a file", hint="a stream release is a directory; choose another"
+        )
+    raw_source, (stream, of, column) = confirmed_source(catalog), stream_column(catalog)
+    number = batch_number(arrival.label, str(column.lower), stream.grain)
+    if batch_bounds(number, str(column.lower), stream.grain)[0] > (arrival.now or datetime.now()):
+        raise BatchOrderError(
+            f"batch {arrival.label} has not begun yet", hint="check the label, or this machine's clock"
+        )
+    private = private_state(catalog, directory)
+    before = earlier(private)
+    is_public = number < before.batches  # then no raw row is opened: what it holds cannot show
+    raw = (
+        open_public(catalog)
+        if is_public
+        else open_batch(catalog, raw_source, of, arrival.source, before.types)
+    )
+    try:
+        plan = _planned(catalog, axis_maker(catalog, raw), number, directory)
+        receipt = _created(plan, raw, directory, private, chance)
+        progress(Stage("planned", plan.batch.axes[0].choice.name, {"statistics": len(plan.batch.statistics)}))
+        present = Presenter(plan, chance.noise.insecure)
+        opened = opened_stream(directory, private, plan.spec(), kill_point=kill_point, present=present)
+        left_out = None
+        with opened as now_open:
+            if not now_open.known(number):
+                progress(Stage("bounding and counting the batch"))
+                batch = _batch(now_open, raw, plan, number, before, arrival.source is not None)
+                progress(Stage("drawing, estimating and writing"))
+                now_open.append(batch, noise_for(plan.statistics(), chance.noise))
+                left_out = batch.left_out
+        return Appended(
+            directory, number, arrival.label, left_out is not None, receipt.drawn, receipt.charged_epsilon,
+            receipt.left_epsilon, left_out or {},
+        )  # fmt: skip
+    finally:
+        raw.close()
+
+
+def _batch(
+    stream: OpenStream, raw: RawSide, plan: StreamPlan, number: int, before: Earlier, own_file: bool
+) -> Batch:
+    """The batch in exact sums.
+
+    Raises:
+        OperationalError: the first batch came from somebody else since `before` was read.
+    """
+    if stream.state.types() != (before.types.text() if before.types else ""):
+        raise OperationalError("another append was first; nothing was drawn", hint="run this one again")
+    arrived, types = (
+        arrive(raw, plan.catalog, number, own_file),
+        before.types or first_types(plan.catalog, raw),
+    )
+    return aggregate(raw, plan, arrived, stream.state.keyed(KEY), stream.admitted, types)
+
+
+def earlier(private: Path) -> Earlier:
+    """What earlier batches have fixed, from the private state; nothing where there is none yet."""
+    if not private.exists():
+        return Earlier(None, 0)
+    with stream_lock(private):
+        state = open_state(private)
+        try:
+            text, batches = state.types(), state.next_batch()
+        finally:
+            state.close()
+    return Earlier(StreamTypes.parse(text) if text else None, batches)
+
+
+def check_batch(catalog: Catalog, directory: Path, arrival: Arrival) -> Compared:
+    """Compare rows with those of a public batch; appends, draws and charges nothing.
+
+    Args:
+        catalog: a loaded catalog with a source and `stream`.
+        directory: the stream directory.
+        arrival: the batch, and its rows.
+
+    Raises:
+        CatalogError, SourceError: the catalog or a source is wrong.
+        OperationalError: there is no private state here.
+        BatchOrderError: the batch has not been appended.
+        BatchConflict: it was appended with other rows.
+
+    **Privacy**: an exact test of equality of private rows, for whoever holds the private state and the rows; its
+    outcome is private.
+    """
+    directory = directory.absolute()
+    raw_source, (stream, of, column) = confirmed_source(catalog), stream_column(catalog)
+    number = batch_number(arrival.label, str(column.lower), stream.grain)
+    private = private_state(catalog, directory)
+    before = earlier(private)
+    if number >= before.batches:
+        raise BatchOrderError(
+            f"batch {arrival.label} has not been appended", hint="append it; nothing was compared"
+        )
+    raw = open_batch(catalog, raw_source, of, arrival.source, before.types)
+    try:
+        arrived = arrive(raw, catalog, number, arrival.source is not None)
+    finally:
+        raw.close()
+    state = open_state(private)
+    try:
+        state.compare(number, arrived.content)
+    finally:
+        state.close()
+    return Compared(directory, number, arrival.label)
+
+
+def _planned(catalog: Catalog, make_axis: AxisMaker, number: int, directory: Path) -> StreamPlan:
+    """The plan, with the strategies that the stream was made with, if it has been made."""
+    try:
+        kept = json.loads((directory / PROMISE).read_text(encoding="utf-8"))["strategies"]
+    except FileNotFoundError:
+        plan = plan_stream(catalog, make_axis, number)
+        plan.statistics()  # refuses budgets that are too small, before anything is charged
+        return plan
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise IntegrityError(f"{directory / PROMISE} is damaged", hint="restore it from a backup") from error
+    restored = thawed(catalog, make_axis, number, kept)
+    check_leaves(restored, kept)
+    return restored
+
+
+def private_state(catalog: Catalog, directory: Path) -> Path:
+    """Where a stream's private state lies: beside the ledger, named after release and lineage."""
+    owner = hashlib.sha256(catalog.privacy.lineage.encode()).hexdigest()[:8]
+    return ledger_path(catalog).absolute().parent / f"{directory.name}.{owner}.stream"
+
+
+def _created(plan: StreamPlan, raw: RawSide, directory: Path, private: Path, chance: Chance) -> Receipt:
+    """Make the stream if there is none; charge its budget once; refuse sides that are not from one making.
+
+    Raises:
+        IntegrityError: the stream was charged with another private state, or its manifest is gone.
+        PrivacyError and its kin: the ledger refuses.
+    """
+    if private.resolve().is_relative_to(directory.resolve()):
+        raise OperationalError(
+            "the private state must not lie inside the release", hint="move the ledger or the release"
+        )
+    try:
+        private.parent.mkdir(mode=PRIVATE_DIRECTORY, parents=True, exist_ok=True)
+        directory.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise OperationalError(f"{directory} cannot be made ({error.strerror})") from error
+    with stream_lock(private):
+        if not private.exists():
+            if (directory / MANIFEST).exists():
+                raise IntegrityError(
+                    f"the private state {private} of this stream is gone", hint="restore its newest copy"
+                )
+            create_state(
+                private, {"release_id": new_release_id(), "spec": plan.spec().text()}, chance.entropy(32)
+            )
+        state = open_state(private)
+        try:
+            release_id, started = state.setting("release_id").decode(), state.next_batch() > 0
+        finally:
+            state.close()
+        receipt = _charged(plan, raw, directory, release_id, chance.noise)
+        if receipt.release_id != release_id:
+            raise IntegrityError(
+                f"{directory.name} was charged with another private state than {private}",
+                hint="restore the newest copy of the old one; nothing was drawn",
+            )
+        if not (directory / MANIFEST).exists():
+            if started:
+                raise IntegrityError(f"the manifest of {directory} is gone", hint="restore the directory")
+            create_directory(directory, release_id, PROMISE)
+    return receipt
+
+
+def _charged(plan: StreamPlan, raw: RawSide, directory: Path, release_id: str, noise: Noise) -> Receipt:
+    """Charge the whole budget once, with a public file that says what for."""
+    catalog, privacy = plan.catalog, plan.catalog.privacy
+    spend = release_spend(catalog, plan.batch, plan.unit)
+    promise = {
+        "release_id": release_id, "catalog": json.loads(catalog.to_json()), "spec_hash": spec_hash(catalog),
+        "unit": plan.unit, "neighbours": privacy.neighbours, "insecure_entropy": noise.insecure,
+        "spends": [[line.purpose, str(line.amount), line.currency] for line in spend.lines],
+        "strategies": frozen(plan),
+    }  # fmt: skip
+
+    def build(path: Path) -> None:
+        path.write_text(json.dumps(promise) + "\n", encoding="utf-8")
+
+    order = Order(
+        Label(privacy.lineage, directory.name, spec_hash(catalog)), directory / PROMISE, release_id, build,
+        lambda: source_digests(raw, spend.tables), tuple(releases_beside(directory, privacy.lineage)),
+    )  # fmt: skip
+    return publish_file(ledger_path(catalog), spend, order)

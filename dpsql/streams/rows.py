@@ -1,0 +1,353 @@
+"""The rows of one batch: which of the raw rows arrive with it, their types, and what they add to each statistic.
+
+Every raw row belongs to exactly one batch. Without a file of its own a batch is the rows of the catalog's source
+whose time lies in it. With one, it is that file, and its rows are
+
+    in time    counted
+    late       earlier, or without a date: counted as of this batch's beginning (`late: batch`) or left out (`drop`)
+    early      later than the batch: left out; they belong to a batch of their own
+
+Then c rows of a unit are sampled (`publishing.sampling`), and those of units that have been in D batches before
+are left out.
+
+The first batch fixes the column types, so that a person is one person in every batch:
+
+| column                                     | a later batch of another type                                    |
+|--------------------------------------------|------------------------------------------------------------------|
+| keys and foreign keys                      | carried by value into the type that the key had (`engines.keys`) |
+| declared int, decimal                      | numbers as they are; text is read as a number, row by row        |
+| declared date, timestamp                   | dates and times as they are; text is read as one, row by row     |
+| declared string, bool                      | carried by value into the type that the column had               |
+
+A batch may have its columns in any order and case; columns that the catalog does not use are not read. A column that
+is missing, or whose type stands for no values of the first one's, is refused by name, before a row is read. A value
+that cannot be carried becomes NULL on its row alone.
+
+**Privacy**: what is left out is counted for the curator alone. Whether a unit is admitted depends on her own batches
+and nobody else's rows. Column types of the source are not published; they stay in the private state.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dpsql.engines import RawSide, retyped
+from dpsql.engines.keys import exact_cast, family, open_star, roots, widest
+from dpsql.errors import CatalogError, IntegrityError, SourceError
+from dpsql.mechanisms.axis.strategy import measure
+from dpsql.publishing.cells import PlacedCells
+from dpsql.publishing.rows import place_rows, prepare_tables, set_key
+from dpsql.star import Catalog
+from dpsql.star.base import nearest
+from dpsql.star.source import Source
+from dpsql.star.sql import identifier
+from dpsql.star.tables import Table
+from dpsql.streams.append import Batch
+from dpsql.streams.calendar import batch_bounds, stream_column
+from dpsql.streams.plan import StreamPlan
+from dpsql.streams.state import BoolArray
+from dpsql.tree import IntArray
+
+Admit = Callable[[Sequence[str]], BoolArray]
+NUMBERS = ("integer", "decimal", "float")
+ANY_NUMBER = "DECIMAL(38,9)"
+"""Holds every digit that a measure or an axis may declare."""
+
+
+@dataclass(frozen=True)
+class Arrived:
+    """The rows that arrived, not yet bounded.
+
+    Args:
+        number: the batch.
+        content: a digest of them; the private state keeps a keyed hash of it.
+        left_out: rows that are not in time, by rule.
+    """
+
+    number: int
+    content: bytes
+    left_out: dict[str, int]
+
+
+def open_batch(
+    catalog: Catalog, source: Source, of: str, file: Path | None, types: StreamTypes | None
+) -> RawSide:
+    """The raw side, with the batch's own file in place of the arriving table's source.
+
+    Args:
+        catalog, source: the catalog and where its tables are.
+        of: the table whose rows arrive.
+        file: the batch's own file, if it has one.
+        types: column types of the first batch; None where this is the first one.
+
+    Raises:
+        SourceError: a file is missing or cannot be read, or a column is not of the type that it had.
+        CatalogError: people's keys come as text and the catalog does not say of what type they are.
+
+    **Privacy**: reads the files' schemas, no row.
+    """
+    if file is not None and not file.is_file():
+        raise SourceError(f"there is no file {file}", hint="pass a Parquet or CSV file with the batch's rows")
+    raw = open_star(
+        catalog, first=None if types is None else types.keys, own_files=None if file is None else {of: file}
+    )
+    try:
+        if types is None and catalog.stream is not None and catalog.stream.max_batches is not None:
+            check_unit_key(catalog, raw)
+        carry_columns(catalog, raw, types or first_types(catalog, raw))
+    except BaseException:
+        raw.close()
+        raise
+    return raw
+
+
+def arrive(raw: RawSide, catalog: Catalog, number: int, own_file: bool) -> Arrived:
+    """Make the arriving table hold the batch's rows and nothing else.
+
+    Args:
+        raw: the raw side; its view of the arriving table is replaced.
+        catalog: the stream's catalog.
+        number: the batch.
+        own_file: whether the table's rows came in a file of this batch.
+
+    Raises:
+        SourceError: the time column is not in the source.
+    """
+    stream, of, declared = stream_column(catalog)
+    connection, table = raw.connection, f"raw.{identifier(of)}"
+    name = stream.column.rpartition(".")[2]
+    known = {column.lower(): column for column in raw.columns[of]}
+    if name.lower() not in known:
+        raise SourceError(
+            f"tables.{of}: the source has no column `{name}`", hint=nearest(name, tuple(known.values()))
+        )
+    column = identifier(known[name.lower()])
+    start, end = batch_bounds(number, str(declared.lower), stream.grain)
+    start = max(start, datetime.fromisoformat(str(declared.lower)))
+    moment = f"TRY_CAST({column} AS TIMESTAMP)"
+    in_time = f"({moment} >= TIMESTAMP '{start}' AND {moment} < TIMESTAMP '{end}')"
+    rule = f"CASE WHEN {in_time} THEN 'in' WHEN {moment} >= TIMESTAMP '{end}' THEN 'early' ELSE 'late' END"
+    connection.execute(
+        f'CREATE TABLE arrived AS SELECT *, {rule} AS "arrival rule" FROM {table} '
+        + ("" if own_file else f"WHERE {in_time}")
+    )
+    begin = f"DATE '{start.date()}'" if declared.type == "date" else f"TIMESTAMP '{start}'"
+    kind = raw.columns[of][known[name.lower()]]
+    moved = f"CASE \"arrival rule\" WHEN 'in' THEN {column} ELSE CAST({begin} AS {kind}) END"
+    counted = ("in", "late") if stream.late.counted else ("in",)
+    connection.execute(
+        f'CREATE OR REPLACE VIEW {table} AS SELECT * EXCLUDE ("arrival rule") REPLACE ({moved} AS {column}) '
+        f'FROM arrived WHERE "arrival rule" IN (SELECT unnest({list(counted)}))'
+    )
+    content, left_out = _digest(connection.execute(
+        'SELECT "arrival rule", count(*), sum(hash(CAST(arrived AS VARCHAR))::HUGEINT) FROM arrived GROUP BY 1'
+    ).fetchall(), counted)  # fmt: skip
+    return Arrived(number, content, left_out | ({"no row": raw.left_out[of]} if of in raw.left_out else {}))
+
+
+def _digest(rows: Sequence[tuple[str, int, int]], counted: tuple[str, ...]) -> tuple[bytes, dict[str, int]]:
+    """An order-independent digest of all rows that arrived, and how many the rules leave out."""
+    found = {str(rule): (int(count), str(total)) for rule, count, total in rows}
+    left_out = {rule: rows for rule, (rows, _) in sorted(found.items()) if rule not in counted}
+    return hashlib.sha256(json.dumps(sorted(found.items())).encode()).digest(), left_out
+
+
+def aggregate(
+    raw: RawSide, plan: StreamPlan, arrived: Arrived, key: bytes, admit: Admit, types: StreamTypes
+) -> Batch:
+    """Bound the batch's rows and add them up.
+
+    Args:
+        raw: the raw side after `arrive`.
+        plan: the stream, planned for this batch.
+        arrived: what `arrive` found.
+        key: secret of the stream that ranks a unit's rows.
+        admit: says which units may still be in a batch.
+        types: column types of the rows; the first batch's are kept.
+
+    Returns:
+        The batch as exact sums of the other axes' rows.
+
+    **Privacy**: raw; the sums go to the private state and, with noise, to the segment.
+    """
+    catalog, capped = plan.catalog, plan.lifetime is not None
+    set_key(raw.connection, key)
+    prepare_tables(catalog, raw, plan.batch)
+    total = _count(raw, f"raw.{identifier(plan.of)}")
+    table, columns = place_rows(catalog, raw, plan.batch, plan.of, keep_unit=capped)
+    placed = _count(raw, table)
+    people = _admitted(raw, table, admit) if capped else ()
+    # a row whose key two units share is placed for each of them
+    left_out = {"bounded": max(0, total - placed), "lifetime": placed - _count(raw, table)}
+    cells = PlacedCells(raw.connection, plan.batch, table, columns).table(plan.of)
+    increments = tuple(_rows(plan, index, cells[index]) for index in range(len(plan.batch.statistics)))
+    nonzero = {rule: rows for rule, rows in {**arrived.left_out, **left_out}.items() if rows}
+    return Batch(arrived.number, arrived.content, increments, people, nonzero, types.text())
+
+
+def _rows(plan: StreamPlan, index: int, cells: IntArray) -> IntArray:
+    """A batch's leaf combinations as rows of the other axes' strategies, flat."""
+    statistic = plan.batch.statistics[index]
+    measured = cells[0]
+    for axis, strategy in enumerate(plan.batch.strategies(statistic)[1:]):
+        measured = measure(strategy, measured, axis)
+    return np.asarray(measured, dtype=np.int64).reshape(-1)
+
+
+def _admitted(raw: RawSide, table: str, admit: Admit) -> tuple[str, ...]:
+    """Leave out the rows of units that have been in all their batches; the units that are left."""
+    query = f"SELECT DISTINCT CAST(unit AS VARCHAR) FROM {table} ORDER BY 1"
+    people = [str(row[0]) for row in raw.connection.execute(query).fetchall()]
+    allowed = admit(people)
+    kept = [person for person, may in zip(people, allowed, strict=True) if may]
+    if len(kept) < len(people):
+        raw.connection.execute(
+            f"DELETE FROM {table} WHERE CAST(unit AS VARCHAR) NOT IN (SELECT unnest(?))", [kept]
+        )
+    return tuple(kept)
+
+
+def _count(raw: RawSide, table: str) -> int:
+    return int(raw.connection.execute(f"SELECT count(*) FROM {table}").fetchall()[0][0])
+
+
+@dataclass(frozen=True)
+class StreamTypes:
+    """DuckDB types at the first batch.
+
+    Args:
+        keys: table -> type of its key and of all foreign keys that name it.
+        columns: private table -> column -> type, for the columns that the catalog uses, in their first order.
+    """
+
+    keys: dict[str, str]
+    columns: dict[str, dict[str, str]]
+
+    def text(self) -> str:
+        """JSON for the private state; the order of columns is kept."""
+        return json.dumps(asdict(self))
+
+    @staticmethod
+    def parse(text: str) -> StreamTypes:
+        """What `text` gave.
+
+        Raises:
+            IntegrityError: it is something else.
+        """
+        try:
+            entry: dict[str, Any] = json.loads(text)
+            return StreamTypes(
+                dict(entry["keys"]), {t: dict(columns) for t, columns in entry["columns"].items()}
+            )
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise IntegrityError("the private state is damaged", hint="restore its newest copy") from error
+
+
+def first_types(catalog: Catalog, raw: RawSide) -> StreamTypes:
+    """The types that a stream has from its first batch on.
+
+    Args:
+        catalog: the catalog.
+        raw: the raw side, its keys in one form each.
+    """
+    private = [name for name, table in catalog.tables.items() if not table.is_public and name in raw.columns]
+    columns = {name: _used(catalog.tables[name], raw.columns[name]) for name in private}
+    return StreamTypes(dict(raw.key_types), columns)
+
+
+def carry_columns(catalog: Catalog, raw: RawSide, types: StreamTypes) -> None:
+    """Give every private table the columns that it had at the first batch, in their types.
+
+    Args:
+        catalog: the catalog.
+        raw: the raw side, its keys carried into `types.keys`; its views are replaced.
+        types: of the first batch.
+
+    Raises:
+        SourceError: a column is missing, or of a type that stands for none of the first one's values.
+    """
+    keys = roots(catalog)
+    for table, columns in types.columns.items():
+        own = {name.lower(): (name, kind) for name, kind in raw.columns[table].items()}
+        carried = {}
+        for column, first in columns.items():
+            if column.lower() not in own:
+                raise SourceError(
+                    f"tables.{table}: this batch has no column `{column}`, which the first one had",
+                    hint="write the column, empty where nothing is known",
+                )
+            name, kind = own[column.lower()]
+            if (table, column.lower()) in keys:
+                carried[column] = (identifier(name), kind)
+                continue
+            value = _carried(identifier(name), kind, first, _declared(catalog.tables[table], column))
+            if value is None:
+                raise SourceError(
+                    f"tables.{table}.{column}: {kind} in this batch, {first} in the first one",
+                    hint="write the column in the type that it had",
+                )
+            carried[column] = value
+        retyped(raw, table, carried)
+
+
+def check_unit_key(catalog: Catalog, raw: RawSide) -> None:
+    """Refuse to count people's batches by text of which nobody said whether it is a number.
+
+    Args:
+        catalog: the catalog.
+        raw: the raw side of the first batch.
+
+    Raises:
+        CatalogError: the unit's key comes as text and the catalog does not say of what type it is.
+    """
+    unit, key = catalog.privacy.unit
+    if (
+        unit is not None
+        and unit in raw.from_csv
+        and raw.key_types[unit] == "VARCHAR"
+        and not _declared(catalog.tables[unit], key)
+    ):
+        raise CatalogError(
+            f"tables.{unit}.columns.{key}: a CSV file does not say whether 7, 7.0 and 00007 are one person",
+            hint=f"write `{key}: {{type: int}}` if they are, `{key}: {{type: string}}` if not",
+        )
+
+
+def _used(table: Table, columns: dict[str, str]) -> dict[str, str]:
+    """The columns of a table that the catalog names, in the source's order; expressions see declared ones alone."""
+    named = {name.lower() for name in (str(table.key), *table.foreign_keys, *table.columns)}
+    return {name: kind for name, kind in columns.items() if name.lower() in named}
+
+
+def _declared(table: Table, column: str) -> str:
+    """The type that the catalog declares for a column, or an empty string."""
+    declared = {name.lower(): entry.type for name, entry in table.columns.items()}
+    return declared.get(column.lower(), "")
+
+
+def _carried(value: str, own: str, first: str, declared: str) -> tuple[str, str] | None:
+    """(SQL, type) of a column in this batch; None where its type does not fit."""
+    if own == first:
+        return value, own
+    here, there = family(own), family(first)
+    if declared in ("int", "decimal"):
+        free: tuple[str, ...] = NUMBERS
+        read = widest(first) if there == "float" or declared == "int" else ANY_NUMBER
+    elif declared in ("date", "timestamp"):
+        free, read = ("time",), "TIMESTAMP"
+    else:
+        target = widest(first)
+        carried = exact_cast(value, own, target)
+        return None if carried is None else (carried, target)
+    if here in free or here == there == "text":
+        return (f"CAST({value} AS VARCHAR)", "VARCHAR") if there == "text" else (value, own)
+    carried = exact_cast(value, own, read) if here == "text" else None
+    return None if carried is None else (carried, read)

@@ -1,0 +1,73 @@
+"""What a release keeps of its variances -> the models and readings that answer; two closed lists.
+
+A statistic is stored with the name of its reading, the numbers of the variance tables that it is made of, and its
+components. A view that was measured axis by axis has a `ProductReading`: its variance is a sum of Kronecker terms of
+its axes' models. A view whose axes were measured together has a `PlaneReading`: one model of all of its cells.
+Answering asks a reading, and never which one it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+from dpsql.errors import InternalError
+from dpsql.variance import intervals, leaves, plane, sine, tree
+from dpsql.variance.kronecker import AxisSplit, ProductReading
+from dpsql.variance.model import AxisVariance, Columns, Components, Reading
+from dpsql.variance.plane import PlaneReading, PlaneVariance
+
+Piece = AxisSplit | PlaneVariance
+"""What a reading is made of."""
+
+AXES: dict[str, Callable[[int, Columns], AxisVariance]] = {
+    "identity": leaves.identity_from_columns, "prefix": leaves.dense_from_columns, "tree": tree.from_columns,
+    "intervals": intervals.from_columns, "sine": sine.from_columns,
+}  # fmt: skip
+"""Models of one axis by the kind that their table is stored with."""
+
+TOGETHER: dict[str, Callable[[Columns], PlaneVariance]] = {PlaneVariance.kind: plane.from_columns}
+"""Models of a view's cells."""
+
+READINGS: dict[str, tuple[type, Callable[[tuple[Any, ...], Components], Reading]]] = {
+    ProductReading.name: (AxisSplit, ProductReading),
+    PlaneReading.name: (PlaneVariance, PlaneReading),
+}
+"""Readings by the name that statistics are stored with, each with what it is made of."""
+
+
+def from_columns(kind: str, n: int, columns: Columns) -> AxisVariance:
+    """The model of one axis that `columns()` was read from.
+
+    Args:
+        kind: the model's `kind`.
+        n: number of leaves.
+        columns: the arrays that `columns()` gave.
+
+    Raises:
+        InternalError: for a kind that no model has.
+    """
+    outer, _, inner = kind.partition(" ")
+    if inner and outer == leaves.GROUPED:
+        return leaves.grouped_from_columns(n, columns, partial(from_columns, inner))
+    if kind not in AXES:
+        raise InternalError(f"no variance model is called {kind!r}", hint="use the version that wrote it")
+    return AXES[kind](n, columns)
+
+
+def piece(kind: str, n: int, columns: Columns) -> Piece:
+    """What one variance table holds: the model of an axis of `n` leaves with its split, or that of a view's cells."""
+    return TOGETHER[kind](columns) if kind in TOGETHER else AxisSplit(from_columns(kind, n, columns))
+
+
+def reading(name: str, pieces: Sequence[Piece], components: Components) -> Reading:
+    """The reading that a statistic is stored with.
+
+    Raises:
+        InternalError: for a name that no reading has, or pieces that it is not made of.
+    """
+    of, made = READINGS.get(name, (type(None), None))
+    if made is None or not all(isinstance(each, of) for each in pieces):
+        raise InternalError(f"no statistic is read as {name!r}", hint="use the version that wrote it")
+    return made(tuple(pieces), components)

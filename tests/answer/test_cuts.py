@@ -1,0 +1,345 @@
+"""What cutting a bin may add to an answer: the bound holds for the worst data, is reached by it, and is shown."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import duckdb
+import numpy as np
+import pytest
+
+import dpsql
+from dpsql import api
+from dpsql.answer import Answerer
+from dpsql.answer.block import Linear, Ratio, Term
+from dpsql.answer.cuts import average_of, ratio_moved
+from dpsql.answer.output import render
+from dpsql.answer.relation import PartialBin
+from dpsql.doors.cli.plan import plan_text
+from dpsql.errors import InterfaceError, NoViewError, PartialBinError
+from dpsql.noise import ExactNoise, Noise, ZeroNoise, insecure_test_entropy
+from dpsql.publishing.central import publish_release
+from dpsql.release import open_release
+from dpsql.star import load_catalog
+from tests.userlevel_star import uneven_rows, write_star
+
+CATALOG = """
+dpsql: 1
+name: shop
+ledger: LEDGER
+source: {kind: parquet, root: ROOT, tables: {sales: sales.parquet}}
+privacy: {lineage: people, cap: 9, unit: row, epsilon: 1, delta: 0}
+tables:
+  sales: {role: fact, columns: {
+    day: {type: int, lower: 0, upper: 99},
+    shop: {type: int, lower: 0, upper: 9},
+    paid: {type: decimal, scale: 2, lower: 0, upper: 40, measure: true},
+    change: {type: int, lower: -20, upper: 40, measure: true}}}
+views:
+  days: {of: sales, axes: [{axis: sales.day, cuts: {width: 10}}, {axis: sales.shop, cuts: {width: 5}}],
+    measures: [count, sales.paid, sales.change]}
+"""
+EARLY = "i // 30 * 10"  # all rows of a bin on its first day
+LATE = "i // 30 * 10 + 9"
+EVEN = "i % 100"
+FORMS = {
+    "COUNT(*)": "count",
+    "SUM(paid)": "paid",
+    "SUM(change)": "change",
+    "AVG(paid)": "avg",
+    "AVG(change)": "avgc",
+}
+
+
+def publish(folder: Path, day: str, noise: Noise, count: int = 300) -> Path:
+    """300 rows; those late in a bin have large values."""
+    folder.mkdir(exist_ok=True)
+    rows = f"""SELECT {day} AS day, i % 10 AS shop, (i % 7) * 3.5 + CASE WHEN {day} % 10 > 4 THEN 15 ELSE 0 END AS paid,
+        (i % 11) * 5 - 20 AS change FROM range({count}) t(i)"""
+    duckdb.connect().execute(f"COPY ({rows}) TO '{folder}/sales.parquet'")
+    (folder / "shop.yaml").write_text(
+        CATALOG.replace("ROOT", str(folder)).replace("LEDGER", f"{folder}/ledger")
+    )
+    return publish_release(
+        load_catalog(folder / "shop.yaml"), folder / "r.dpsql", noise=noise, key=bytes(32)
+    ).path
+
+
+@pytest.fixture(scope="module")
+def exact(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Answerer]:
+    """Releases without noise, by where a bin's rows lie."""
+    folder = tmp_path_factory.mktemp("cuts")
+    days = {"early": EARLY, "late": LATE, "even": EVEN}
+    return {
+        name: Answerer(
+            open_release(publish(folder / name, day, ZeroNoise()), insecure=True),
+            on_partial_bin="interpolate",
+        )
+        for name, day in days.items()
+    }
+
+
+@pytest.mark.parametrize("where", [
+    "day < 14", "day BETWEEN 3 AND 47", "day = 20", "day % 7 = 0", "NOT day BETWEEN 3 AND 47",
+    "day < 14 AND shop > 2", "day < 14 OR shop < 2",
+])  # fmt: skip
+@pytest.mark.parametrize("name", ["early", "late", "even"])
+def test_answers_are_within_their_bound(exact: dict[str, Answerer], name: str, where: str) -> None:
+    answerer = exact[name]
+    text = f"SELECT {', '.join(FORMS)} FROM sales WHERE {where}"
+    found = answerer.query(text)
+    with duckdb.connect() as raw:
+        raw.execute(f"CREATE VIEW sales AS FROM '{answerer.release.path.parent}/sales.parquet'")
+        (truth,) = raw.execute(text).fetchall()
+    for what, value, bound, true in zip(FORMS, found.rows[0], found.model_bound[0], truth, strict=True):
+        assert bound is not None
+        assert bound > 0
+        if value is not None and true is not None:
+            assert abs(value - float(true)) <= bound + 1e-5, what
+
+
+def test_the_worst_data_reach_the_bound(exact: dict[str, Answerer]) -> None:
+    """All rows of the bin lie on its first day, of which a tenth is taken: 27 of 30 are missed."""
+    found = exact["early"].query("SELECT COUNT(*) FROM sales WHERE day = 20")
+    assert found.rows == ((3.0,),)
+    assert found.model_bound == ((27.0,),)
+
+
+def test_sums_of_one_sign_are_bounded_by_themselves(exact: dict[str, Answerer]) -> None:
+    """A sum of values of 0 to 40 can be off by part of itself, far less than its rows times 40."""
+    answerer = exact["even"]
+    whole = answerer.query("SELECT COUNT(*), SUM(paid) FROM sales WHERE day BETWEEN 20 AND 29").rows[0]
+    half = answerer.query("SELECT COUNT(*), SUM(paid), SUM(change) FROM sales WHERE day BETWEEN 20 AND 24")
+    assert half.model_bound[0][0] == pytest.approx(whole[0] / 2)
+    assert half.model_bound[0][1] == pytest.approx(whole[1] / 2)
+    assert half.model_bound[0][2] == pytest.approx(whole[0] / 2 * 40)  # both signs: rows times the reach
+
+
+def test_averages_have_a_bound_wherever_they_are_defined(exact: dict[str, Answerer]) -> None:
+    """Where all rows may be on the wrong side the bounds of the measure still hold the average."""
+    average = exact["early"].query(
+        "SELECT AVG(paid) AS a, DP_MODEL_BOUND(AVG(paid)) AS b FROM sales WHERE day = 20"
+    )
+    value, told = average.rows[0]
+    assert average.model_bound[0][0] == told == pytest.approx(max(40 - value, value))
+    ratio = exact["early"].query("SELECT SUM(paid) / SUM(change) FROM sales WHERE day = 20")
+    assert ratio.model_bound == ((None,),)  # nothing bounds it
+
+
+def test_ratios() -> None:
+    above, below = np.array([10.0, 10.0, 10.0]), np.array([5.0, 5.0, 5.0])
+    moved = np.array([4.0, 4.0, 0.0]), np.array([1.0, 5.0, 0.0])
+    assert ratio_moved(above, below, moved, None).tolist()[::2] == [(4 + 2) / 4, 0.0]
+    assert np.isnan(ratio_moved(above, below, moved, None)[1])
+    assert ratio_moved(above, below, moved, (0.0, 3.0)).tolist() == [2 * 1 / 4, 2.0, 0.0]
+    count, paid = Term("count"), Term("sales.paid")
+    assert average_of(Ratio(Linear(((paid, 2.0),)), Linear(((count, 1.0),)), mean=True)) == (paid, 2.0)
+    assert average_of(Ratio(Linear(((paid, 1.0),)), Linear(((count, 1.0),)))) is None
+    assert average_of(Ratio(Linear(((paid, 1.0),), 3.0), Linear(((count, 1.0),)), mean=True)) is None
+
+
+def test_noise_of_cells_cancels(tmp_path: Path) -> None:
+    """An empty shop: summing cells that were cut at 0 one by one would leave a bound of several standard errors."""
+    bounds = []
+    for seed in range(20):
+        noise = ExactNoise(insecure_test_entropy(seed))
+        path = publish(tmp_path / str(seed), EVEN, noise, 0)
+        answerer = Answerer(open_release(path, insecure=True), on_partial_bin="interpolate")
+        text = "SELECT COUNT(*) FROM sales WHERE day % 10 < 5 AND shop < 5"
+        found = answerer.query(text)
+        wide = answerer.query("SELECT COUNT(*) FROM sales WHERE day BETWEEN 0 AND 99 AND shop < 5").rows[0][0]
+        assert found.model_bound[0][0] == pytest.approx(max(0.0, wide / 2), abs=1e-4)
+        bounds.append(found.model_bound[0][0])
+    assert min(bounds) == 0.0 < max(bounds)
+
+
+def test_user_level_bounds_are_as_large_as_what_is_cut(tmp_path: Path) -> None:
+    """Tables with `max_ids: auto`: the reach of a weighted shape, which is far larger, has no part in it."""
+    catalog = write_star(tmp_path, *uneven_rows(500, 3), delta="1e-6")
+    noise = ExactNoise(insecure_test_entropy(3))
+    path = publish_release(load_catalog(catalog), tmp_path / "r.dpsql", noise=noise, key=bytes(32)).path
+    answerer = Answerer(open_release(path, insecure=True))
+    text = (
+        "SELECT COUNT(*), SUM(amount), AVG(amount) FROM sales JOIN customer USING (id) "
+        "WHERE region IN ('n', 's') AND day BETWEEN {} AND {}"
+    )
+    cut, first, last = (answerer.query(text.format(*days)) for days in ((2, 7), (1, 3), (7, 9)))
+    for column in (0, 1):  # two thirds of the first bin, a third of the last
+        misplaced = 2 / 3 * (first.rows[0][column] + last.rows[0][column])
+        assert cut.model_bound[0][column] == pytest.approx(misplaced, rel=1e-6)
+    assert cut.model_bound[0][2] <= 100.0
+    assert cut.rows[0][0] * 0.2 < cut.model_bound[0][0] < cut.rows[0][0]
+
+
+def test_it_is_told(exact: dict[str, Answerer]) -> None:
+    found = exact["even"].query("SELECT COUNT(*) AS n FROM sales WHERE day BETWEEN 5 AND 24")
+    note = "2 bins of sales.day cut: interpolating them may put off count by up to 30, beside the noise"
+    assert found.notes == (note,)
+    assert found.provenance["notes"] == [note]
+    assert any(note in line for line in found.plan)
+    assert any("(2 bins cut: 50% of what is taken is interpolated)" in line for line in found.plan)
+    shown = render(found, "table", 0.95).splitlines()
+    assert shown[2].endswith("~30")
+    assert shown[3] == "~ a bin was cut: interpolating it may add so much error"
+    assert f"<p><small>{note}</small></p>" in found._repr_html_()
+    whole = exact["even"].query("SELECT COUNT(*) AS n FROM sales WHERE day < 20")
+    assert whole.notes == ()
+    assert "~" not in render(whole, "table", 0.95)
+
+
+def test_it_is_planned(tmp_path: Path) -> None:
+    publish(tmp_path, EVEN, ZeroNoise())
+    asked = [
+        "SELECT COUNT(*) FROM sales WHERE day < 20",
+        "SELECT COUNT(*) FROM sales WHERE day BETWEEN 5 AND 24",
+        "SELECT COUNT(*) FROM sales WHERE day BETWEEN 5 AND 24 AND shop < 3",
+        "SELECT AVG(paid) FROM sales WHERE day = 20",
+    ]
+    refused = api.plan(tmp_path / "shop.yaml", asked).queries
+    assert [query.refusal is not None for query in refused] == [False, False, True, True]
+    assert "interpolated, more than half; take whole bins, which begin at 20, 30" in str(refused[3].refusal)
+    catalog = (tmp_path / "shop.yaml").read_text() + "on_partial_bin: interpolate\n"
+    (tmp_path / "shop.yaml").write_text(catalog)
+    report = api.plan(tmp_path / "shop.yaml", asked)
+    columns = [query.columns[0] for query in report.queries]
+    assert [(c.cut, c.cut_bins) for c in columns] == [(False, 0), (True, 2), (True, 3), (True, 1)]
+    assert [c.interpolated for c in columns] == pytest.approx([0.0, 0.5, 1.0, 1.0])
+    text = plan_text(report)
+    assert "cuts 2 bins: 50% of what is asked is interpolated and errs beside the noise" in text
+    assert "avg(paid): depends on the answer, cuts a bin: 100%" in text
+
+
+def test_bounds_of_several_releases(tmp_path: Path) -> None:
+    """Independent answers that are averaged: so is the bound, and None stays None."""
+    from dpsql.answer.combine import _bounded
+
+    assert _bounded([10.0, None], [1.0, 0.0]) == 10.0
+    assert _bounded([10.0, 20.0], [0.5, 0.5]) == 15.0
+    assert _bounded([10.0, None], [0.5, 0.5]) is None
+
+
+@pytest.fixture(scope="module")
+def limited(exact: dict[str, Answerer]) -> Answerer:
+    """A release as analysts find it."""
+    return Answerer(exact["even"].release)
+
+
+@pytest.mark.parametrize(("where", "share", "edges"), [
+    ("day = 20", "100%", "20, 30"),
+    ("day BETWEEN 21 AND 23", "100%", "20, 30"),
+    ("day BETWEEN 5 AND 24 AND shop < 8", "69%", "0, 10, 20, 30"),  # 1 - 1/2 x 1/1.6
+    ("day BETWEEN 25 AND 44 AND shop > 2", "64%", "20, 30, 40, 50"),
+    ("day < 3 OR day > 95", "100%", "0, 10, 90"),
+    ("day % 7 = 0", "100%", "0, 10, 20, 30, 40, 50, .."),
+])  # fmt: skip
+def test_what_is_mostly_interpolated_is_refused(
+    limited: Answerer, where: str, share: str, edges: str
+) -> None:
+    with pytest.raises(PartialBinError) as caught:
+        limited.query(f"SELECT COUNT(*) FROM sales WHERE {where}")
+    assert f"{share} of the answer would be interpolated, more than half" in caught.value.reason
+    assert f"which begin at {edges};" in caught.value.hint
+    assert caught.value.caret
+    asking = Answerer(limited.release, on_partial_bin="interpolate")
+    assert asking.query(f"SELECT COUNT(*) FROM sales WHERE {where}").rows
+
+
+@pytest.mark.parametrize("where", [
+    "day < 20", "day BETWEEN 5 AND 24", "day BETWEEN 5 AND 34", "NOT day BETWEEN 3 AND 47", "day < 14 AND shop < 5",
+    "day BETWEEN 21 AND 23 OR shop < 5",
+])  # fmt: skip
+def test_what_is_half_interpolated_is_not(limited: Answerer, where: str) -> None:
+    assert limited.query(f"SELECT COUNT(*) FROM sales WHERE {where}").rows
+
+
+@pytest.mark.parametrize(("statement", "culprit", "group"), [
+    ("SELECT day % 24 AS h, COUNT(*) FROM sales GROUP BY h", "sales.day % 24", "of the group (0)"),
+    ("SELECT day // 15, COUNT(*) FROM sales WHERE day < 90 GROUP BY 1", None, None),
+    ("SELECT day // 14, COUNT(*) FROM sales WHERE day < 90 GROUP BY 1", "sales.day // 14", "of the group (1)"),
+    ("SELECT shop < 5, COUNT(*) FROM sales WHERE day < 25 GROUP BY 1", None, None),
+    ("SELECT shop, MEDIAN(day) FROM sales WHERE shop < 5 GROUP BY shop", "sales.shop cuts", "of the group (0)"),
+    ("SELECT MEDIAN(day) FROM sales WHERE day BETWEEN 21 AND 23", "sales.day BETWEEN", "of the answer"),
+    ("SELECT MEDIAN(day) FROM sales WHERE shop < 5", None, None),
+    ("SELECT COUNT(*), COUNT(*) FILTER (WHERE day = 3) FROM sales", "sales.day = 3", "of the answer"),
+    ("SELECT AVG(paid) FROM sales WHERE day BETWEEN 5 AND 24", None, None),
+    ("SELECT DP_STDERR(AVG(paid)) FROM sales WHERE day < 3", "sales.day < 3", "of the answer"),
+    ("SELECT n FROM (SELECT COUNT(*) AS n FROM sales WHERE day < 3) t", "sales.day < 3", "of the answer"),
+    ("SELECT DISTINCT day FROM sales ORDER BY COUNT(*)", "sales.day cuts", "of the group (0)"),
+    ("SELECT DISTINCT day FROM sales", None, None),
+    ("SELECT MAX(day) FROM sales WHERE day < 33", None, None),
+])  # fmt: skip
+def test_any_group_and_any_value_counts(
+    limited: Answerer, statement: str, culprit: str | None, group: str | None
+) -> None:
+    if culprit is None or group is None:
+        assert limited.query(statement).rows
+        return
+    with pytest.raises(PartialBinError) as caught:
+        limited.query(statement)
+    assert caught.value.reason.startswith(culprit)
+    assert group in caught.value.reason
+
+
+def test_a_null_does_not_hide_a_cut_bin(tmp_path: Path) -> None:
+    """NULL is a leaf like any other, but no stretch of the axis: without this 17% of two leaves were interpolated."""
+    text = CATALOG.replace("upper: 99}", "upper: 99, nullable: true}")
+    (tmp_path / "shop.yaml").write_text(
+        text.replace("ROOT", str(tmp_path)).replace("LEDGER", f"{tmp_path}/l")
+    )
+    rows = "SELECT i AS day, 1 AS shop, 2.5 AS paid, 1 AS change FROM range(99) t(i)"
+    duckdb.connect().execute(f"COPY ({rows}) TO '{tmp_path}/sales.parquet'")
+    catalog = load_catalog(tmp_path / "shop.yaml")
+    path = publish_release(catalog, tmp_path / "r.dpsql", noise=ZeroNoise(), key=bytes(32)).path
+    answerer = Answerer(open_release(path, insecure=True))
+    with pytest.raises(PartialBinError, match="100%"):
+        answerer.query("SELECT COUNT(*) FROM sales WHERE day < 2 OR day IS NULL")
+    assert answerer.query("SELECT COUNT(*) FROM sales WHERE day IS NULL").rows == ((0.0,),)
+    assert answerer.query("SELECT day < 10, COUNT(*) FROM sales GROUP BY 1").rows
+
+
+@pytest.mark.parametrize(("catalog", "view", "session", "answered"), [
+    ("", "", None, (True, False)),
+    ("", "", "limit", (True, False)),
+    ("", "", "interpolate", (True, True)),
+    ("", "", "refuse", (False, False)),
+    ("interpolate", "", None, (True, True)),
+    ("interpolate", "", "limit", (True, False)),
+    ("interpolate", "limit", None, (True, False)),
+    ("refuse", "", None, (False, False)),
+    ("refuse", "", "interpolate", (False, False)),
+    ("refuse", "interpolate", None, (True, True)),
+    ("", "refuse", "interpolate", (False, False)),
+    ("", "interpolate", None, (True, True)),
+])  # fmt: skip
+def test_who_says_so(
+    exact: dict[str, Answerer],
+    catalog: str,
+    view: str,
+    session: PartialBin | None,
+    answered: tuple[bool, bool],
+) -> None:
+    """The view, else the catalog, else the limit; a session may be stricter, and lifts the limit but no refusal."""
+    release = exact["even"].release
+    said = {**release.meta.catalog, **({"on_partial_bin": catalog} if catalog else {})}
+    said["views"] = {"days": {**said["views"]["days"], **({"on_partial_bin": view} if view else {})}}
+    asked = Answerer(replace(release, meta=replace(release.meta, catalog=said)), on_partial_bin=session)
+    for where, works in zip(("day < 14", "day < 4"), answered, strict=True):
+        if works:
+            assert asked.query(f"SELECT COUNT(*) FROM sales WHERE {where}").rows
+        else:
+            with pytest.raises(NoViewError):
+                asked.query(f"SELECT COUNT(*) FROM sales WHERE {where}")
+
+
+def test_other_words_are_refused(tmp_path: Path) -> None:
+    path = publish(tmp_path, EVEN, ZeroNoise())
+    with pytest.raises(InterfaceError, match="interpolate, limit, refuse"):
+        dpsql.connect(path, insecure=True, on_partial_bin="half")
+
+
+def test_refusing_instead(tmp_path: Path) -> None:
+    path = publish(tmp_path, EVEN, ZeroNoise())
+    connection = dpsql.connect(path, insecure=True, on_partial_bin="refuse")
+    with connection, pytest.raises(NoViewError, match="cut a bin"):
+        connection.execute("SELECT COUNT(*) FROM sales WHERE day < 14")

@@ -1,0 +1,107 @@
+"""Every door tells how far a number may be off: by noise, and by interpolating the bins that a statement cuts."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from pathlib import Path
+
+import pytest
+
+import dpsql
+from dpsql.answer import Answerer, Result
+from dpsql.answer.output import margin_lines, render
+from dpsql.answer.session import OpenReleases, Settings
+from dpsql.doors.wire.catalogue import Catalogue
+from dpsql.doors.wire.statements import Backend
+from dpsql.release import open_release
+from tests.release_fixture import make_rows, write_fixture
+
+TEXT = "SELECT region, COUNT(*) AS n FROM shop WHERE price < 12 GROUP BY region"
+COLUMNS = ["region", "n", "n_stderr", "n_low", "n_high", "n_bound"]
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_fixture(tmp_path_factory.mktemp("star") / "f.dpsql", make_rows(), 1.0)
+
+
+@pytest.fixture(scope="module")
+def result(path: Path) -> Result:
+    return dpsql.query(TEXT, release=path)
+
+
+def rows_of(result: Result) -> list[list[object]]:
+    low, high = result.interval_rows(0.95)
+    grids = (result.stderr_rows, low, high, result.model_bound)
+    return [[*row, *(grid[r][1] for grid in grids)] for r, row in enumerate(result.rows)]
+
+
+def test_columns_of_errors(result: Result) -> None:
+    frame = result.df(errors=True)
+    assert list(frame.columns) == COLUMNS
+    assert frame.n_bound.min() > 0
+    assert frame.to_numpy()[:, 1:].tolist() == [row[1:] for row in rows_of(result)]
+    assert list(result.df().columns) == ["region", "n"]
+    narrow = result.df(errors=True, level=0.5)
+    assert (narrow.n_high < frame.n_high).all()
+    records = list(csv.DictReader(io.StringIO(render(result, "csv", 0.95))))
+    assert list(records[0]) == COLUMNS
+    assert [float(record["n_bound"]) for record in records] == list(frame.n_bound)
+    objects = json.loads(render(result, "json", 0.95))
+    assert [list(item.values()) for item in objects] == rows_of(result)
+    assert list(json.loads(render(result, "jsonl", 0.5).splitlines()[0])) == COLUMNS
+    assert json.loads(render(result, "jsonl", 0.5).splitlines()[0])["n_high"] == narrow.n_high[0]
+
+
+def test_formats_for_people(result: Result) -> None:
+    for style in ("table", "markdown", "vertical"):
+        assert "~" in render(result, style, 0.95)
+        assert "±" in render(result, style, 0.95)
+    assert "<small>± " in result._repr_html_()
+    assert " ~" in result._repr_html_()
+    assert str(result) == render(result, "table", 0.95)
+
+
+def test_names_that_are_taken(path: Path) -> None:
+    text = "SELECT COUNT(*) AS n, DP_STDERR(COUNT(*)) AS n_stderr FROM shop"
+    (item,) = json.loads(render(dpsql.query(text, release=path), "json", 0.95))
+    assert list(item) == ["n", "n_stderr_", "n_low", "n_high", "n_bound", "n_stderr"]
+    assert item["n_stderr_"] == item["n_stderr"]
+
+
+def test_an_interval_without_an_end_is_no_exact_number(path: Path) -> None:
+    """A ratio whose denominator may be 0 was shown like a number without any error."""
+    text = "SELECT SUM(amount) / COUNT(*) AS q FROM shop WHERE age = 18 AND region = 'north' AND category = 'tea'"
+    found = Answerer(open_release(write_fixture(path.parent / "loud.dpsql", make_rows(), 1e4))).query(text)
+    assert found.interval_rows()[0] == ((None,),)
+    assert found.stderr_rows[0][0] is not None
+    assert "± ∞" in render(found, "table", 0.95)
+    assert "± ∞" in found._repr_html_()
+    assert margin_lines(found)[0].startswith("q: margin ∞ at 95%")
+
+
+def test_cursors(path: Path, result: Result) -> None:
+    with dpsql.connect(path) as connection:
+        cursor = connection.execute(TEXT)
+        assert [column[0] for column in cursor.description] == ["region", "n"]
+        assert cursor.fetchall() == list(result.rows)
+        assert cursor.interval(0.9) == result.interval_rows(0.9)
+        assert cursor.model_bound == result.model_bound
+        assert "1 bin of product.price cut" in cursor.notes[0]
+
+
+def test_the_wire_says_it_beside_the_rows(path: Path, result: Result) -> None:
+    answerer = Answerer(open_release(path))
+    releases = OpenReleases((answerer.release,), (answerer,))
+    backend = Backend(releases, Catalogue(releases))
+    answer = backend.run(TEXT, Settings())
+    assert [name for name, _, _ in answer.columns or ()] == ["region", "n"]
+    assert len(answer.flags) == 1
+    assert answer.flags[0].startswith("n: margin ")
+    assert " at 95%, and cut bins may add " in answer.flags[0]
+    assert backend.run("SELECT DISTINCT region FROM customer", Settings()).flags == ()
+    whole = backend.run("SELECT COUNT(*) AS n FROM shop", Settings())
+    assert whole.flags == margin_lines(dpsql.query("SELECT COUNT(*) AS n FROM shop", release=path))
+    assert "cut" not in whole.flags[0]

@@ -1,0 +1,160 @@
+"""Error bars: against a simulated release, and against dense covariance."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from dpsql.answer import Answerer
+from dpsql.answer.errorbars import fieller, quantile
+from dpsql.errors import DataError, InterfaceError
+from dpsql.release import open_release
+from tests.release_fixture import UNIT, axis_plans, make_rows, write_fixture
+
+VARIANCE = 4.0
+
+
+@pytest.fixture(scope="module")
+def answerer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Answerer]:
+    path: Path = write_fixture(tmp_path_factory.mktemp("star") / "f.dpsql", make_rows(), VARIANCE)
+    found = Answerer(open_release(path))
+    yield found
+    found.release.close()
+
+
+def cells(*parts: int) -> float:
+    """Standard error of a sum of so many independent leaf combinations."""
+    return math.sqrt(VARIANCE * math.prod(parts))
+
+
+LEAVES = [plan.meta.leaves for plan in axis_plans()]
+AGE, REGION, CATEGORY, DAY = LEAVES[:4]
+
+
+def one(answerer: Answerer, text: str) -> float:
+    value = answerer.query(text).stderr_rows[0][0]
+    assert value is not None
+    return float(value)
+
+
+def test_count_of_ranges(answerer: Answerer) -> None:
+    assert one(answerer, "SELECT COUNT(*) FROM shop WHERE age BETWEEN 20 AND 29") == pytest.approx(
+        cells(10, REGION, CATEGORY)
+    )
+    text = "SELECT COUNT(*) FROM sales JOIN customer USING (customer_id) WHERE age BETWEEN 20 AND 29"
+    assert one(answerer, text) == pytest.approx(cells(10, REGION - 1, CATEGORY))
+
+
+def test_disjoint_boxes_add_their_variance(answerer: Answerer) -> None:
+    text = "SELECT COUNT(*) FROM shop WHERE age < 20 OR region = 'north'"
+    inside = 2 * REGION * CATEGORY + (AGE - 2) * CATEGORY
+    assert one(answerer, text) == pytest.approx(cells(inside))
+
+
+def test_sum_adds_the_count_times_the_centre(answerer: Answerer) -> None:
+    want = math.sqrt(1.0 + 1250.0**2) / 100 * cells(1, REGION, CATEGORY)
+    assert one(answerer, "SELECT SUM(amount) FROM shop WHERE age = 20") == pytest.approx(want)
+
+
+def test_linear_combinations_keep_covariance(answerer: Answerer) -> None:
+    whole, part = "COUNT(*)", "COUNT(*) FILTER (WHERE age = 20)"
+    text = f"SELECT {whole} - {part}, {whole} + {part}, {part} - {part}, 2 * {part} FROM shop"
+    row = answerer.query(text).stderr_rows[0]
+    rest, small = (AGE - 1) * REGION * CATEGORY, REGION * CATEGORY
+    assert row[0] == pytest.approx(cells(rest))
+    assert row[1] == pytest.approx(math.sqrt(VARIANCE * (rest + 4 * small)))
+    assert row[2] == pytest.approx(0.0, abs=1e-6)
+    assert row[3] == pytest.approx(2 * cells(small))
+
+
+def test_ratio_by_the_delta_method(answerer: Answerer) -> None:
+    text = "SELECT SUM(amount) / COUNT(*), AVG(amount), SUM(amount), COUNT(*) FROM sales"
+    result = answerer.query(text)
+    ratio, mean, _, count = result.rows[0]
+    assert ratio == pytest.approx(mean)
+    base = next(cells(*shape) for shape in [(DAY, CATEGORY)])
+    centred = 1.0 / 100 * base
+    want = math.sqrt(centred**2 + (mean - 12.5) ** 2 * base**2) / count
+    assert result.stderr_rows[0][1] == pytest.approx(want)
+    assert result.stderr_rows[0][0] == pytest.approx(want)
+
+
+def test_error_bars_pass_through_wrappers(answerer: Answerer) -> None:
+    plain = answerer.query("SELECT region, COUNT(*) AS n FROM shop GROUP BY region")
+    wrapped = answerer.query(
+        "WITH t AS (SELECT region AS r, COUNT(*) AS n FROM shop GROUP BY region) SELECT q.r, q.n * 2 + 1"
+        " FROM (SELECT * FROM t WHERE n > -1000) AS q ORDER BY q.r LIMIT 100"
+    )
+    by_region = {row[0]: error[1] for row, error in zip(plain.rows, plain.stderr_rows, strict=True)}
+    for row, error in zip(wrapped.rows, wrapped.stderr_rows, strict=True):
+        assert error[1] == pytest.approx(2 * by_region[row[0]])
+
+
+def test_dp_functions_in_sql_equal_the_result(answerer: Answerer) -> None:
+    text = (
+        "SELECT COUNT(*), DP_STDERR(COUNT(*)), DP_INTERVAL_LOW(COUNT(*), 0.9), DP_INTERVAL_HIGH(COUNT(*),"
+        " 0.9) FROM shop"
+    )
+    result = answerer.query(text)
+    low, high = result.interval_rows(0.9)
+    assert result.rows[0][1] == result.stderr_rows[0][0]
+    assert result.rows[0][2:] == (low[0][0], high[0][0])
+    outer = answerer.query("SELECT DP_STDERR(n) FROM (SELECT COUNT(*) AS n FROM shop) AS t")
+    assert outer.scalar() == pytest.approx(result.rows[0][1])
+
+
+@pytest.mark.parametrize("text", [
+    "SELECT SUM(COUNT(*)) OVER (ORDER BY region) FROM shop GROUP BY region",
+    "SELECT COUNT(*) * COUNT(*) FROM"
+    " shop", "SELECT SQRT(COUNT(*)) FROM shop", "SELECT MAX(n) FROM (SELECT region, COUNT(*) AS n"
+    " FROM shop GROUP BY 1) AS t", "SELECT CASE WHEN COUNT(*) > 3 THEN 1 END FROM shop",
+])  # fmt: skip
+def test_what_is_not_linear_has_no_error_bar(text: str, answerer: Answerer) -> None:
+    assert all(value is None for row in answerer.query(text).stderr_rows for value in row)
+
+
+def test_avg_is_null_where_the_count_may_be_zero(answerer: Answerer) -> None:
+    text = "SELECT AVG(amount) FROM shop WHERE age = 20 AND region = 'north' AND category = 'tea'"
+    assert answerer.query(text).rows == ((None,),)
+    assert answerer.query(text).stderr_rows == ((None,),)
+
+
+def test_shapes_and_scalar(answerer: Answerer) -> None:
+    result = answerer.query("SELECT region, COUNT(*), AVG(amount) FROM shop GROUP BY region")
+    low, high = result.interval(0.95)
+    assert result.df().shape == result.stderr.shape == low.shape == high.shape == (5, 3)
+    assert "±" in result._repr_html_()
+    with pytest.raises(DataError, match="not one value"):
+        result.scalar()
+    with pytest.raises(InterfaceError):
+        result.interval(1.5)
+
+
+def test_quantiles_of_the_noise() -> None:
+    assert quantile(0.95) == pytest.approx(1.959964, abs=1e-6)
+    assert quantile(0.95, 3.0) == pytest.approx(2.11831, abs=1e-4)
+    assert quantile(0.5, 3.0) == quantile(0.5)
+    assert quantile(0.95) < quantile(0.95, 0.5) < quantile(0.95, 3.0)
+
+
+def test_fieller_holds_the_ratio_95_of_100_times() -> None:
+    draw = np.random.default_rng(4)
+    above, below = 30.0 + draw.normal(0, 3, 20_000), 12.0 + draw.normal(0, 2, 20_000)
+    ones = np.ones(20_000)
+    low, high = fieller(above, below, 9 * ones, 0 * ones, 4 * ones, quantile(0.95))
+    share = np.mean((low <= 2.5) & (high >= 2.5))
+    assert 0.94 < share < 0.96
+
+
+def test_median_of_an_axis_has_an_interval(answerer: Answerer) -> None:
+    result = answerer.query(
+        "SELECT MEDIAN(age), DP_INTERVAL_LOW(MEDIAN(age)), DP_INTERVAL_HIGH(MEDIAN(age)) FROM customer"
+    )
+    middle, low, high = result.rows[0]
+    assert low <= middle <= high
+    assert low < high
+    assert UNIT == 2**20

@@ -1,0 +1,259 @@
+"""The client: shared stream vectors, plan refusals, rows and leaves, report bytes, once-only memory."""
+
+from __future__ import annotations
+
+import json
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dpsql.client import Memory, Report, Row, decode, encode, from_json, read_plan, respond, to_json
+from dpsql.client.device import draw_round
+from dpsql.client.entropy import below, system_entropy
+from dpsql.client.oracles import ORACLES, grr, oue, read_varint, varint
+from dpsql.client.plan import largest_weight, read_axis
+from dpsql.client.rows import join, leaf_of, to_rows
+from dpsql.errors import DataError, PrivacyError
+from tests.local_plans import W1, InsecureTestEntropy, all_kinds, plan_of, plan_text, view
+
+VECTORS = json.loads((Path(__file__).parent.parent / "vectors" / "local.json").read_text())["client_stream"]
+
+
+def stream_reports(entropy: InsecureTestEntropy) -> list[str]:
+    views = [(3, 5, "GRR"), (4, 25, "OUE"), (5, 625, "OUE")]
+    reports = []
+    for _ in range(4):
+        draw, number = below(12, entropy), 0
+        while draw >= views[number][0]:
+            draw -= views[number][0]
+            number += 1
+        _, domain, oracle = views[number]
+        item = [2, 7, 311][number]
+        payload = (
+            varint(grr(item, domain, W1, entropy)) if oracle == "GRR" else oue(item, domain, W1, entropy)
+        )
+        reports.append(encode(Report(bytes.fromhex("0102030405060708"), number, oracle, payload)).hex())
+    return reports
+
+
+def test_stream_vectors_are_reproduced_byte_for_byte() -> None:
+    entropy = InsecureTestEntropy(b"dpsql-test-1")
+    assert [below(n, entropy) for n in (2, 3, 5, 256, 257, 1000000)] == VECTORS["below"]
+    assert [grr(i % 5, 5, W1, entropy) for i in range(12)] == VECTORS["grr"]
+    assert oue(3, 25, W1, entropy).hex() == VECTORS["oue"]
+    assert stream_reports(entropy) == VECTORS["reports"]
+
+
+def test_largest_weight_is_the_floor() -> None:
+    assert largest_weight(Fraction(1)) == VECTORS["W"]
+    assert largest_weight(Fraction(1, 2)) == 1728809
+
+
+@given(st.integers(1, 1 << 48), st.binary(max_size=8))
+def test_below_stays_below(bound: int, seed: bytes) -> None:
+    assert 0 <= below(bound, InsecureTestEntropy(seed)) < bound
+
+
+@pytest.mark.parametrize("bound", [0, -1, (1 << 48) + 1])
+def test_below_refuses_bounds_it_cannot_draw(bound: int) -> None:
+    with pytest.raises(ValueError, match="bound"):
+        below(bound, system_entropy)
+
+
+@given(
+    st.integers(0, (1 << 28) - 1),
+    st.integers(0, 65535),
+    st.sampled_from(sorted(oracle.name for oracle in ORACLES)),
+)
+def test_reports_survive_bytes_and_json(value: int, number: int, oracle: str) -> None:
+    report = Report(bytes(range(8)), number, oracle, varint(value))
+    assert decode(encode(report)) == report == from_json(to_json(report))
+    assert read_varint(varint(value)).value == value
+
+
+@pytest.mark.parametrize(
+    "raw", [b"", b"L1", b"L2" + bytes(12), b"L1" + bytes(10) + b"\x07\x00", b"L1" + bytes(11)]
+)
+def test_bytes_that_are_no_report(raw: bytes) -> None:
+    with pytest.raises(DataError):
+        decode(raw)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "",
+        "[]",
+        "{}",
+        '{"report":2}',
+        to_json(Report(bytes(8), 1, "GRR", b"\0"))[:-1],
+        '{"report":1,"plan":"00","view":true,"oracle":"GRR","payload":"00"}',
+    ],
+)
+def test_lines_that_are_no_report(line: str) -> None:
+    with pytest.raises(DataError):
+        from_json(line)
+
+
+@pytest.mark.parametrize("raw", [b"\x80", b"\x80\x00", b"\xff\xff\xff\xff\x01", b""])
+def test_integers_must_be_in_shortest_form(raw: bytes) -> None:
+    with pytest.raises(DataError):
+        read_varint(raw)
+
+
+@pytest.mark.parametrize(
+    ("changes", "error"),
+    [
+        ({"own": W1 + 1}, PrivacyError),
+        ({"own": 1 << 20}, PrivacyError),
+        ({"epsilon": "17"}, PrivacyError),
+        ({"other": 1}, DataError),
+        ({"tau": 0}, DataError),
+        ({"dpsql_plan": 2}, DataError),
+        ({"epsilon": "x"}, DataError),
+    ],
+)
+def test_plans_that_cost_more_than_they_say_are_refused(
+    changes: dict[str, Any], error: type[Exception]
+) -> None:
+    with pytest.raises(error):
+        plan_of(view(), **changes)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"domain": 4},
+        {"edges": [[0, 2]]},
+        {"edges": [[0, 2, 2, 4]]},
+        {"oracle": "RAPPOR"},
+        {"share": -1},
+        {"kind": "wave"},
+        {"kind": "boxes", "boxes": [[0, 4, 0]]},
+        {"oracle": "OLH"},
+        {"kind": "other"},
+    ],
+)
+def test_views_that_contradict_themselves_are_refused(changes: dict[str, Any]) -> None:
+    with pytest.raises(DataError):
+        plan_of({**view(), **changes})
+
+
+@pytest.mark.parametrize("number", range(7))
+def test_every_kind_of_view_reports_inside_its_domain(number: int) -> None:
+    plan = plan_of(all_kinds()[number])
+    entropy = InsecureTestEntropy(b"kinds")
+    for rows in ([], [Row((3, 1), (7,))], [Row((0, 0), (-9,)), Row((1, 2), (0,)), Row((2, 2), (3,))]):
+        report = decode(respond(plan, rows, entropy))
+        assert report.plan == plan.hash
+        assert report.oracle == all_kinds()[number]["oracle"]
+
+
+def test_rows_are_joined_and_looked_up() -> None:
+    plan = plan_of()
+    joined = join(
+        [{"shop": 1, "amount": 3}, {"shop": 2, "amount": 2.6}], {1: {"age": 25, "region": "south"}}, "shop"
+    )
+    assert to_rows(plan, joined[:1]) == [Row((2, 1), (3,))]
+    assert to_rows(plan, joined[1:]) == []  # no age, and no leaf for its absence
+
+
+def test_leaves_of_values() -> None:
+    ages = read_axis({"name": "age", "leaves": 6, "lower": 20, "width": 10, "null_leaf": 4, "other_leaf": 5})
+    assert [leaf_of(ages, v) for v in (20, 59, 60, 19.5, None)] == [0, 3, 5, 5, 4]
+    assert leaf_of(read_axis({"name": "a", "leaves": 3}), 7) == 2
+    assert leaf_of(ages, "x") == 5
+    assert leaf_of(read_axis({"name": "r", "values": ["a"], "leaves": 1}), "b") is None
+
+
+def memory(folder: Path, largest: int = 1, cap: int = 2) -> Memory:
+    return Memory(folder / "device" / "memory.json", Fraction(largest), Fraction(cap))
+
+
+def test_a_retry_resends_the_same_bytes_and_a_new_plan_of_the_collection_gets_them_too(
+    tmp_path: Path,
+) -> None:
+    first = memory(tmp_path).answer(plan_of(), [Row((1, 1))], system_entropy)
+    assert first is not None
+    assert memory(tmp_path).answer(plan_of(), [Row((3, 1))], system_entropy) == first
+    assert memory(tmp_path).answer(plan_of(view(share=7)), [], system_entropy) == first
+    named = Memory(str(tmp_path / "device" / "memory.json"), Fraction(1), Fraction(2))  # type: ignore[arg-type]
+    assert named.answer(plan_of(), [], system_entropy) == first, "a path may be text"
+
+
+def test_lifetime_cap_and_largest_epsilon_hold(tmp_path: Path) -> None:
+    device = memory(tmp_path)
+    for name in ("a", "b"):
+        assert device.answer(plan_of(collection=name), [], system_entropy)
+    with pytest.raises(PrivacyError, match="given all"):
+        device.answer(plan_of(collection="c"), [], system_entropy)
+    with pytest.raises(PrivacyError, match="more than this device"):
+        memory(tmp_path, largest=0).answer(plan_of(), [], system_entropy)
+
+
+def test_a_person_belongs_to_one_round(tmp_path: Path) -> None:
+    device = memory(tmp_path)
+    answers = [device.answer(plan_of(rounds=4, round=r), [], system_entropy) for r in range(4)]
+    assert len({a for a in answers if a is not None}) == 1
+
+
+def test_rounds_are_drawn_by_their_weights_and_evenly_without() -> None:
+    entropy = InsecureTestEntropy(b"rounds")
+    uneven = plan_of(rounds=2, round_shares=[1, 9])
+    first = [draw_round(uneven, entropy) for _ in range(4000)].count(0)
+    assert 300 < first < 500
+    even = [draw_round(plan_of(rounds=3), InsecureTestEntropy(b"e")) for _ in range(5)]
+    assert even == [below(3, InsecureTestEntropy(b"e")) for _ in range(5)]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"rounds": 2, "round": 2},
+        {"rounds": 2, "round": -1},
+        {"rounds": "2"},
+        {"rounds": 2, "round_shares": [1]},
+        {"rounds": 2, "round_shares": [0, 1]},
+        {"rounds": 2, "round_shares": [True, 1]},
+        {"rounds": 2, "round_shares": [1 << 47, 1 << 48]},
+    ],
+)
+def test_rounds_that_cannot_be_drawn_are_refused(changes: dict[str, Any]) -> None:
+    with pytest.raises(DataError):
+        plan_of(**changes)
+
+
+def test_a_collection_cannot_raise_its_epsilon(tmp_path: Path) -> None:
+    device = memory(tmp_path, largest=2)
+    answers = {}
+    for name in map(str, range(2)):
+        cheap = plan_of(collection=name, rounds=2, round=0, epsilon="1/2", own=largest_weight(Fraction(1, 2)))
+        answers[name] = device.answer(cheap, [], system_entropy)
+        dear = plan_of(collection=name, rounds=2, round=1)
+        if answers[name] is None:
+            with pytest.raises(PrivacyError, match="raised"):
+                device.answer(dear, [], system_entropy)
+        else:
+            assert device.answer(dear, [], system_entropy) == answers[name]
+
+
+def test_test_entropy_is_unstorable(tmp_path: Path) -> None:
+    with pytest.raises(PrivacyError, match="test entropy"):
+        memory(tmp_path).answer(plan_of(), [], InsecureTestEntropy(b""))
+
+
+@pytest.mark.parametrize("text", ["{", "[]"])
+def test_a_damaged_memory_stops_reporting(tmp_path: Path, text: str) -> None:
+    device = memory(tmp_path)
+    device.path.parent.mkdir()
+    device.path.write_text(text)
+    with pytest.raises(DataError, match="damaged"):
+        device.answer(plan_of(), [], system_entropy)
+
+
+def test_plan_bytes_decide_the_hash() -> None:
+    assert read_plan(plan_text().encode()).hash != read_plan(plan_text(round=0, tau=3).encode()).hash

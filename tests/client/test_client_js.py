@@ -1,0 +1,126 @@
+"""The JavaScript client draws the same bytes as the Python one. Needs Node; skips where there is none."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dpsql.client import Row, respond
+from dpsql.client.device import draw_round
+from dpsql.client.entropy import below
+from dpsql.client.oracles import grr, olh, oue, wave
+from tests.local_plans import W1, InsecureTestEntropy, all_kinds, plan_of, plan_text, view
+
+VECTORS = json.loads((Path(__file__).parent.parent / "vectors" / "local.json").read_text())["client_stream"]
+NODE = shutil.which("node")
+SCRIPT = Path(__file__).parents[2] / "clients" / "js" / "stream.js"
+pytestmark = pytest.mark.skipif(NODE is None, reason="no node on this machine")
+
+
+def run(request: dict[str, Any]) -> dict[str, Any]:
+    done = subprocess.run(
+        [str(NODE), str(SCRIPT)], input=json.dumps(request), capture_output=True, text=True, check=True
+    )
+    answer: dict[str, Any] = json.loads(done.stdout)
+    return answer
+
+
+def test_the_folder_s_own_tests_pass() -> None:
+    done = subprocess.run(
+        [str(NODE), "--test"], cwd=SCRIPT.parent, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout
+
+
+def test_shared_stream_vectors() -> None:
+    out = run(
+        {
+            "seed": "dpsql-test-1",
+            "own": W1,
+            "below": [2, 3, 5, 256, 257, 1000000],
+            "grr": [[i % 5, 5] for i in range(12)],
+            "oue": [[3, 25]],
+            "views": [[3, 5, "GRR"], [4, 25, "OUE"], [5, 625, "OUE"]],
+            "reports": [[2, 7, 311]] * 4,
+            "plan_hash": "0102030405060708",
+        }
+    )
+    assert out["below"] == VECTORS["below"]
+    assert out["grr"] == VECTORS["grr"]
+    assert out["oue"] == [VECTORS["oue"]]
+    assert out["reports"] == VECTORS["reports"]
+
+
+def test_hashes_waves_and_large_bounds_agree() -> None:
+    bounds = [1, 2**31, 2**32 + 1, 2**47 + 12345, 2**48]
+    hashed = [[item, 4] for item in (0, 1, 77, 65535, 2**24 - 1)]
+    waves = [[i, 64, 12] for i in (0, 5, 63)] + [[None, 64, 12]] * 3
+    out = run(
+        {"seed": "wide", "own": W1, "below": bounds, "olh": hashed, "wave": waves, "oue": [[700, 2048]]}
+    )
+    entropy = InsecureTestEntropy(b"wide")
+    assert out["below"] == [below(n, entropy) for n in bounds]
+    assert out["oue"] == [oue(700, 2048, W1, entropy).hex()]
+    assert out["olh"] == [list(olh(item, g, W1, entropy)) for item, g in hashed]
+    assert out["wave"] == [wave(item, domain, reach, W1, entropy) for item, domain, reach in waves]
+
+
+def test_whole_reports_agree_for_every_kind_of_view() -> None:
+    people: list[list[dict[str, Any]]] = [
+        [],
+        [{"leaves": [3, 1], "measures": [7]}],
+        [
+            {"leaves": [0, 0], "measures": [-9]},
+            {"leaves": [1, 2], "measures": [0]},
+            {"leaves": [2, 2], "measures": [3]},
+        ],
+    ] * 40
+    out = run({"seed": "people", "own": W1, "plan": plan_text(*all_kinds()), "people": people})
+    entropy = InsecureTestEntropy(b"people")
+    plan = plan_of(*all_kinds())
+    rows = [[Row(tuple(r["leaves"]), tuple(r["measures"])) for r in person] for person in people]
+    assert out["plan_reports"] == [respond(plan, own, entropy).hex() for own in rows]
+
+
+@pytest.mark.parametrize("changes", [{"rounds": 5}, {"rounds": 3, "round_shares": [100000, 1, 899999]}])
+def test_rounds_agree_with_and_without_weights(changes: dict[str, Any]) -> None:
+    text = plan_text(*all_kinds(), **changes)
+    out = run({"seed": "rounds", "own": W1, "plan": text, "people": [], "rounds": 300})
+    entropy, plan = InsecureTestEntropy(b"rounds"), plan_of(*all_kinds(), **changes)
+    assert out["rounds"] == [draw_round(plan, entropy) for _ in range(300)]
+
+
+@pytest.mark.parametrize("changes", [{"rounds": 2, "round": 2}, {"rounds": 2, "round_shares": [0, 1]}])
+def test_rounds_that_cannot_be_drawn_are_refused_there_too(changes: dict[str, Any]) -> None:
+    with pytest.raises(subprocess.CalledProcessError):
+        run({"seed": "s", "own": W1, "plan": plan_text(**changes), "people": []})
+
+
+def test_grr_edges() -> None:
+    out = run({"seed": "edges", "own": 1 << 21, "grr": [[0, 1], [0, 2], [1, 2], [63, 64]]})
+    entropy = InsecureTestEntropy(b"edges")
+    assert out["grr"] == [grr(i, d, 1 << 21, entropy) for i, d in [(0, 1), (0, 2), (1, 2), (63, 64)]]
+
+
+def test_reports_agree_where_a_plan_has_no_place_for_a_row() -> None:
+    boxes = view("boxes", axes=[0], edges=[], boxes=[[0, 1], [2, 4]], domain=2, empty=False, share=2)
+    views = [
+        view(empty=False, domain=2),
+        boxes,
+        view("wave", edges=[[0, 1, 2, 3, 4]], oracle="WAVE", domain=4),
+    ]
+    people: list[list[dict[str, Any]]] = [
+        [],
+        [{"leaves": [1, 0], "measures": [0]}],
+        [{"leaves": [9, 0]}],
+    ] * 40
+    text = plan_text(*views, tau=1)
+    out = run({"seed": "holes", "own": W1, "plan": text, "people": people})
+    entropy, plan = InsecureTestEntropy(b"holes"), plan_of(*views, tau=1)
+    rows = [[Row(tuple(r["leaves"])) for r in person] for person in people]
+    assert out["plan_reports"] == [respond(plan, own, entropy).hex() for own in rows]

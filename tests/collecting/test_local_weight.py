@@ -1,0 +1,279 @@
+"""The estimated weight of rows (`row_weighting: mar`) in error bars: algebra, every door, what intervals hold."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import duckdb
+import numpy as np
+import pytest
+
+import dpsql
+from benchmarks.local.simulated import simulate_tallies
+from dpsql.answer import Answerer, Result
+from dpsql.answer.combine import Source, blend, mean_error, total_error
+from dpsql.answer.errorbars import Weight, weight_error, weight_of
+from dpsql.answer.explain import predict
+from dpsql.client.plan import Plan, read_plan
+from dpsql.collecting import content
+from dpsql.collecting.collector import Manifest
+from dpsql.collecting.plan import build_plan
+from dpsql.collecting.survey import Survey, design_of, public_axis_maker, survey_of
+from dpsql.collecting.tallies import People
+from dpsql.doors.report.model import page_model
+from dpsql.release import open_release
+from dpsql.release.format import Promise
+from dpsql.star import load_catalog
+from tests.release_fixture import bare_meta
+
+CATALOG = """
+dpsql: 1
+name: visits
+privacy: {lineage: town, cap: 8, unit: person.id, epsilon: 2}
+collection: {epsilon: 2, tau: 1, row_weighting: mar, row_share: SHARE}
+tables:
+  person: {role: dimension, key: id, private: true, columns: {sex: {type: string, categories: [F, M]}}}
+  visit:
+    role: fact
+    foreign_keys: {person: {references: person, on_missing: drop}}
+    max_ids: 6
+    columns:
+      hour: {type: string, categories: [a, b, c, d, e, f, g, h], out_of_domain: drop}
+      cost: {type: int, lower: 0, upper: 40, measure: true}
+views:
+  hours: {of: visit, axes: [visit.hour], measures: [count, visit.cost]}
+"""
+PEOPLE = 5_000
+EARLY, LATE = "FILTER (WHERE hour < 'd')", "FILTER (WHERE hour >= 'd')"
+
+
+def town(folder: Path, share: str) -> tuple[Survey, Plan]:
+    """The survey and plan of a town where part of the people are asked how many rows they have."""
+    (folder / "town.yaml").write_text(CATALOG.replace("SHARE", share))
+    catalog = load_catalog(folder / "town.yaml")
+    survey = survey_of(catalog, public_axis_maker(catalog))
+    return survey, read_plan(build_plan(design_of(survey, PEOPLE)))
+
+
+def visitors() -> People:
+    """People with 0 to 6 visits, which tau 1 cuts at random."""
+    rng = np.random.default_rng(0)
+    rows = rng.choice(7, size=PEOPLE, p=[0.1, 0.2, 0.2, 0.2, 0.15, 0.1, 0.05])
+    first = np.concatenate([[0], np.cumsum(rows)])
+    hours = rng.choice(8, size=first[-1], p=np.array([1, 2, 4, 6, 5, 3, 2, 1]) / 24)
+    costs = np.clip(rng.poisson(10 + hours), 0, 40)
+    return People(first, hours[:, None], costs[:, None])
+
+
+def collection(survey: Survey, plan: Plan, people: People, seed: int, target: Path) -> Path:
+    """A release of one simulated collection."""
+    tallies = simulate_tallies(plan, people, np.random.default_rng(seed))
+    manifest = Manifest(1, PEOPLE, PEOPLE, {})
+    target.unlink(missing_ok=True)
+    content.release_content(survey, plan, tallies, manifest, f"{seed:032x}").write(target)
+    return target
+
+
+@pytest.fixture(scope="module")
+def release(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("weight")
+    return collection(*town(folder, "1/10"), visitors(), 1, folder / "visits.dpsql")
+
+
+@pytest.fixture(scope="module")
+def older(release: Path) -> Path:
+    """The same release, as if it did not tell the weight's error."""
+    path = release.with_name("older.dpsql")
+    shutil.copy(release, path)
+    path.chmod(0o600)
+    with duckdb.connect(str(path)) as opened:
+        ((text,),) = opened.execute("SELECT value FROM meta WHERE key = 'local'").fetchall()
+        told = {key: value for key, value in json.loads(text).items() if key != "row_weight_error"}
+        opened.execute("UPDATE meta SET value = ? WHERE key = 'local'", [json.dumps(told)])
+    return path
+
+
+@pytest.fixture(scope="module")
+def answerer(release: Path) -> Iterator[Answerer]:
+    opened = open_release(release)
+    yield Answerer(opened)
+    opened.close()
+
+
+@pytest.fixture(scope="module")
+def slots(older: Path) -> Iterator[Answerer]:
+    """Answers with the error of the slots alone."""
+    opened = open_release(older)
+    yield Answerer(opened)
+    opened.close()
+
+
+def errors(answerer: Answerer, *values: str) -> list[float]:
+    row = answerer.query(f"SELECT {', '.join(values)} FROM visit").stderr_rows[0]
+    assert None not in row
+    return [float(error) for error in row]
+
+
+def test_what_a_weight_adds() -> None:
+    weight = Weight(relative=0.1, rows=100.0, variance=4.0)
+    everything, half = weight.added(np.array([100.0, 50.0]), np.array([4.0, 2.5]))
+    assert 4 + everything == pytest.approx(10**2)  # the slots' own error cancels
+    assert half == pytest.approx(0.25 * 4 - 2 * 0.5 * 2.5 + 5**2)
+    assert weight.added(np.zeros(1), np.array([3.0]))[0] == 0
+
+
+def test_the_total_errs_by_the_weight_alone_and_constants_do_not_scale(answerer: Answerer) -> None:
+    relative = weight_error(answerer.release)
+    count = answerer.query("SELECT COUNT(*) FROM visit").scalar()
+    assert 0.03 < relative < 0.2
+    found = errors(
+        answerer, "COUNT(*)", "COUNT(*) + 5", "3 * COUNT(*) - 7", "COUNT(*) - COUNT(*)", "-COUNT(*)"
+    )
+    assert found == pytest.approx(np.abs([1, 1, 3, 0, 1]) * relative * count, rel=1e-6, abs=1e-3)
+
+
+@pytest.mark.parametrize("value", ["COUNT(*)", "SUM(cost)"])
+def test_counts_and_sums_over_groups_add_linearly(answerer: Answerer, slots: Answerer, value: str) -> None:
+    opened = answerer.release
+    count = next(s for s in opened.statistics if s.measure == "count")
+    weight = weight_of(opened, count)
+    assert weight is not None
+    early, late = f"{value} {EARLY}", f"{value} {LATE}"
+    asked = (early, late, f"{early} + {late}", f"{early} - {late}", value)
+    (values,) = answerer.query(f"SELECT {', '.join(asked)} FROM visit").rows
+    one, two, both, apart, whole = np.square(errors(answerer, *asked))
+    assert both == pytest.approx(whole)
+    assert one + two == pytest.approx((both + apart) / 2)
+    own = np.square(errors(slots, *asked))
+    assert one > own[0]
+    assert whole - apart > own[4] - own[3] + 3 * weight.relative**2 * values[0] * values[1]
+    mean = values[4] / weight.rows  # SUM(cost) over all: only its spread around the mean is the slots' own
+    spread = weight.relative * values[4]
+    if value == "COUNT(*)":
+        assert (mean, whole) == (pytest.approx(1), pytest.approx(spread**2))
+    else:
+        (around,) = np.square(errors(slots, f"SUM(cost) - {mean!r} * COUNT(*)"))
+        assert whole == pytest.approx(around + spread**2)
+
+
+def test_conditional_sums_are_sums(answerer: Answerer) -> None:
+    case, filtered = errors(answerer, "SUM(CASE WHEN hour < 'd' THEN cost ELSE 0 END)", f"SUM(cost) {EARLY}")
+    assert case == pytest.approx(filtered)
+
+
+def test_ratios_do_not_see_the_weight(answerer: Answerer, slots: Answerer) -> None:
+    sql = (
+        f"SELECT AVG(cost), AVG(cost) {EARLY}, SUM(cost) / COUNT(*) + 2, COUNT(*) {EARLY} / COUNT(*),"
+        f" AVG(cost) {EARLY} - AVG(cost) {EARLY} FROM visit"
+    )
+    weighed, plain = answerer.query(sql), slots.query(sql)
+    assert weighed.rows == plain.rows
+    assert np.allclose(weighed.stderr_rows[0], plain.stderr_rows[0], rtol=1e-12, atol=1e-9)
+    for mine, others in zip(weighed.interval_rows(0.95), plain.interval_rows(0.95), strict=True):
+        assert np.allclose(mine[0], others[0], rtol=1e-12)
+    groups = "SELECT hour, AVG(cost), COUNT(*) FROM visit GROUP BY hour"
+    for mine, others in zip(answerer.query(groups).stderr_rows, slots.query(groups).stderr_rows, strict=True):
+        assert (mine[1] is None) == (others[1] is None)
+        assert mine[1] is None or mine[1] == pytest.approx(others[1])
+        assert mine[0] is None
+
+
+def test_a_constant_in_a_ratio_is_not_weighted(answerer: Answerer, slots: Answerer) -> None:
+    count = answerer.query("SELECT COUNT(*) FROM visit").scalar()
+    # (5 - C) / C = 5 / C - 1 errs as 5 / C does: by r 5 / C
+    (found,) = errors(answerer, "(5000 - COUNT(*)) / COUNT(*)")
+    assert found == pytest.approx(weight_error(answerer.release) * 5000 / count, rel=1e-6)
+    assert found > 2 * errors(slots, "(5000 - COUNT(*)) / COUNT(*)")[0]
+    # few enough rows for Fieller's interval
+    near = "SELECT (SUM(cost) - 500000) / COUNT(*) FILTER (WHERE hour = 'a') FROM visit"
+    (low, high), (least, most) = (each.query(near).interval_rows(0.5) for each in (answerer, slots))
+    assert low[0][0] < least[0][0] - 1
+    assert high[0][0] > most[0][0] + 1
+
+
+def test_releases_that_do_not_tell_the_error_read_as_zero(slots: Answerer, answerer: Answerer) -> None:
+    assert weight_error(slots.release) == 0
+    sql = "SELECT COUNT(*), AVG(cost) FROM visit"
+    told, untold = answerer.query(sql), slots.query(sql)
+    assert untold.scale_error[0][0] > 3 * untold.stderr_rows[0][0]
+    assert told.scale_error == ((0.0, 0.0),)
+    assert any("common to all of them and part of their error bars" in note for note in told.notes)
+    assert any(note.endswith("common to all of them)") for note in untold.notes)
+
+
+def test_every_door_tells_the_same_error(answerer: Answerer) -> None:
+    sql = "SELECT COUNT(*), SUM(cost) FROM visit"
+    result = answerer.query(sql)
+    low, high = result.interval_rows(0.9)
+    inside = answerer.query(
+        "SELECT DP_STDERR(COUNT(*)), DP_INTERVAL_LOW(COUNT(*), 0.9), DP_INTERVAL_HIGH(SUM(cost), 0.9) FROM visit"
+    )
+    assert inside.rows[0] == pytest.approx((result.stderr_rows[0][0], low[0][0], high[0][1]))
+    count, total = result.stderr_rows[0]
+    # the noise of many people's reports is normal
+    assert (high[0][0] - low[0][0]) / count == pytest.approx(2 * 1.6448536)
+    assert [column.least for column in predict(answerer, sql)] == pytest.approx([count, total])
+    assert f"predicted standard error: {count:.6g} to {count:.6g}" in answerer.explain(sql)
+    outer = answerer.query("SELECT n FROM (SELECT SUM(cost) AS n FROM visit) AS t")
+    assert outer.stderr_rows[0][0] == pytest.approx(total)
+    groups = answerer.query("SELECT hour, COUNT(*) AS n FROM visit GROUP BY hour")
+    (histogram,) = page_model(answerer.release)["views"][0]["histograms"]
+    by_hour = {row[0]: error[1] for row, error in zip(groups.rows, groups.stderr_rows, strict=True)}
+    drawn = dict(zip(histogram["labels"], histogram["stderr"], strict=True))
+    assert {hour: drawn[hour] for hour in "abcdefgh"} == pytest.approx(
+        {h: by_hour[h] for h in "abcdefgh"}, rel=1e-3
+    )
+
+
+def source(name: str, result: Result) -> Source:
+    return Source(name, bare_meta(name, Promise("person.id", "replace_one", "2")), result)
+
+
+def test_routing_and_means_weigh_by_the_whole_error(answerer: Answerer) -> None:
+    result = answerer.query("SELECT COUNT(*) FROM visit")
+    assert total_error(result)[0] == pytest.approx(result.stderr_rows[0])
+    assert mean_error(result) == pytest.approx(result.stderr_rows[0][0])
+    sources = [source("a", result), source("b", result)]
+    mixed = blend(sources, opened=[each.meta for each in sources])
+    assert mixed is not None
+    assert mixed.stderr_rows[0][0] == pytest.approx(result.stderr_rows[0][0] / 2**0.5)
+
+
+def test_no_weight_no_error(tmp_path: Path) -> None:
+    text = CATALOG.replace("row_weighting: mar, row_share: SHARE", "row_share: 1/10")
+    (tmp_path / "plain.yaml").write_text(text)
+    catalog = load_catalog(tmp_path / "plain.yaml")
+    survey = survey_of(catalog, public_axis_maker(catalog))
+    plan = read_plan(build_plan(design_of(survey, PEOPLE)))
+    made = collection(survey, plan, visitors(), 1, tmp_path / "plain.dpsql")
+    found = dpsql.query("SELECT COUNT(*) FROM visit", release=made)
+    opened = open_release(made)
+    count = next(s for s in opened.statistics if s.measure == "count")
+    assert (weight_error(opened), weight_of(opened, count)) == (0, None)
+    opened.close()
+    assert 0 < float(found.stderr_rows[0][0]) < 0.05 * float(found.scalar())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("share", ["1/10", "1/2"])
+def test_intervals_hold_with_an_estimated_weight(
+    tmp_path: Path, share: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    people, (survey, plan) = visitors(), town(tmp_path, share)
+    axes = content.survey_axes(survey)
+    monkeypatch.setattr(content, "survey_axes", lambda survey: axes)  # the same for every collection
+    early = people.leaves[:, 0] < 3
+    costs = people.measures[:, 0]
+    exact = np.array([costs.size, early.sum(), costs.sum(), costs.mean()])
+    sql = f"SELECT COUNT(*), COUNT(*) {EARLY}, SUM(cost), AVG(cost) FROM visit"
+    held = []
+    for seed in range(1, 201):
+        opened = open_release(collection(survey, plan, people, seed, tmp_path / "r.dpsql"))
+        low, high = Answerer(opened).query(sql).interval_rows(0.95)
+        opened.close()
+        held.append((np.array(low[0]) <= exact) & (exact <= np.array(high[0])))
+    for name, found in zip(("COUNT(*)", "COUNT", "SUM", "AVG"), np.mean(held, axis=0), strict=True):
+        assert 0.93 <= found <= 0.97, (name, found)

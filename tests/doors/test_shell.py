@@ -1,0 +1,317 @@
+"""The shell as users meet it: pipes, files, a pseudo-terminal, completion and Ctrl-C."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pexpect
+import pytest
+from prompt_toolkit import PromptSession
+from prompt_toolkit.completion import CompleteEvent
+from prompt_toolkit.document import Document
+from prompt_toolkit.input import create_pipe_input
+from prompt_toolkit.output import DummyOutput
+
+import dpsql
+from dpsql.answer.session import OpenReleases, open_session
+from dpsql.doors.scan import Piece, split
+from dpsql.doors.shell import evaluate
+from dpsql.doors.shell.commands import State
+from dpsql.doors.shell.complete import ShellCompleter, words_of
+from tests.doors_release import build
+from tests.interrupts import heed_interrupts
+
+TEN = "(VALUES " + ",".join(f"({i})" for i in range(10)) + ")"
+ENDLESS = (
+    "SELECT COUNT(*) FROM " + ", ".join(f"{TEN} AS t{i}(x)" for i in range(12))
+    + " WHERE " + "+".join(f"t{i}.x*t{(i + 1) % 12}.x" for i in range(12)) + " > 7;"
+)  # fmt: skip
+BY_REGION = "SELECT region, COUNT(*) AS n FROM sales JOIN customer USING (customer_id) GROUP BY region"
+SALES = """\
+column       type     nullable  comment
+-----------  -------  --------  ------------------------------
+customer_id  BIGINT   no        key
+product_id   INTEGER  no        axis, key
+amount       DOUBLE   no        0 to 100; measure
+sold_on      DATE     no        2025-01-01 to 2025-12-31; axis
+customer_id -> customer.customer_id
+product_id -> product.product_id
+"""
+
+
+@pytest.fixture(scope="module")
+def shop(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build(tmp_path_factory.mktemp("shell"))
+
+
+def run(shop: Path, *arguments: str, text: str = "") -> tuple[str, str, int]:
+    """Standard output, standard error and exit code of `dpsql shell`."""
+    command = [sys.executable, "-m", "dpsql.doors.cli", "shell", str(shop), *arguments]
+    done = subprocess.run(command, input=text, capture_output=True, text=True, timeout=120)
+    return done.stdout, done.stderr, done.returncode
+
+
+def test_commands_and_statements_in_order(shop: Path) -> None:
+    script = "\\d sales\nSELECT 1 AS one; -- a note\n\\format jsonl\nSELECT 'a;b' AS two;\n.mode csv\nSELECT 3 AS three"
+    out, err, code = run(shop, text=script)
+    assert out == SALES + 'one\n1\nformat is jsonl\n{"two": "a;b"}\nformat is csv\nthree\n3\n'
+    assert (err, code) == ("", 0)
+
+
+def test_csv_gives_errors_a_column(shop: Path) -> None:
+    cursor = dpsql.connect(shop).execute(BY_REGION)
+    low, high = cursor.interval()
+    errors = zip(cursor.stderr, low, high, cursor.model_bound, strict=True)
+    lines = [
+        ",".join(map(str, (key or "", n, *(error[1] for error in each))))
+        for (key, n), each in zip(cursor.fetchall(), errors, strict=True)
+    ]
+    head = "region,n,n_stderr,n_low,n_high,n_bound"
+    assert run(shop, "-c", BY_REGION)[0] == "\n".join([head, *lines]) + "\n"
+
+
+def test_table_shows_margins_and_marks(shop: Path) -> None:
+    out, _, code = run(
+        shop,
+        "--format",
+        "table",
+        "-c",
+        "SELECT COUNT(*) AS n FROM sales JOIN customer USING (customer_id) WHERE age = 20",
+    )
+    head, rule, value, *legend = out.splitlines()
+    result = (
+        dpsql.connect(shop)
+        .execute("SELECT COUNT(*) AS n FROM sales JOIN customer USING (customer_id) WHERE age = 20")
+        .result
+    )
+    low, high = result.interval_rows(0.95)
+    margin = (high[0][0] - low[0][0]) / 2
+    assert f"{margin:.0f}" in value
+    assert " ± " in value
+    assert head.strip() == "n"
+    assert set(rule) == {"-"}
+    assert legend == (["? below twice its standard error"] if "?" in value else [])
+    assert code == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        (("-c", "SELECT * FROM sales"), 1, "dpsql: the statement asks for rows of sales"),
+        (("-c", "SELEC 1"), 1, "dpsql: "),
+        (("-c", "\\nothing"), 2, "there is no command \\nothing"),
+        (("-f", "absent.sql"), 2, "cannot read absent.sql"),
+    ],
+)
+def test_exit_codes(shop: Path, arguments: tuple[str, ...], code: int, words: str) -> None:
+    out, err, got = run(shop, *arguments)
+    assert (out, got) == ("", code)
+    assert words in err
+    assert "Traceback" not in err
+
+
+def test_a_script_stops_at_its_first_error(shop: Path) -> None:
+    out, err, code = run(shop, text="SELECT 1 AS a;\nSELECT nothing FROM sales;\nSELECT 2 AS b;\n")
+    assert (out, code) == ("a\n1\n", 1)
+    assert err.count("dpsql:") == 1
+
+
+def test_not_a_release(tmp_path: Path) -> None:
+    out, err, code = run(tmp_path / "absent.dpsql", "-c", "SELECT 1")
+    assert (out, code) == ("", 2)
+    assert err.startswith("dpsql: there is no release at")
+
+
+def test_files_in_and_out(shop: Path, tmp_path: Path) -> None:
+    (tmp_path / "inner.sql").write_text("SELECT 1 AS one;\n\\x on\n")
+    script = [
+        f"\\o {tmp_path}/out.txt",
+        f"\\i {tmp_path}/inner.sql",
+        "\\format table",
+        "SELECT 2 AS two;",
+        "\\o",
+    ]
+    out, _, code = run(shop, text="\n".join([*script, "SELECT 3 AS t;", "\\q", "SELECT 4;"]))
+    written = (tmp_path / "out.txt").read_text()
+    assert written == "one\n1\nexpanded is on\nformat is table\n-[ row 1 ]-\ntwo  2\n"
+    assert (out, code) == ("-[ row 1 ]-\nt  3\n", 0)
+    (tmp_path / "loop.sql").write_text(f"\\i {tmp_path}/loop.sql\n")
+    assert run(shop, "-f", f"{tmp_path}/loop.sql")[2] == 2
+
+
+def test_switches_and_listings(shop: Path) -> None:
+    out, _, code = run(
+        shop,
+        text="\\error off\n"
+        + BY_REGION
+        + ";\n\\releases\n\\budget\n\\explain SELECT COUNT(*) FROM sales;\n\\timing on\n.tables\n\\?\n",
+    )
+    assert code == 0
+    assert "error is off\nregion,n\neast," in out
+    assert "epsilon 80, unit customer.customer_id" in out
+    assert "shop     view people: count         16\nquestions cost nothing\n" in out
+    assert "view trend" in out
+    assert "predicted standard error" in out
+    assert "timing is on" in out
+    assert "\\explain   statement" in out
+
+
+def test_ctrl_c_stops_a_statement(shop: Path) -> None:
+    command = [
+        sys.executable,
+        "-m",
+        "dpsql.doors.cli",
+        "shell",
+        str(shop),
+        "-c",
+        "SELECT 1 AS ready",
+        "-c",
+        ENDLESS,
+    ]
+    environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
+    process = subprocess.Popen(
+        command,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=heed_interrupts,
+    )
+    try:
+        assert process.stdout is not None
+        assert "ready" in process.stdout.readline()  # the shell is up; the endless statement follows at once
+        time.sleep(1)
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=60)
+    finally:
+        process.kill()
+    assert (err, process.returncode) == ("dpsql: the statement was stopped\n", 1)
+
+
+@pytest.fixture
+def terminal(shop: Path, tmp_path: Path) -> pexpect.spawn:
+    environment = {
+        **os.environ,
+        "TERM": "dumb",
+        "XDG_STATE_HOME": str(tmp_path),
+        "PROMPT_TOOLKIT_NO_CPR": "1",
+    }
+    child = pexpect.spawn(
+        sys.executable,
+        ["-m", "dpsql.doors.cli", "shell", str(shop)],
+        env=environment,
+        timeout=30,
+        encoding="utf-8",
+        dimensions=(40, 160),
+    )
+    child.expect("Statements end with ;")
+    child.expect("dpsql> ")
+    return child
+
+
+def test_terminal_session(terminal: pexpect.spawn, tmp_path: Path) -> None:
+    terminal.send("SELECT 1 AS one,\r")
+    terminal.send("2 AS two;\r")
+    terminal.expect(r"one  two\r\n---  ---\r\n  1    2\r\n")
+    terminal.send("SELECT * FROM sales;\r")
+    terminal.expect("dpsql: the statement asks for rows of sales")
+    terminal.expect(r" \^\r\n")
+    terminal.send(f"{BY_REGION};\r")
+    terminal.expect("east .* ± ")
+    terminal.send(ENDLESS + "\r")
+    time.sleep(3)
+    terminal.sendintr()
+    terminal.expect("stopped")
+    terminal.send("SELECT 5 AS five;\r")
+    terminal.expect(r"five\r\n----\r\n   5\r\n")
+    terminal.expect("dpsql> ")
+    time.sleep(0.5)  # the prompt is drawn before the terminal is raw
+    terminal.sendcontrol("d")
+    terminal.expect(pexpect.EOF)
+    terminal.close()
+    assert terminal.exitstatus == 0
+    assert "2 AS two;" in (tmp_path / "dpsql" / "history").read_text()
+
+
+def test_leaving_by_command(terminal: pexpect.spawn) -> None:
+    terminal.send("\\q\r")
+    terminal.expect(pexpect.EOF)
+    terminal.close()
+    assert terminal.exitstatus == 0
+
+
+@pytest.fixture(scope="module")
+def completer(shop: Path) -> ShellCompleter:
+    return ShellCompleter(words_of(State(open_session([shop]), "table")))
+
+
+@pytest.mark.parametrize(
+    ("text", "offered"),
+    [
+        ("SELECT COUNT(*) FROM cu", ["customer"]),
+        ("SELECT reg", ["region"]),
+        ("SELECT sales.", ["customer_id", "product_id", "amount", "sold_on"]),
+        ("SELECT 1 FROM customer WHERE region = '", ["east", "west"]),
+        ("SELECT 1 FROM sales WHERE category IN ('tea', 'c", ["cake", "coffee"]),
+        ("\\re", ["releases"]),
+        ("\\d sa", ["sales"]),
+        (".format j", ["json", "jsonl"]),
+        ("SELECT DP_I", ["DP_INTERVAL_LOW(", "DP_INTERVAL_HIGH("]),
+    ],
+)
+def test_completion(completer: ShellCompleter, text: str, offered: list[str]) -> None:
+    found = [
+        c.text for c in completer.get_completions(Document(text), CompleteEvent(completion_requested=True))
+    ]
+    assert found == offered
+
+
+def test_completion_by_keys(completer: ShellCompleter) -> None:
+    with create_pipe_input() as keys:
+        typed = [
+            (0.3, "SELECT COUNT(*) FROM cust"),
+            (0.6, "\t"),
+            (1.2, ";\r"),
+        ]  # completion is a task of its own
+        for delay, text in typed:
+            threading.Timer(delay, keys.send_text, [text]).start()
+        session: PromptSession[str] = PromptSession(
+            input=keys, output=DummyOutput(), completer=completer, complete_while_typing=False
+        )
+        assert session.prompt() == "SELECT COUNT(*) FROM customer;"
+
+
+@pytest.mark.parametrize(
+    ("text", "pieces", "rest"),
+    [
+        ("SELECT ';' ; SELECT 2", [Piece("SELECT ';'", False)], " SELECT 2"),
+        ("-- ;\nSELECT 1;", [Piece("SELECT 1", False)], ""),
+        (";;\n\\q;", [Piece("\\q", True)], ""),
+        ("SELECT 'open;", [], "SELECT 'open;"),
+        ('/* ; */ SELECT "a;" ;', [Piece('SELECT "a;"', False)], ""),
+    ],
+)
+def test_split(text: str, pieces: list[Piece], rest: str) -> None:
+    assert split(text) == (pieces, rest)
+
+
+@pytest.mark.parametrize("style", ["csv", "json", "jsonl"])
+def test_notes_of_formats_for_programs_go_to_standard_error(
+    shop: Path, style: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As `dpsql query` does."""
+    state = State(open_session([shop]), style)
+    note = "a bin was cut"
+    asked = state.asked.query("SELECT COUNT(*) FROM sales")
+    monkeypatch.setattr(OpenReleases, "query", lambda *_: replace(asked, notes=(note,)))
+    evaluate(Piece("SELECT COUNT(*) FROM sales", False), state)
+    out, err = capsys.readouterr()
+    assert note not in out
+    assert f"note: {note}\n" in err

@@ -1,0 +1,44 @@
+"""What Superset sends is answered; the whole of Superset is driven by tests/superset/drive.py."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+
+import pytest
+
+import dpsql
+from dpsql.doors.scan import split
+from tests.doors_release import build
+
+ROOT = Path(__file__).parents[2]
+SENT = split((ROOT / "tests/golden/superset/sent.sql").read_text(encoding="utf-8"))[0]
+SHAPES = [
+    (3, ["region", "n", "e"]),
+    (4, ["category", "n", "low", "high"]),
+    (6, ["sold_on", "n", "low", "high"]),
+]
+
+
+@pytest.fixture(scope="module")
+def shop(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build(tmp_path_factory.mktemp("superset"))
+
+
+@pytest.mark.parametrize(("statement", "shape"), list(zip(SENT, [*SHAPES, SHAPES[1]], strict=True)))
+def test_sent_statements_are_answered(
+    shop: Path, statement: tuple[str, bool], shape: tuple[int, list[str]]
+) -> None:
+    with dpsql.connect(shop) as connection:
+        result = connection.execute(statement[0]).result
+    assert (len(result.rows), list(result.columns)) == shape
+    if "low" in result.columns:
+        for _, n, low, high in result.rows:
+            assert low < n < high
+
+
+def test_the_entry_points_name_what_there_is() -> None:
+    points = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["entry-points"]
+    assert points["superset.db_engine_specs"] == {"dpsql": "dpsql.doors.superset:DpsqlEngineSpec"}
+    assert "class DpsqlEngineSpec(" in (ROOT / "dpsql/doors/superset.py").read_text()
+    assert points["sqlalchemy.dialects"]["dpsql"] == "dpsql.doors.sqlalchemy:DpsqlDialect"

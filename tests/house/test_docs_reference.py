@@ -1,0 +1,32 @@
+"""docs/catalog.md, docs/api.md and the lists of docs/sql.md say what the code says."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from docs.make_reference import DOCS, EXAMPLE, api_page, catalog_page, sql_page, with_paths
+from dpsql.star import load_catalog
+from dpsql.star.model import Catalog
+
+
+@pytest.mark.parametrize(
+    ("name", "page"), [("catalog.md", catalog_page), ("api.md", api_page), ("sql.md", sql_page)]
+)
+def test_the_page_is_in_step(name: str, page: object) -> None:
+    assert callable(page)
+    shipped = (DOCS / name).read_text(encoding="utf-8")
+    assert shipped == page(), f"run make reference: docs/{name} is behind the code"
+
+
+def test_every_key_of_a_catalog_has_a_description() -> None:
+    silent = [f"{m.__name__}.{key}" for m in with_paths(Catalog, "", {}) for key, field in m.model_fields.items()
+              if not field.description]  # fmt: skip
+    assert silent == []
+
+
+def test_the_example_is_a_catalog(tmp_path: Path) -> None:
+    file = tmp_path / "shop.yaml"
+    file.write_text(EXAMPLE, encoding="utf-8")
+    assert load_catalog(file).shares == {"demand": 1}

@@ -1,0 +1,134 @@
+"""What `make house` counts, on packages of a few lines: each rule finds its plant, and nothing beside it."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from tests.house import graph, reach, shapes, tags, traced
+from tests.house.source import Package, read_package
+
+PROJECT = '[project]\nname = "dpsql"\n[project.scripts]\ndpsql = "dpsql.door:main"\n'
+
+
+def package(folder: Path, **modules: str) -> Package:
+    (folder / "dpsql").mkdir(exist_ok=True)
+    (folder / "docs").mkdir(exist_ok=True)
+    (folder / "README.md").write_text("")
+    (folder / "pyproject.toml").write_text(PROJECT)
+    for name, text in {"__init__": "", **modules}.items():
+        (folder / "dpsql" / f"{name}.py").write_text(text)
+    return read_package(folder / "dpsql")
+
+
+def rules(found: list[tags.Found]) -> list[tuple[str, str]]:
+    return [(entry.rule, entry.tag) for entry in found]
+
+
+def test_comparisons_of_a_tag_with_a_literal_count_and_others_do_not(tmp_path: Path) -> None:
+    text = """
+from typing import Literal
+late: Literal["batch", "drop"]
+TREE = "tree"
+def ask(s, late, word):
+    a = s.kind == "tree" or s["norm"] in (1, 2) or s.kind == TREE or s.get("kind") != "sine"
+    b = late == "drop" or s.hats is None or (1 if s.residual else 2)
+    return a, b, late == word, s.kind == word, s.column == "tree", s.late == "never a value of it"
+"""
+    found = rules(tags.questions(package(tmp_path, asks=text)))
+    assert sorted(found) == sorted(
+        [("comparison", "kind")] * 3 + [("comparison", "norm"), ("comparison", "late"), ("comparison", "hats")]
+        + [("flag", "residual")]
+    )  # fmt: skip
+
+
+def test_words_of_other_languages_and_look_ups_in_tables_do_not_count(tmp_path: Path) -> None:
+    text = """
+from typing import Literal
+type: Literal["int", "date"]
+TABLE = {"tree": len}
+WORDS = frozenset({"tree", "DATE"})
+def ask(kind, word):
+    return kind == "DATE", kind == "INNER", kind == "date", kind in TABLE, kind in WORDS
+"""
+    (found,) = tags.questions(package(tmp_path, asks=text))
+    assert found.text == "kind in WORDS"  # for its "tree"
+
+
+def test_a_variant_may_ask_for_itself_and_nobody_else_may(tmp_path: Path) -> None:
+    tree = 'class Tree:\n    kind = "tree"\ndef own(s): return s.kind == "tree"\n'
+    sine = 'class Sine:\n    kind = "sine"\ndef other(s): return s.kind == "tree"\n'
+    found = tags.questions(package(tmp_path, tree=tree, sine=sine))
+    assert [(entry.place, entry.tag) for entry in found] == [("dpsql/sine.py:3", "kind")]
+
+
+def test_isinstance_and_cases_on_what_implements_a_protocol_count(tmp_path: Path) -> None:
+    text = """
+from typing import Protocol
+class Law(Protocol):
+    def draw(self): ...
+    def loss(self): ...
+"""
+    laplace = "class Laplace:\n    def draw(self): ...\n    def loss(self): ...\n"
+    laplace += "class Other:\n    def draw(self): ...\n"
+    asks = """
+def ask(x):
+    match x:
+        case Laplace(): return 1
+    return isinstance(x, Laplace), isinstance(x, (Other, str))
+"""
+    found = rules(tags.questions(package(tmp_path, law=text, laplace=laplace, asks=asks)))
+    assert sorted(found) == [("case", "Laplace"), ("isinstance", "Laplace")]
+
+
+def test_a_dictionary_keyed_by_two_values_of_a_tag_counts(tmp_path: Path) -> None:
+    text = 'from typing import Literal\nlate: Literal["batch", "drop"]\n'
+    text += 'A = {"batch": 1, "drop": 2}\nB = {"batch": 1, "x": 2}\n'
+    assert rules(tags.questions(package(tmp_path, asks=text))) == [("dictionary", "late")]
+
+
+def test_a_cycle_of_imports_is_one_unless_it_lies_in_functions_or_is_for_types(tmp_path: Path) -> None:
+    a = "from dpsql.b import x\n"
+    assert graph.cycles(package(tmp_path, a=a, b="from dpsql import c\n", c="import dpsql.a\n")) == [
+        "dpsql.a, dpsql.b, dpsql.c"
+    ]
+    late = "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import dpsql.a\ndef f():\n    import dpsql.a\n"
+    assert graph.cycles(package(tmp_path, a=a, b="from dpsql import c\n", c=late)) == []
+
+
+def test_statements_leave_docstrings_out_and_parameters_leave_self_out(tmp_path: Path) -> None:
+    text = '"""Says."""\nclass A:\n    """Says."""\n'
+    text += '    def f(self, a, b, c, *, d, e, f):\n        """Says."""\n        return a\n'
+    found = package(tmp_path, a=text)
+    assert (shapes.statements(found), shapes.many_parameters(found)) == (3, [])
+    many = package(tmp_path, a=text.replace("e, f)", "e, f, **more)"))
+    assert shapes.many_parameters(many) == ["dpsql/a.py:4 f: 7"]
+
+
+def test_what_no_door_reaches_is_listed(tmp_path: Path) -> None:
+    door = "from dpsql.inner import used\nfrom dpsql.made import Made\n"
+    door += "def main():\n    used()\n    return Made().told()\n"
+    inner = "LIMIT = 3\nUNUSED = 4\ndef used(): return LIMIT\n"
+    inner += "def dead(): return deeper()\ndef deeper(): return UNUSED\n"
+    made = "class Made:\n    def told(self): return self._own()\n"
+    made += "    def _own(self): ...\n    def dead_too(self): ...\n"
+    found = reach.unreached(package(tmp_path, door=door, inner=inner, made=made), tmp_path)
+    assert [line.split()[1] for line in found] == [
+        "dpsql.inner.UNUSED", "dpsql.inner.dead", "dpsql.inner.deeper", "dpsql.made.Made.dead_too"
+    ]  # fmt: skip
+
+
+def test_a_call_upwards_is_seen_and_a_callback_is_not() -> None:
+    below: dict[str, object] = {"__name__": "dpsql.tree"}
+    above: dict[str, object] = {"__name__": "dpsql.doors.cli.analyst"}
+    exec("class Thing:\n    def told(self): return 1\ndef callback(): return 1\n", above)
+    exec("def ask(thing): return thing.told()\ndef run(step): return step()\n", below)
+    storeys = traced.storeys_of(traced.Path(__file__).parents[2] / ".importlinter")
+    seen: traced.Counter[tuple[str, str]] = traced.Counter()
+    sys.setprofile(lambda frame, event, _: traced._note(frame, storeys, seen) if event == "call" else None)
+    try:
+        below["run"](above["callback"])  # type: ignore[operator]
+        below["ask"](above["Thing"]())  # type: ignore[operator]
+    finally:
+        sys.setprofile(None)
+    assert list(seen) == [("dpsql.tree.ask", "dpsql.doors.cli.analyst.Thing.told")]

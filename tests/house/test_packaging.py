@@ -1,0 +1,47 @@
+"""What pyproject.toml promises about dependencies and the version is what `make lowest` installs and dpsql says."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+
+import dpsql
+
+ROOT = Path(__file__).resolve().parents[2]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+WITHOUT_FLOOR_HERE = {"ruff", "mypy", "import-linter", "dbapi-compliance", "build"}
+"""Tools that `make lowest` takes as they are."""
+
+
+def floors(requirements: list[str]) -> dict[str, str]:
+    """The lower bound of each requirement that has one."""
+    matches = [re.match(r"([\w-]+)(?:\[\w+\])?>=([\d.]+)", text) for text in requirements]
+    return {match[1]: match[2] for match in matches if match is not None}
+
+
+def test_the_oldest_versions_tested_are_the_oldest_promised() -> None:
+    lists = [PROJECT["dependencies"], *PROJECT["optional-dependencies"].values()]
+    promised: dict[str, set[str]] = {}
+    for name, floor in [pair for requirements in lists for pair in floors(requirements).items()]:
+        promised.setdefault(name, set()).add(floor)
+    assert {name: floor for name, floor in promised.items() if len(floor) > 1} == {}
+    lines = (ROOT / "tests" / "lowest.txt").read_text("utf-8").splitlines()
+    tested = dict(line.split("==") for line in lines if line and not line.startswith("#"))
+
+    def parts(version: str) -> list[int]:
+        return [int(part) for part in f"{version}.0.0".split(".")[:3]]
+
+    known = {name: parts(min(floor)) for name, floor in promised.items() if name not in WITHOUT_FLOOR_HERE}
+    assert {name: parts(version) for name, version in tested.items()} == known
+
+
+def test_every_dependency_has_a_floor() -> None:
+    assert set(floors(PROJECT["dependencies"])) == {
+        re.split(r"[>=<]", text)[0] for text in PROJECT["dependencies"]
+    }
+
+
+def test_the_version_has_one_source() -> None:
+    assert "version" in PROJECT["dynamic"] and "version" not in PROJECT
+    assert re.fullmatch(r"\d+\.\d+\.\d+", dpsql.__version__)

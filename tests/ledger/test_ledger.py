@@ -1,0 +1,420 @@
+"""The ledger: what it refuses, what it returns, what it reports, and how it notices that it was changed."""
+
+from __future__ import annotations
+
+import os
+import stat
+from dataclasses import replace
+from fractions import Fraction
+from pathlib import Path
+
+import duckdb
+import pytest
+
+from dpsql.budget import epsilon_of, rho_of
+from dpsql.doors.cli.curate import budget_json, budget_text
+from dpsql.errors import (
+    BudgetExceeded,
+    IntegrityError,
+    InternalError,
+    LineageError,
+    OperationalError,
+    PrivacyError,
+    ReleaseExists,
+)
+from dpsql.ledger import (
+    KillPoint,
+    Label,
+    Lineage,
+    Order,
+    PublicRelease,
+    Receipt,
+    Recovery,
+    SourceTable,
+    Spend,
+    SpendLine,
+    budget_report,
+    new_release_id,
+    publish_file,
+    store,
+)
+from dpsql.ledger.publish import opened, settle
+
+MILLIONTH = Fraction(1, 10**6)
+SHOP = Lineage("shop", "customer.customer_id", "add_remove", Fraction(0), Fraction(4))
+
+
+class Curator:
+    """A folder with a ledger; counts the draws."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.ledger, self.draws = folder, folder / ".dpsql" / "ledger.duckdb", 0
+
+    def publish(
+        self,
+        label: str,
+        epsilon: str | Fraction = "0.4",
+        *,
+        lineage: Lineage = SHOP,
+        spec: str = "spec",
+        source: str = "data",
+        currency: str = "epsilon",
+        tables: tuple[str, ...] = ("sales", "customer"),
+        kill_point: KillPoint = lambda step: None,
+        **others: object,
+    ) -> Receipt:
+        def build(path: Path) -> None:
+            self.draws += 1
+            path.write_bytes(os.urandom(64))
+
+        line = SpendLine("view demand", Fraction(epsilon), currency)
+
+        def digests() -> dict[str, tuple[str, ...]]:
+            return {name: (f"{name}: {source}",) for name in tables}
+
+        name = Label(lineage.name, label, spec)
+        order = Order(name, self.folder / f"{label}.dpsql", new_release_id(), build, digests)
+        spend = Spend(lineage, (line,), tuple(SourceTable(table, (table,)) for table in tables))
+        return publish_file(self.ledger, spend, replace(order, **others), kill_point)
+
+    def left_over(self) -> list[str]:
+        names = [path.name for path in self.folder.iterdir() if path.name.endswith(".staging")]
+        return names + [path.name for path in self.ledger.parent.iterdir() if path.name.endswith(".intent")]
+
+
+@pytest.fixture
+def curator(tmp_path):
+    return Curator(tmp_path)
+
+
+def change_lineage(**fields):
+    return Lineage(
+        **(
+            {
+                "name": "shop",
+                "unit": SHOP.unit,
+                "neighbours": SHOP.neighbours,
+                "delta": SHOP.delta,
+                "cap": SHOP.cap,
+            }
+            | fields
+        )
+    )
+
+
+def test_ten_releases_of_a_tenth_use_up_the_cap_exactly(curator):
+    for i in range(10):
+        receipt = curator.publish(f"r{i}")
+    assert receipt.left == 0 and receipt.charged == Fraction(2, 5)
+    with pytest.raises(BudgetExceeded, match=r"has 0 epsilon left of 4 and this release costs 1e-20"):
+        curator.publish("r10", Fraction(1, 10**20))
+    assert curator.draws == 10 and curator.left_over() == []
+
+
+def test_a_release_is_private_until_it_is_read_only(curator):
+    receipt = curator.publish("a")
+    assert stat.S_IMODE(receipt.path.stat().st_mode) == 0o444
+    assert stat.S_IMODE(curator.ledger.stat().st_mode) == 0o600
+    modes = []
+    curator.publish("b", build=lambda path: modes.append(path.parent.stat().st_mode) or path.write_text("x"))
+    assert stat.S_IMODE(modes[0]) == 0o700
+
+
+def test_the_ledger_and_its_log_are_never_open_to_others(curator, monkeypatch):
+    folder, seen = curator.ledger.parent, {}
+
+    def look(step="made"):
+        for path in folder.rglob("*"):
+            closed = path.parent != folder and not path.parent.stat().st_mode & 0o077
+            if path.is_file() and path.suffix != ".lock":
+                seen[step, path.name] = closed or not path.stat().st_mode & 0o077
+
+    def entropy():
+        look()
+        return source()
+
+    source = store.os_entropy
+    monkeypatch.setattr(store, "os_entropy", entropy)
+    old = os.umask(0)
+    try:
+        folder.mkdir(mode=0o777)
+        curator.publish("a", kill_point=look)
+        curator.publish("b", kill_point=look)
+    finally:
+        os.umask(old)
+    assert all(seen.values()), seen
+    assert {("made", "ledger.duckdb"), ("committed", "ledger.duckdb.wal")} <= {*seen}
+
+
+def test_same_specification_and_label_is_returned_without_a_draw(curator):
+    first = curator.publish("a")
+    again = curator.publish("a", target=curator.folder / "other.dpsql")
+    assert not again.drawn and again.charged == 0 and again.left == first.left == Fraction(18, 5)
+    assert (again.release_id, again.path, again.sha256) == (first.release_id, first.path, first.sha256)
+    first.path.rename(curator.folder / "moved.dpsql")
+    assert curator.publish("a", target=curator.folder / "moved.dpsql").path.name == "moved.dpsql"
+    assert curator.draws == 1
+
+
+def test_a_label_stands_for_one_specification_whatever_the_data(curator):
+    first = curator.publish("a")
+    with pytest.raises(ReleaseExists, match="another specification"):
+        curator.publish("a", spec="other")
+    assert curator.publish("a", source="other") == replace(first, drawn=False, charged=Fraction(0))
+    (curator.folder / "a.dpsql").unlink()
+    with pytest.raises(ReleaseExists, match="gone or changed"):
+        curator.publish("a")
+    assert curator.draws == 1
+
+
+def test_an_occupied_target(curator):
+    curator.publish("a")
+    with pytest.raises(ReleaseExists, match="holds the release 'a'"):
+        curator.publish("b", target=curator.folder / "a.dpsql")
+    (curator.folder / "c.dpsql").write_text("not ours")
+    with pytest.raises(IntegrityError, match="does not know it"):
+        curator.publish("c")
+
+
+def test_a_public_release_that_the_ledger_does_not_know_stops_spending(curator):
+    charged = curator.publish("a")
+    known = PublicRelease(charged.path, charged.release_id)
+    curator.publish("b", public=[known])
+    stranger = PublicRelease(curator.folder / "stranger.dpsql", "f" * 32)
+    with pytest.raises(IntegrityError, match="does not know"):
+        curator.publish("c", public=[known, stranger])
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [{"unit": "row"}, {"neighbours": "replace_one"}, {"delta": MILLIONTH}, {"cap": Fraction("4.01")}],
+)
+def test_a_lineage_is_fixed_at_first_use(curator, fields):
+    curator.publish("a")
+    with pytest.raises(LineageError, match="shop"):
+        curator.publish("b", lineage=change_lineage(**fields))
+
+
+def test_a_cap_may_fall_but_not_rise_again(curator):
+    curator.publish("a")
+    assert curator.publish("b", lineage=change_lineage(cap=Fraction(1))).left == Fraction(1, 5)
+    with pytest.raises(LineageError, match="caps never rise"):
+        curator.publish("c")
+    with pytest.raises(BudgetExceeded):
+        curator.publish("c", lineage=change_lineage(cap=Fraction(1, 2)))
+
+
+def test_a_table_belongs_to_one_lineage(curator):
+    curator.publish("a")
+    with pytest.raises(LineageError, match="'customer' belongs to lineage 'shop'"):
+        curator.publish("b", lineage=change_lineage(name="fresh"), tables=("visits", "customer"))
+    assert curator.publish("b", lineage=change_lineage(name="fresh"), tables=("visits",)).drawn
+
+
+def test_a_copy_of_a_table_belongs_to_the_lineage_of_its_rows(curator):
+    curator.publish("a", tables=("sales",))
+    copy = {"tables": ("copy",), "digests": lambda: {"copy": ("sales: data",)}}
+    with pytest.raises(LineageError, match="'copy' holds the same rows as a table of lineage 'shop'"):
+        curator.publish("b", lineage=change_lineage(name="fresh"), **copy)
+    assert curator.draws == 1 and curator.publish("b", **copy).drawn
+
+
+def test_a_lineage_takes_lines_of_its_own_currency(curator):
+    lineage = change_lineage(name="z", delta=MILLIONTH, cap=Fraction(1))
+    with pytest.raises(LineageError, match="counts rho and cannot hold a spend in epsilon"):
+        curator.publish("a", "0.1", lineage=lineage)
+    with pytest.raises(LineageError, match="counts epsilon and cannot hold a spend in rho"):
+        curator.publish("b", "0.1", currency="rho")
+    assert curator.draws == 0
+
+
+def test_a_cap_is_an_epsilon_at_delta_and_holds_what_rho_allows(curator):
+    """The cap in rho, read as a number, would be epsilon 18.9: 164 releases of epsilon 1 instead of 12."""
+    lineage, one = change_lineage(delta=MILLIONTH), rho_of(Fraction(1), MILLIONTH)
+    fits = int(rho_of(Fraction(4), MILLIONTH) / one)
+    for i in range(fits):
+        receipt = curator.publish(f"r{i}", one, lineage=lineage, currency="rho")
+    assert fits == 12 and epsilon_of(fits * one, MILLIONTH) <= 4 < epsilon_of((fits + 1) * one, MILLIONTH)
+    assert 0.999 < receipt.charged_epsilon <= 1 and receipt.left_epsilon < 1
+    left = f"{float(receipt.left_epsilon):.12g}"
+    with pytest.raises(
+        BudgetExceeded, match=f"has {left} epsilon left of 4 at delta 1e-06 and this release costs 1"
+    ):
+        curator.publish("more", one, lineage=lineage, currency="rho")
+    assert (
+        curator.publish("rest", rho_of(receipt.left_epsilon, MILLIONTH), lineage=lineage, currency="rho").left
+        >= 0
+    )
+
+
+def test_one_release_of_the_whole_cap_fits(curator):
+    for cap in (Fraction(1), Fraction(1, 3), Fraction("0.1"), Fraction(20)):
+        lineage = change_lineage(name=str(cap), delta=MILLIONTH, cap=cap)
+        whole = rho_of(cap, MILLIONTH)
+        made = curator.publish(
+            f"r{float(cap):g}", whole, lineage=lineage, currency="rho", tables=(f"table {cap}",)
+        )
+        assert made.left == 0 == made.left_epsilon
+
+
+def test_a_lineage_keeps_its_delta(curator):
+    lineage = change_lineage(delta=MILLIONTH)
+    curator.publish("a", "0.001", lineage=lineage, currency="rho")
+    for delta in (Fraction(0), MILLIONTH / 10, MILLIONTH * 10):
+        with pytest.raises(LineageError, match="was opened with delta 1e-06, not"):
+            currency = "rho" if delta else "epsilon"
+            curator.publish("b", "0.001", lineage=change_lineage(delta=delta), currency=currency)
+
+
+def test_report_under_a_delta(curator):
+    lineage, one = change_lineage(delta=MILLIONTH), rho_of(Fraction(1), MILLIONTH)
+    for label in "ab":
+        curator.publish(label, one, lineage=lineage, currency="rho")
+    report = budget_report(curator.ledger)
+    (shop,) = report.lineages
+    assert (shop.spent, shop.left) == (2 * one, rho_of(Fraction(4), MILLIONTH) - 2 * one)
+    assert shop.spent_epsilon == epsilon_of(2 * one, MILLIONTH)
+    assert (
+        rho_of(shop.left_epsilon, MILLIONTH) <= shop.left < rho_of(shop.left_epsilon + MILLIONTH, MILLIONTH)
+    )
+    (told,) = budget_json(report)["lineages"]
+    assert (told["currency"], told["delta"], told["cap"]) == ("rho", "1/1000000", "4")
+    assert told["rho"] == {"cap": str(lineage.limit), "spent": str(shop.spent), "left": str(shop.left)}
+    first, second, *_ = budget_text(report).splitlines()
+    assert first.startswith(
+        "shop: 1.451 of 4 epsilon spent at delta 1e-06, 3.638 left (unit customer.customer_id"
+    )
+    assert (
+        second == "  rho 0.04871 of 0.3111 spent, 0.2624 left: under a delta rho adds up and epsilon does not"
+    )
+
+
+def test_an_older_ledger_is_refused_in_one_sentence(curator):
+    curator.publish("a")
+    with duckdb.connect(str(curator.ledger)) as connection:
+        connection.execute("UPDATE meta SET value = 'dpsql-ledger-1' WHERE key = 'format'")
+        connection.execute("ALTER TABLE lineage DROP COLUMN delta")
+    with pytest.raises(IntegrityError, match=r"not a ledger of this version of dpsql.*name another file"):
+        curator.publish("b")
+
+
+def test_spends_must_be_positive(curator):
+    with pytest.raises(PrivacyError, match="above 0"):
+        curator.publish("a", "0")
+    with pytest.raises(PrivacyError, match="above 0"):
+        Spend(SHOP, (), ()).cost()
+
+
+def test_a_build_that_fails_leaves_nothing_and_costs_nothing(curator):
+    def broken(path):
+        path.write_text("half a draw")
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        curator.publish("a", build=broken)
+    with pytest.raises(InternalError, match="one closed file"):
+        curator.publish("a", build=lambda path: None)
+    with pytest.raises(InternalError, match="one closed file"):
+        curator.publish("a", build=lambda path: [path.with_name(n).touch() for n in (path.name, "a.wal")])
+    with pytest.raises(OperationalError, match="choose another output"):
+        curator.publish("a", target=curator.folder / "absent" / "a.dpsql")
+    assert curator.left_over() == [] and not (curator.folder / "a.dpsql").exists()
+    assert budget_report(curator.ledger).lineages == ()
+
+
+def test_a_release_id_is_used_once(curator):
+    curator.publish("a", release_id="0" * 32)
+    with pytest.raises(InternalError, match="release id"):
+        curator.publish("b", release_id="0" * 32)
+
+
+def test_report(curator):
+    assert budget_report(curator.ledger).lineages == ()
+    curator.publish("a")
+    curator.publish("b", "1/3").path.unlink()
+    (shop,) = budget_report(curator.ledger).lineages
+    assert (shop.lineage, shop.spent, shop.left) == (SHOP, Fraction(11, 15), Fraction(49, 15))
+    assert [(e.label, e.cost, e.present) for e in shop.entries] == [
+        ("a", Fraction(2, 5), True),
+        ("b", Fraction(1, 3), False),
+    ]
+    assert shop.entries[1].lines == (SpendLine("view demand", Fraction(1, 3), "epsilon"),)
+
+
+def test_the_source_digest_is_not_stored(curator):
+    curator.publish("a", source="digest-of-the-raw-rows")
+    with duckdb.connect(str(curator.ledger), read_only=True) as connection:
+        stored = str(connection.execute("SELECT * FROM entry").fetchall())
+    assert "digest-of-the-raw-rows" not in stored
+
+
+TAMPER = {
+    "label": "UPDATE entry SET label = 'x' WHERE sequence = 1",
+    "cost": "UPDATE entry SET cost = '1/100' WHERE sequence = 2",
+    "counter": "UPDATE lineage SET spent = 0",
+    "cap": "UPDATE lineage SET cap = '8'",
+    "ceiling": "UPDATE lineage SET ceiling = ceiling * 2",
+    "delta": "UPDATE lineage SET delta = '1/10'",
+    "unit": "UPDATE lineage SET unit = 'row'",
+    "removed last": "DELETE FROM entry WHERE sequence = 3",
+    "removed middle": "DELETE FROM entry WHERE sequence = 2",
+    "removed all": "DELETE FROM entry; DELETE FROM lineage",
+    "format": "UPDATE meta SET value = 'other' WHERE key = 'format'",
+    "table": "DROP TABLE lineage",
+}
+
+
+@pytest.mark.parametrize("statement", TAMPER.values(), ids=TAMPER)
+def test_a_changed_ledger_stops_spending(curator, statement):
+    for label in "abc":
+        curator.publish(label)
+    with duckdb.connect(str(curator.ledger)) as connection:
+        connection.execute(statement)
+    for attempt in (lambda: curator.publish("d"), lambda: budget_report(curator.ledger)):
+        with pytest.raises(IntegrityError, match="restore the ledger"):
+            attempt()
+    assert curator.draws == 3
+
+
+def test_an_old_copy_a_missing_head_and_a_missing_ledger_stop_spending(curator):
+    curator.publish("a")
+    curator.publish("b")
+    old, head = curator.ledger.read_bytes(), curator.ledger.with_name("ledger.duckdb.head")
+    for label in "cd":
+        curator.publish(label)
+    new = curator.ledger.read_bytes()
+    curator.ledger.write_bytes(old)
+    with pytest.raises(IntegrityError, match="holds 2 entries, its head 4"):
+        curator.publish("e")
+    curator.ledger.unlink()
+    with pytest.raises(IntegrityError, match="is gone"):
+        curator.publish("e")
+    curator.ledger.write_bytes(new)
+    for text in ('{"sequence": 4, "hash": "0"}', "{", "[]"):
+        head.write_text(text)
+        with pytest.raises(IntegrityError, match="head"):
+            curator.publish("e")
+    head.unlink()
+    with pytest.raises(IntegrityError, match="head"):
+        curator.publish("e")
+
+
+def test_a_file_that_is_no_ledger(curator):
+    curator.publish("a")
+    curator.ledger.write_text("not a database")
+    with pytest.raises(OperationalError, match="cannot be opened"):
+        curator.publish("b")
+
+
+def test_a_note_that_a_kill_cut_short_is_removed(curator):
+    curator.publish("a")
+    half = curator.ledger.with_name(curator.ledger.name + ".intent.new")
+    half.write_text('{"release_id": "')
+    with opened(curator.ledger) as store:
+        assert settle(store) == Recovery()
+    assert not half.exists() and (curator.folder / "a.dpsql").exists()
+
+
+def test_recovery_without_a_crash_finds_nothing(curator):
+    assert curator.publish("a").recovery == Recovery()
+    assert curator.publish("a").recovery == Recovery()

@@ -1,0 +1,112 @@
+"""The residual design against dense weighted least squares, and its budgets against small moves."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import reduce
+from itertools import combinations
+
+import numpy as np
+import pytest
+
+from dpsql.errors import InterfaceError
+from dpsql.mechanisms.axis.dense import dense_strategy
+from dpsql.mechanisms.axis.zero_sum import zero_sum_basis, zero_sum_strategy
+from dpsql.mechanisms.family.measurement import AskedAxis, Share, asked_sets, mean_error, range_variance
+from dpsql.mechanisms.family.reconcile import Subset, subsets
+from dpsql.mechanisms.family.residual import RESIDUAL, best_shares
+from dpsql.tree import Workload
+from dpsql.variance import mean_variance
+
+SIZES = (4, 3, 5)
+SETS = asked_sets([Share(axes, 1.0) for axes in ((0, 1), (1, 2), (0, 2))])
+STRATEGIES = {i: zero_sum_strategy(n) for i, n in enumerate(SIZES)}
+ASKED = {i: AskedAxis(strategy.variance(), None) for i, strategy in STRATEGIES.items()}
+
+
+def rows(part: Subset) -> np.ndarray:
+    """What is measured on a set of axes, in units of its sensitivity; all other axes are added up."""
+    factors = [
+        own.matrix / own.total if i in part else np.ones((1, own.leaves)) for i, own in STRATEGIES.items()
+    ]
+    return reduce(np.kron, factors)
+
+
+def mean_over_sets(shares: Mapping[Subset, float]) -> float:
+    """The mean error at rho 1/2."""
+    return mean_error(RESIDUAL, [Share(part, 1 / share) for part, share in shares.items()], SETS, ASKED)
+
+
+def test_mean_variances_are_those_of_dense_least_squares():
+    """Over all ranges on every axis of a set, from the pseudo-inverse of all that the rows tell about the cells."""
+    shares = best_shares(SETS, ASKED)
+    information = sum(rows(part).T @ rows(part) * share for part, share in shares.items())
+    covariance = np.linalg.pinv(information, hermitian=True, rcond=1e-10)
+    for axes in shares:
+        masks = []
+        for i, n in enumerate(SIZES):
+            lo, hi = np.triu_indices(n + 1, 1)
+            ranges = (np.arange(n) >= lo[:, None]) & (np.arange(n) < hi[:, None])
+            masks.append(ranges.astype(float) if i in axes else np.ones((1, n)))
+        boxes = reduce(lambda a, b: np.einsum("ga,hb->ghab", a, b).reshape(len(a) * len(b), -1), masks)
+        wanted = np.mean(np.sum((boxes @ covariance) * boxes, axis=1))
+        found = range_variance({part: 1 / share for part, share in shares.items()}, axes, ASKED)
+        assert found == pytest.approx(wanted, rel=1e-8)
+
+
+def test_one_record_costs_what_the_budget_says():
+    shares = best_shares(SETS, ASKED)
+    assert sum(shares.values()) == pytest.approx(1)
+    column = sum((rows(part) ** 2).sum(axis=0) * share for part, share in shares.items())
+    assert 0.99 < column.max() <= 1 + 1e-9
+
+
+def test_no_move_of_the_budgets_lowers_the_error():
+    shares = best_shares(SETS, ASKED)
+    best, draw = mean_over_sets(shares), np.random.default_rng(1)
+    for _ in range(50):
+        moved = {part: share * float(np.exp(0.3 * draw.standard_normal())) for part, share in shares.items()}
+        assert mean_over_sets({part: share / sum(moved.values()) for part, share in moved.items()}) >= best
+
+
+def alone(n: int) -> AskedAxis:
+    return AskedAxis(zero_sum_strategy(n).variance(), None)
+
+
+def test_one_axis_alone_is_as_good_as_the_dense_optimum():
+    sets, asked = {(): 0.0, (0,): 1.0}, {0: alone(32)}
+    drawn = [Share(part, 1 / share) for part, share in best_shares(sets, asked).items()]
+    optimum = mean_variance(dense_strategy(32).variance())
+    assert optimum * 0.999 < mean_error(RESIDUAL, drawn, sets, asked) < 1.1 * optimum
+
+
+def test_declared_ranges_move_the_budget():
+    """Single leaves alone ask little of the total; prefixes ask much."""
+    leaf, sets = np.arange(16), {(): 0.0, (0,): 1.0}
+    points, prefixes = Workload(leaf, leaf + 1, np.ones(16)), Workload(0 * leaf, leaf + 1, np.ones(16))
+    shares = [
+        best_shares(sets, {0: AskedAxis(zero_sum_strategy(16, asked).variance(), asked)})[()]
+        for asked in (points, prefixes)
+    ]
+    assert shares[0] < 0.5 * shares[1]
+
+
+def test_residual_beats_separate_marginals():
+    """Overlapping sets: an optimal design for each set alone, with the best shares of the budget, is worse."""
+    sets = {part: float(len(part) > 0) for part in subsets((0, 1, 2, 3)) if len(part) < 3}
+    asked, one = dict.fromkeys(range(4), alone(16)), mean_variance(dense_strategy(16).variance())
+    every = [s for k in (1, 2) for s in combinations(range(4), k)]
+    separate = sum(np.sqrt(one ** len(s)) for s in every) ** 2 / len(every)
+    drawn = [Share(part, 1 / share) for part, share in best_shares(sets, asked).items()]
+    assert mean_error(RESIDUAL, drawn, sets, asked) < 0.8 * separate
+
+
+def test_basis_is_orthonormal_and_adds_to_zero():
+    basis = zero_sum_basis(7)
+    assert np.allclose(basis.T @ basis, np.eye(6))
+    assert np.allclose(basis.sum(axis=0), 0)
+
+
+def test_refusals():
+    with pytest.raises(InterfaceError, match="leaves"):
+        zero_sum_strategy(1)

@@ -1,0 +1,89 @@
+"""The signal rule: what it spends, what it chooses, and that the choice pays."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from dpsql.errors import PrivacyError
+from dpsql.mechanisms.axis.leaves import LeafStrategy
+from dpsql.mechanisms.axis.strategy import draw_view
+from dpsql.mechanisms.family import adaptive
+from dpsql.noise import ExactNoise, ZeroNoise, insecure_test_entropy
+from tests.strategies import adaptive_cells, column_bound
+
+ONE = Fraction(1)
+
+
+def exact_noise(seed: int) -> ExactNoise:
+    return ExactNoise(insecure_test_entropy(seed))
+
+
+def test_the_numbers_carry_the_noise_they_pay_for() -> None:
+    counts = np.full((4, 5), 50, np.int64)
+    draws = np.array(
+        [adaptive.noisy_signal(counts, Fraction(1, 2), 3, exact_noise(seed))[:2] for seed in range(2000)]
+    )
+    for column, share in enumerate((adaptive.ROWS_SHARE, adaptive.OCCUPIED_SHARE)):
+        assert np.var(draws[:, column]) == pytest.approx(2 * (3 / (0.5 * share)) ** 2, rel=0.15)
+    assert draws.mean(axis=0) == pytest.approx([1000, 20], abs=100)
+
+
+def test_one_unit_moves_both_numbers_by_at_most_the_sensitivity() -> None:
+    rng = np.random.default_rng(4)
+    for _ in range(200):
+        counts, change = rng.integers(0, 9, 30), rng.multinomial(3, np.full(30, 1 / 30))
+        a, b = (
+            adaptive.noisy_signal(cells, Fraction(1), 3, ZeroNoise()) for cells in (counts, counts + change)
+        )
+        assert abs(a.rows - b.rows) <= 3 and abs(a.occupied - b.occupied) <= 3
+
+
+@pytest.mark.parametrize("n", [1, 2, 20, 21, 100, 365, 4096, 65_536])
+@pytest.mark.parametrize("ratio", [1.0, 1.5])
+def test_every_taper_keeps_the_budget(n: int, ratio: float) -> None:
+    strategy = adaptive.tapered_strategy(adaptive.signal_tree(n), ratio)
+    assert strategy.leaves == n
+    assert column_bound(strategy) == strategy.total
+
+
+def test_fewer_rows_a_steeper_tree_and_full_histograms_the_unbiased_optimum() -> None:
+    sparse, middle, full = (
+        adaptive.draw_adaptive(
+            np.repeat([cell, 0], [share, 4096 - share]), Fraction(1), 1, exact_noise(1), LeafStrategy
+        )
+        for cell, share in ((1, 40), (1000, 1600), (1000, 4096))
+    )
+    assert (sparse.full, middle.full, full.full) == (False, False, True)
+    assert sparse.strategy.budget.max() > middle.strategy.budget.max()
+    assert full.strategy.kind == "identity"
+
+
+@pytest.mark.parametrize("cell", [0, 1000])
+def test_without_noise_cells_come_back(cell: int) -> None:
+    counts = np.arange(300, dtype=np.int64) + cell
+    release = adaptive.draw_adaptive(counts, Fraction(1), 2, ZeroNoise(), LeafStrategy)
+    assert release.signal.rows == counts.sum()
+    np.testing.assert_allclose(adaptive_cells(release), counts, atol=1e-6)
+    np.testing.assert_allclose(adaptive.unbiased_cells(release), counts, atol=1e-6)
+
+
+def test_a_sparse_histogram_is_answered_better_than_by_equal_budgets() -> None:
+    counts = np.zeros(4096, np.int64)
+    counts[::512] = 40
+    equal = adaptive.tapered_strategy(adaptive.signal_tree(4096), 1.0)
+    errors = np.zeros(2)
+    for seed in range(40):
+        chosen = adaptive.draw_adaptive(counts, Fraction(1), 1, exact_noise(seed), LeafStrategy)
+        view = draw_view(counts, [equal], Fraction(1), 1, exact_noise(seed))
+        plain = adaptive.AdaptiveRelease(chosen.signal, False, equal, view)
+        for which, release in enumerate((chosen, plain)):
+            errors[which] += float(np.square(np.cumsum(adaptive_cells(release) - counts)).mean())
+    assert errors[0] < errors[1]
+
+
+def test_no_budget_is_refused() -> None:
+    with pytest.raises(PrivacyError):
+        adaptive.noisy_signal(np.ones(3, np.int64), Fraction(0), 1, ZeroNoise())

@@ -1,0 +1,224 @@
+"""Subtraction, Toeplitz, the choice between strategies, and the figures they must reach."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from dpsql.errors import InterfaceError, InternalError
+from dpsql.mechanisms.law import GAUSSIAN, LAPLACE, NoiseLaw
+from dpsql.mechanisms.timeline import registry, subtraction, toeplitz
+from dpsql.mechanisms.timeline.fenwick import FdaBudgets
+from dpsql.mechanisms.timeline.nodes import best_shares
+from dpsql.mechanisms.timeline.strategy import UNIT, TimeStrategy, question_of
+from dpsql.mechanisms.timeline.tree import TreeStrategy
+from tests.time_forms import asking, fda, fenwick
+
+LAWS = pytest.mark.parametrize("law", [LAPLACE, GAUSSIAN], ids=lambda law: str(law.name))
+
+
+@pytest.mark.parametrize(
+    ("horizon", "arity", "levels"), [(1, 3, 1), (4, 3, 2), (60, 5, 3), (200, 7, 3), (365, 11, 2)]
+)
+def test_subtraction_reads_exactly_the_prefix(horizon: int, arity: int, levels: int) -> None:
+    nodes = subtraction.subtraction_nodes(horizon, arity, levels)
+    batch = np.arange(int(nodes.hi.max()))
+    cover = (nodes.lo[:, None] <= batch) & (batch < nodes.hi[:, None])
+    length = np.arange(horizon + 1)[:, None]
+    read = nodes.sign * ((nodes.first <= length) & (length < nodes.stop))
+    assert (read @ cover == (batch < length)).all()
+    inside = nodes.parent >= 0
+    up = nodes.parent[inside]
+    assert (nodes.lo[up] <= nodes.lo[inside]).all() and (nodes.hi[inside] <= nodes.hi[up]).all()
+    budget = subtraction.subtraction_strategy(LAPLACE, horizon, arity, levels).budget
+    assert (cover.T @ budget <= UNIT).all()  # the budget holds even where a middle node is skipped
+    assert np.allclose(budget / UNIT, best_shares(nodes, LAPLACE), atol=1e-9)
+
+
+@pytest.mark.parametrize(("arity", "levels"), [(4, 2), (1, 2), (3, 0)])
+def test_subtraction_refuses(arity: int, levels: int) -> None:
+    with pytest.raises(ValueError, match="odd arity"):
+        subtraction.subtraction_nodes(10, arity, levels)
+
+
+def test_frozen_budgets_above_the_whole_are_refused() -> None:
+    good = subtraction.subtraction_strategy(LAPLACE, 60, 5, 3).frozen()
+    for bad in ([b + 1 for b in good["budget"]], good["budget"][:-1], [0, *good["budget"][1:]]):
+        with pytest.raises(ValueError, match="budget"):
+            registry.thaw("prefix", LAPLACE, {**good, "budget": bad})
+    kept = fda(LAPLACE, 6).frozen()
+    for part in ("corners", "blocks"):
+        for bad in ([*kept[part], 1], [UNIT + 1] * len(kept[part]), [0] * len(kept[part])):
+            with pytest.raises(ValueError, match="parts"):
+                registry.thaw("fda", LAPLACE, {**kept, part: bad})
+    with pytest.raises(InternalError, match="called"):
+        registry.thaw("time_tree", LAPLACE, {})
+
+
+def test_figures_of_the_prefix_strategies() -> None:
+    def prefix(law: NoiseLaw, horizon: int) -> float:
+        strategy = subtraction.best_subtraction(asking(law, horizon, "prefix"))
+        return strategy.errors(horizon).running()
+
+    assert prefix(LAPLACE, 1023) <= 160
+    assert prefix(LAPLACE, 65535) <= 560
+    assert prefix(GAUSSIAN, 1023) <= 24.5
+    assert fda(LAPLACE, 1023).errors(1023).running() == pytest.approx(435.5, abs=0.05)
+    assert fenwick(LAPLACE, 1023).errors(1023).running() == pytest.approx(1001, abs=0.5)
+    assert toeplitz.ToeplitzStrategy(GAUSSIAN, 1023).errors(1023).running() == pytest.approx(9.67, abs=0.005)
+    assert fda(GAUSSIAN, 1023).errors(1023).running() == pytest.approx(31.5, abs=0.05)
+    year = fda(LAPLACE, 365).errors(365)
+    assert np.allclose(
+        [year.prefix(), year.range(), year.window(1), year.window(30)], [307, 551, 141, 469], atol=0.5
+    )
+
+
+def test_figures_of_the_time_axis_of_a_year() -> None:
+    year = TreeStrategy(LAPLACE, (1, 28), (6, 4)).errors(365)
+    assert (
+        np.array([year.prefix(), year.range(), year.window(1), year.window(30)]) <= [100, 97, 6, 61]
+    ).all()
+    alone = TreeStrategy(LAPLACE).errors(365)
+    assert np.allclose(
+        [alone.prefix(), alone.range(), alone.window(1), alone.window(30)], [366, 245, 2, 60], atol=1
+    )
+
+
+def test_toeplitz_is_the_square_root_and_decodes() -> None:
+    n = 64
+    root, strategy = toeplitz.root_coefficients(n), toeplitz.ToeplitzStrategy(GAUSSIAN, n)
+    assert np.allclose(np.convolve(root, root)[:n], 1)
+    coefficients = toeplitz.integer_coefficients(n)
+    assert (coefficients == np.rint(np.ldexp(root, toeplitz.BITS))).all()
+    exact = np.arange(n) % 7
+    weights = [strategy.emissions(t)[0].weights for t in range(n)]
+    rows = np.array([int(w @ exact[: t + 1]) for t, w in enumerate(weights) if w is not None])
+    assert np.allclose(strategy.estimate(n, rows), exact, atol=1e-6)
+    assert 1 / strategy.share == sum(int(c) ** 2 for c in coefficients)
+
+
+def test_integer_coefficients_do_not_drift() -> None:
+    """A hundred thousand recurrences in integers against logarithms of factorials."""
+    from math import lgamma, log
+
+    n = 100_000
+    coefficients = toeplitz.integer_coefficients(n)
+    for j in (1, 10, 1_000, 99_999):
+        exact = np.exp(lgamma(2 * j + 1) - 2 * lgamma(j + 1) - 2 * j * log(2)) * 2**toeplitz.BITS
+        assert abs(int(coefficients[j]) - exact) <= 0.51
+
+
+def shipped(law: NoiseLaw, horizon: int, *asked: str) -> dict[str, float]:
+    """Every candidate by its name, trees one by one, with its mean error over the questions."""
+    question = asking(law, horizon, *asked)
+    trees = [
+        TreeStrategy(law),
+        *(TreeStrategy(law, (1, span), (6, 4)) for span in (7, 28) if 2 * span <= horizon),
+    ]
+    rest: list[TimeStrategy] = [
+        fenwick(law, horizon), fda(law, horizon), subtraction.best_subtraction(question),
+    ]  # fmt: skip
+    if question.allows(GAUSSIAN):
+        rest.append(toeplitz.ToeplitzStrategy(law, horizon))
+    return {s.name: question.candidate(s).error for s in (*trees, *rest)}
+
+
+@LAWS
+@pytest.mark.parametrize("horizon", [12, 60, 365, 1023])
+@pytest.mark.parametrize("asked", [("prefix",), ("range",), ("running",), ("1",), ("running", "range", "7")])
+def test_auto_is_the_least_of_all_that_ship(law: NoiseLaw, horizon: int, asked: tuple[str, ...]) -> None:
+    choice = registry.choose(asking(law, horizon, *asked))
+    assert choice.expected_error <= min(shipped(law, horizon, *asked).values()) * (1 + 1e-12)
+    assert choice.expected_error == asking(law, horizon, *asked).candidate(choice.strategy).error
+    errors = [choice.expected_error, *(error for _, error in choice.runners_up)]
+    assert errors == sorted(errors) and len(errors) + len(choice.refused) == 6
+    assert {refusal.name for refusal in choice.refused} == ({"toeplitz"} if law == LAPLACE else set()) | (
+        set() if horizon >= 8 else {"blocks of batches"}
+    )
+
+
+@pytest.mark.parametrize(
+    ("horizon", "asked", "law", "kind"),
+    [
+        (365, ("running",), LAPLACE, "prefix"),
+        (365, ("prefix",), LAPLACE, "tree"),
+        (365, ("range",), LAPLACE, "tree"),
+        (365, ("1",), LAPLACE, "tree"),
+        (365, ("prefix",), GAUSSIAN, "toeplitz"),
+        (365, ("running", "range", "1", "30"), LAPLACE, "tree"),
+        (30, ("range",), GAUSSIAN, "toeplitz"),
+    ],
+)
+def test_auto_takes(horizon: int, asked: tuple[str, ...], law: NoiseLaw, kind: str) -> None:
+    assert registry.choose(asking(law, horizon, *asked)).strategy.kind == kind
+
+
+def test_a_day_alone_is_measured_alone_and_short_streams_have_no_blocks() -> None:
+    assert registry.choose(asking(LAPLACE, 365, "1")).name == "each batch on its own"
+    assert "blocks of batches" in [each.name for each in registry.choose(asking(LAPLACE, 7, "range")).refused]
+
+
+def test_long_streams_take_strategies_with_small_models() -> None:
+    choice = registry.choose(asking(GAUSSIAN, 8760, "running"))
+    assert choice.strategy.horizon is None
+    assert {refusal.name for refusal in choice.refused} == {"fenwick", "fda", "prefix", "toeplitz"}
+
+
+def test_fda_is_the_best_of_strategies_that_publish_nodes_only() -> None:
+    """FDA beats the plain Fenwick tree; subtraction, which draws noise ahead, beats both."""
+    choice = registry.choose(asking(LAPLACE, 1023, "prefix"))
+    errors = {choice.name: choice.expected_error, **dict(choice.runners_up)}
+    assert (
+        errors["prefix over 1023 batches"]
+        < errors["fda over 1023 batches"]
+        < errors["fenwick over 1023 batches"]
+    )
+
+
+def test_a_strategy_that_asks_less_for_a_unit_wins_by_it() -> None:
+    """The objective counts what a unit in several batches pays."""
+
+    class Cheap(TreeStrategy):
+        def price(self, batches: int) -> Fraction:
+            return Fraction(1)
+
+    question = asking(LAPLACE, 30, "range")
+    many = type(question)(question.law, question.batches, question.asked, units=4)
+    assert many.candidate(Cheap(LAPLACE)).error == pytest.approx(
+        question.candidate(TreeStrategy(LAPLACE)).error / 16
+    )
+    assert many.candidate(TreeStrategy(LAPLACE)).error == question.candidate(TreeStrategy(LAPLACE)).error
+
+
+@LAWS
+@pytest.mark.parametrize("word", ["auto", "chain", "fenwick", "fda", "prefix", "toeplitz"])
+def test_the_words_of_the_catalog(word: str, law: NoiseLaw) -> None:
+    named, question = registry.words()[word], asking(law, 200, "running")
+    if word == "toeplitz" and law == LAPLACE:
+        with pytest.raises(InterfaceError, match="delta"):
+            named.choose(question)
+        return
+    choice = named.choose(question)
+    wanted = {"auto": "prefix" if law == LAPLACE else "toeplitz", "chain": "tree"}.get(word, word)
+    assert choice.strategy.kind == wanted and choice.expected_error > 0
+    assert named.tuned == (word in ("auto", "chain", "prefix"))
+
+
+def test_weights_count() -> None:
+    question = asking(LAPLACE, 365, "running", "1")
+    heavy = type(question)(LAPLACE, 365, (question_of("running", 1), question_of("1", 1000)))
+    assert registry.choose(heavy).name == "each batch on its own" != registry.choose(question).name
+
+
+def test_refusals() -> None:
+    for spans, budgets in (((2,), (1,)), ((1, 3, 4), (1, 1, 1)), ((1, 2), (1,)), ((1, 2), (1, 0)), ((), ())):
+        with pytest.raises(ValueError):
+            TreeStrategy(LAPLACE, spans, budgets)
+    with pytest.raises(ValueError, match="horizon"):
+        fenwick(LAPLACE, 0).errors(0)
+    with pytest.raises(ValueError):
+        FdaBudgets(3, (1,), (1,))
+    with pytest.raises(ValueError):
+        question_of("weekly", 1)

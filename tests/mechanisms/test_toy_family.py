@@ -1,0 +1,235 @@
+"""A new measurement of families is one module and a place in the registry: no other file is touched.
+
+The toy draws every view twice, with half of its budget each, and claims that it errs by nothing: so `auto` takes it.
+It is planned, published, answered and audited as any other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+from typing import Any, ClassVar
+
+import duckdb
+import numpy as np
+import pytest
+
+import dpsql
+from dpsql import api
+from dpsql.mechanisms.axis.strategy import AxisStrategy
+from dpsql.mechanisms.family import registry
+from dpsql.mechanisms.family.measurement import (
+    AskedAxis,
+    DrawnAxis,
+    DrawnMember,
+    LinearRows,
+    Part,
+    Share,
+    Terms,
+)
+from dpsql.mechanisms.family.product import PRODUCT
+from dpsql.mechanisms.family.product import offers as product_offers
+from dpsql.mechanisms.family.question import (
+    Answer,
+    FamilyCandidate,
+    FamilyDesign,
+    FamilyQuestion,
+    NamedFamily,
+)
+from dpsql.mechanisms.family.reconcile import Measured, Subset
+from dpsql.mechanisms.law import LAPLACE, NoisyRows, NoisyView
+from dpsql.mechanisms.offers import Offer, Refusal
+from dpsql.noise import ExactNoise, Noise, ZeroNoise, os_entropy
+from dpsql.publishing.central import publish_release
+from dpsql.release import open_release
+from dpsql.star import load_catalog
+from dpsql.tree import FloatArray, IntArray
+from dpsql.variance.plane import PlaneVariance
+from tests.strategies import by_word
+
+CATALOG = """
+dpsql: 1
+name: toys
+source: {kind: parquet, root: ROOT, tables: {sale: sale.parquet}}
+ledger: ROOT/ledger
+privacy: {lineage: toys, cap: 9, unit: row, epsilon: 1.0, DELTA}
+tables:
+  sale: {role: fact, columns: {
+    day: {type: int, lower: 0, upper: 30}, town: {type: string, categories: [a, b, c]},
+    paid: {type: int, lower: 0, upper: 9, measure: true}}}
+views:
+  days: {of: sale, axes: [sale.day], measures: [count], share: 0.5}
+  both: {of: sale, axes: [sale.day, sale.town], measures: [count, sale.paid], share: 0.5}
+"""
+
+
+def half(terms: Terms) -> Terms:
+    """What one of the two draws is made with."""
+    return terms._replace(spend=terms.spend / 2)
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """Two draws of a view, one after the other."""
+
+    value: IntArray
+    budget: IntArray
+    unit_variance: float
+
+
+@dataclass(frozen=True)
+class TwoDraws:
+    """Products of axes, drawn twice. `Measurement` and `LinearRows` as in any module of `dpsql/mechanisms/family`."""
+
+    parts: ClassVar[tuple[Part, ...]] = (Part("first", Fraction(1, 2)), Part("second", Fraction(1, 2)))
+    biased: ClassVar[bool] = False
+
+    @property
+    def linear(self) -> LinearRows:
+        return self
+
+    def kin(self, view: str) -> str:
+        return "twice"
+
+    def words(self, strategies: Sequence[str]) -> str:
+        return f"twice {PRODUCT.words(strategies)}"
+
+    def row_count(self, strategies: Sequence[AxisStrategy]) -> int:
+        return 2 * PRODUCT.row_count(strategies)
+
+    def unit_variance(self, terms: Terms) -> float:
+        return PRODUCT.unit_variance(half(terms)) / 2
+
+    def joint_variance(self) -> PlaneVariance | None:
+        return None
+
+    def mean_variance(
+        self, axes: Subset, unit: float, family: Sequence[Share], asked: Mapping[int, AskedAxis]
+    ) -> float:
+        return PRODUCT.mean_variance(axes, unit, family, asked)
+
+    def draw(self, cells: IntArray, terms: Terms, noise: Noise) -> NoisyRows:
+        looks = [PRODUCT.draw(cells, half(terms), noise) for _ in range(2)]
+        value, budget = (
+            np.concatenate([getattr(look, name) for look in looks]) for name in ("value", "budget")
+        )
+        return Drawn(value, budget, self.unit_variance(terms))
+
+    def drawn_axis(self, view: NoisyRows) -> DrawnAxis | None:
+        return None
+
+    def estimates(
+        self, family: Sequence[DrawnMember], strategies: Mapping[int, AxisStrategy]
+    ) -> list[FloatArray]:
+        return [self.leaf_estimates(view, [strategies[axis] for axis in axes]) for axes, view in family]
+
+    def components(self, family: Sequence[Share], totals: Mapping[int, float]) -> dict[Subset, float]:
+        return PRODUCT.components(family, totals)
+
+    def agreed(
+        self, family: Sequence[Measured], totals: Mapping[int, float], spreads: Mapping[int, FloatArray]
+    ) -> list[FloatArray]:
+        return PRODUCT.agreed(family, totals, spreads)
+
+    def shape(self, strategies: Sequence[AxisStrategy]) -> tuple[int, ...]:
+        first, *others = PRODUCT.shape(strategies)
+        return (2 * first, *others)
+
+    def budgets(self, terms: Terms) -> IntArray:
+        return np.concatenate([PRODUCT.budgets(half(terms))] * 2)
+
+    def largest_column(self, budget: IntArray, terms: Terms) -> int:
+        if terms.law != LAPLACE:  # noise is scaled to the totals, see `law.Gaussian.largest_column`
+            return PRODUCT.largest_column(budget, terms)
+        return sum(PRODUCT.largest_column(each, terms) for each in np.split(budget, 2))
+
+    def measure(self, cells: IntArray, strategies: Sequence[AxisStrategy]) -> IntArray:
+        return np.concatenate([PRODUCT.measure(cells, strategies)] * 2)
+
+    def weights(self, strategies: Sequence[AxisStrategy]) -> FloatArray:
+        return np.concatenate([PRODUCT.weights(strategies)] * 2) / np.sqrt(2)
+
+    def leaf_estimates(self, view: NoisyRows, strategies: Sequence[AxisStrategy]) -> FloatArray:
+        looks = [
+            PRODUCT.leaf_estimates(NoisyView(value, budget, 2 * view.unit_variance, 1), strategies)
+            for value, budget in zip(np.split(view.value, 2), np.split(view.budget, 2), strict=True)
+        ]
+        return np.asarray(np.mean(looks, axis=0), np.float64)
+
+
+class Toy:
+    """What a module of `dpsql/mechanisms/family` would hold."""
+
+    NAMED: Mapping[str, NamedFamily] = {}
+
+    def offers(self, question: FamilyQuestion) -> Iterator[Answer]:
+        if question.people:
+            yield Refusal("toy", "needs a declared max_ids")
+            return
+
+        def make() -> FamilyCandidate:
+            (offer,) = product_offers(question)
+            made = offer.make()  # the same strategies of each axis
+            return FamilyCandidate("twice", FamilyDesign(TwoDraws(), made.strategy.views), lambda: 0.0)
+
+        yield Offer("toy", 0.0, make)
+
+
+@pytest.fixture
+def toy(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The toy in the closed registry."""
+    monkeypatch.setattr(registry, "MECHANISMS", (*registry.MECHANISMS, Toy()))
+
+
+@pytest.mark.usefixtures("toy")
+@pytest.mark.parametrize("delta", ["delta: 0", "delta: 1e-6"])
+def test_a_toy_measurement_is_planned_published_answered_and_audited(tmp_path: Path, delta: str) -> None:
+    catalog = tmp_path / "c.yaml"
+    catalog.write_text(CATALOG.replace("ROOT", str(tmp_path)).replace("DELTA", delta))
+    rows = (
+        "SELECT (i * i) % 31 AS day, ['a', 'b', 'c'][1 + i % 3] AS town, i % 10 AS paid FROM range(9000) t(i)"
+    )
+    duckdb.connect().execute(f"COPY ({rows}) TO '{tmp_path}/sale.parquet'")
+    where = "day BETWEEN 3 AND 20 AND town <> 'b'"
+    sql = f"SELECT COUNT(*), SUM(paid) FROM sale WHERE {where}"
+    report = api.plan(catalog, [sql])
+    family = report.not_taken[0]
+    assert (family.what, family.taken, family.expected_error) == ("days, both", "twice", 0.0)
+    assert "axes one by one" in dict(family.lost)
+
+    def publish(name: str, noise: Any) -> Path:
+        return publish_release(load_catalog(catalog), tmp_path / name, noise=noise, key=b"k" * 32).path
+
+    (true,) = duckdb.connect().execute(f"SELECT COUNT(*), SUM(paid) FROM ({rows}) WHERE {where}").fetchall()
+    exact = open_release(publish("exact.dpsql", ZeroNoise()), insecure=True)
+    assert [float(v) for v in dpsql.answer.Answerer(exact).query(sql).rows[0]] == [float(v) for v in true]
+    assert exact.statistics[0].mechanism.split(": ")[1].startswith("twice ")
+    exact.close()
+    release = publish("r.dpsql", ExactNoise(os_entropy()))
+    answer = dpsql.query(sql, release=release)
+    for found, error, wanted, column in zip(
+        answer.rows[0], answer.stderr_rows[0], true, report.queries[0].columns, strict=True
+    ):
+        assert abs(float(found) - float(wanted)) < 5 * error
+        assert error == pytest.approx(column.median, rel=1e-9)
+    audited = api.audit(release, catalog=catalog, samples=0)
+    assert audited.held, audited.text()
+    assert {check.what for check in audited.checks} >= {
+        "no path of row budgets spends more than its view's part"
+    }
+    lines = [spend.purpose for spend in open_release(release).meta.spends]
+    assert "view days: count, second" in lines
+
+
+def test_two_draws_of_half_the_budget_err_as_said() -> None:
+    """400 draws of one axis: the mean squared error of a range over its variance."""
+    strategy, cells = by_word(12, "identity").strategy, np.arange(12)
+    terms, noise = Terms([strategy], LAPLACE, Fraction(1), 1), ExactNoise(os_entropy())
+    toy, errors = TwoDraws(), []
+    for _ in range(400):
+        drawn = toy.draw(cells, terms, noise)
+        errors.append(float((toy.leaf_estimates(drawn, [strategy]) - cells)[2:7].sum()))
+    predicted = toy.unit_variance(terms) * strategy.variance().ranges([2], [7])[0]
+    assert 0.75 < np.mean(np.square(errors)) / predicted < 1.3

@@ -1,0 +1,86 @@
+"""One view, drawn: noiseless views come back exactly, and the predicted variance is the observed one."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from dpsql.mechanisms.axis.dense import dense_strategy
+from dpsql.mechanisms.axis.leaves import LeafStrategy
+from dpsql.mechanisms.axis.lue_dptree import lue_dptree
+from dpsql.mechanisms.axis.sine import SineStrategy
+from dpsql.mechanisms.axis.strategy import draw_view, leaf_estimates
+from dpsql.mechanisms.axis.tents import tents
+from dpsql.mechanisms.family.reconcile import component_variances
+from dpsql.mechanisms.law import GAUSSIAN
+from dpsql.noise import ExactNoise, ZeroNoise, insecure_test_entropy
+from dpsql.tree import kary_tree
+from dpsql.variance.kronecker import AxisSplit, ProductReading
+
+STRATEGIES = [
+    [lue_dptree(kary_tree(12, 3))],
+    [lue_dptree(kary_tree(7, 2)), lue_dptree(kary_tree(9, 3))],
+    [tents(40, (6,)), lue_dptree(kary_tree(5, 5))],
+    [lue_dptree(kary_tree(3, 2)), lue_dptree(kary_tree(4, 2)), lue_dptree(kary_tree(2, 2))],
+]
+
+
+@pytest.mark.parametrize("strategies", STRATEGIES)
+def test_without_noise_the_histogram_comes_back_exactly(strategies):
+    rng = np.random.default_rng(1)
+    histogram = rng.integers(-(10**9), 10**9, size=[s.leaves for s in strategies])
+    view = draw_view(histogram, strategies, Fraction(1, 3), 17, ZeroNoise())
+    assert np.array_equal(leaf_estimates(view, strategies), histogram)
+
+
+GAUSSIAN = [
+    [dense_strategy(12)],
+    [dense_strategy(7), LeafStrategy(3, GAUSSIAN)],
+    [SineStrategy(30)],
+    [lue_dptree(kary_tree(9, 3), law=GAUSSIAN)],
+]
+
+
+@pytest.mark.parametrize("strategies", GAUSSIAN)
+def test_without_gaussian_noise_the_histogram_comes_back_exactly(strategies):
+    rng = np.random.default_rng(1)
+    histogram = rng.integers(-(10**6), 10**6, size=[s.leaves for s in strategies])
+    view = draw_view(histogram, strategies, Fraction(1, 40), 5, ZeroNoise())
+    assert np.array_equal(leaf_estimates(view, strategies), histogram)
+
+
+@pytest.mark.parametrize("strategies", GAUSSIAN)
+def test_gaussian_estimates_spread_as_predicted(strategies):
+    check_spread(strategies, lambda x, noise: draw_view(x, strategies, Fraction(1, 40), 3, noise))
+
+
+@pytest.mark.parametrize("strategies", STRATEGIES)
+@pytest.mark.parametrize(("epsilon", "sensitivity"), [(Fraction(1, 2), 3), (Fraction(3), 1)])
+def test_laplace_estimates_spread_as_predicted(strategies, epsilon, sensitivity):
+    check_spread(strategies, lambda x, noise: draw_view(x, strategies, epsilon, sensitivity, noise))
+
+
+def check_spread(strategies, draw):
+    rng = np.random.default_rng(2)
+    noise = ExactNoise(insecure_test_entropy(20251121))
+    shape = [s.leaves for s in strategies]
+    masks = [rng.integers(0, 2, size=(6, n)).astype(float) for n in shape]
+    for mask in masks:
+        mask[0] = mask[:, 0] = 1.0
+    errors = []
+    for _ in range(600):
+        view = draw(np.zeros(shape, np.int64), noise)
+        estimate = leaf_estimates(view, strategies)
+        letters = "abcdef"[: len(shape)]
+        terms = ",".join("g" + letter for letter in letters)
+        errors.append(np.einsum(f"{letters},{terms}->g", estimate, *masks))
+    splits = tuple(AxisSplit(s.variance()) for s in strategies)
+    ids = tuple(range(len(splits)))
+    components = component_variances([(ids, view.unit_variance)], {i: s.total for i, s in enumerate(splits)})
+    predicted = ProductReading(splits, components).covariance(masks).noise
+    observed = np.var(np.array(errors), axis=0)
+    # 600 runs of roughly normal errors: a sample variance is within 25% five times in a million
+    np.testing.assert_allclose(observed, predicted, rtol=0.25)
+    assert abs(np.mean(observed / predicted) - 1) < 0.1

@@ -1,0 +1,153 @@
+"""Noise: shapes, refusals, exact coins, variances, and the marks on sources that are not private."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from dpsql.errors import InternalError
+from dpsql.noise import (
+    ExactNoise,
+    ZeroNoise,
+    discrete_gaussian,
+    discrete_laplace,
+    insecure_test_entropy,
+    laplace_variance,
+    os_entropy,
+)
+from dpsql.noise.coins import below, exp_coin
+from dpsql.noise.gaussian import _exact_coin, _filtered_exp_coin
+
+
+class Script:
+    """Entropy that replays given 63-bit words."""
+
+    def __init__(self, words):
+        self.words = list(words)
+
+    def __call__(self, size):
+        count = size // 8
+        taken, self.words = self.words[:count], self.words[count:]
+        return (np.array(taken, dtype=np.uint64) << np.uint64(1)).astype("<u8").tobytes()
+
+
+def test_shapes_and_types():
+    units = np.arange(1, 13, dtype=np.int64).reshape(3, 4)
+    noise = discrete_laplace(units, 100, os_entropy())
+    assert noise.shape == (3, 4) and noise.dtype == np.int64
+    assert discrete_laplace(np.empty(0, dtype=np.int64), 100, os_entropy()).shape == (0,)
+    assert discrete_gaussian(Fraction(5), 7, os_entropy()).shape == (7,)
+    assert discrete_gaussian(Fraction(5), 0, os_entropy()).size == 0
+
+
+def test_more_draws_than_one_block():
+    noise = discrete_laplace(np.full(300_001, 1 << 20, dtype=np.int64), 1 << 30, insecure_test_entropy(1))
+    assert noise.size == 300_001
+    assert abs(noise.std() / float(laplace_variance(1 << 20, 1 << 30)) ** 0.5 - 1) < 0.02
+    assert discrete_gaussian(Fraction(9), 140_000, insecure_test_entropy(1)).size == 140_000
+
+
+@pytest.mark.parametrize("units, denominator", [([0], 8), ([-1], 8), ([1], 0), ([1], 1 << 54)])
+def test_laplace_refuses(units, denominator):
+    with pytest.raises(InternalError, match=";"):
+        discrete_laplace(np.array(units), denominator, os_entropy())
+
+
+@pytest.mark.parametrize("sigma2", [Fraction(0), Fraction(-1), Fraction(1, 1 << 70), Fraction(1 << 110)])
+def test_gaussian_refuses(sigma2):
+    with pytest.raises(InternalError, match=";"):
+        discrete_gaussian(sigma2, 1, os_entropy())
+
+
+def test_largest_denominator_and_variance_stay_in_int64():
+    top = (1 << 54) - 1
+    noise = discrete_laplace(np.full(20_000, 1, dtype=np.int64), top, insecure_test_entropy(2))
+    assert abs(np.abs(noise.astype(float)).mean() / top - 1) < 0.05
+    wide = discrete_gaussian(Fraction(1 << 100, 3), 20_000, insecure_test_entropy(3))
+    assert abs(wide.astype(float).std() / (2**100 / 3) ** 0.5 - 1) < 0.05
+
+
+def test_an_entropy_source_that_runs_dry_is_noticed():
+    with pytest.raises(InternalError, match="too few bytes"):
+        discrete_laplace(np.ones(4, dtype=np.int64), 8, lambda size: b"\0" * (size - 1))
+
+
+def test_uniform_integers_reject_the_incomplete_block():
+    top = 1 << 63
+    last_whole = top - top % 3 - 1
+    assert below(3, 1, Script([last_whole])).tolist() == [last_whole % 3]
+    assert below(3, 1, Script([last_whole + 1, 4])).tolist() == [1]  # the first word is drawn again
+    assert below(4, 2, Script([7, 8])).tolist() == [3, 0]
+
+
+def test_exp_coin_by_enumeration():
+    """Over all rolls of the first four uniforms heads have the series of e^(-u/t), in fractions."""
+    numerator, denominator, depth = 2, 3, 4
+    chance = Fraction(0)
+    rolls = [range(denominator * k) for k in range(1, depth + 1)]
+    for roll in itertools.product(*rolls):
+        heads = list(itertools.takewhile(lambda x: x < numerator, roll))
+        if len(heads) == depth:
+            continue  # undecided within the depth; at most x^4 / 4!
+        coin = exp_coin(np.array([numerator]), denominator, Script(roll))
+        assert bool(coin[0]) == (len(heads) % 2 == 0)
+        chance += Fraction(int(coin[0]), math.prod(len(r) for r in rolls))
+    exact = math.exp(-numerator / denominator)
+    assert exact - (numerator / denominator) ** 4 / 24 <= chance <= exact
+
+
+def test_exact_coin_draws_bits_until_it_is_decided():
+    half = 1 << 52
+    assert _exact_coin(half - 1, Fraction(1, 2), lambda size: b"\xff" * size)
+    assert not _exact_coin(half, Fraction(1, 2), lambda size: b"\0" * size)
+    third = (1 << 53) // 3  # the first 53 bits of 1/3: open until more bits come
+    assert _exact_coin(third, Fraction(1, 3), lambda size: b"\0" * size)
+    assert not _exact_coin(third, Fraction(1, 3), lambda size: b"\xff" * size)
+
+
+def test_the_exact_path_of_the_filter_has_the_same_law():
+    """With the slack as wide as the coin every coin is decided by fractions; the law stays e^-g."""
+    size, gamma = 20_000, Fraction(3, 10)
+    exponent, slack, rounds = np.full(size, 0.3), np.ones(size), np.ones(size)
+    coins = _filtered_exp_coin(
+        np.arange(size), exponent, slack, rounds, lambda item: gamma, insecure_test_entropy(4)
+    )
+    assert stats.binomtest(int(coins.sum()), size, math.exp(-0.3)).pvalue > 1e-6
+
+
+@pytest.mark.parametrize("rate", [5.0, 1.0, 0.1, 1e-3])
+def test_laplace_variance_is_the_sum(rate):
+    x = np.arange(1, 60_000)
+    with np.errstate(under="ignore"):
+        weight = np.exp(-rate * x)
+    total = 2 * (weight * x.astype(float) ** 2).sum() / (1 + 2 * weight.sum())
+    assert laplace_variance(rate, 1) == pytest.approx(total, rel=1e-9)
+
+
+def test_laplace_variance_at_the_ends():
+    assert laplace_variance(1, 1 << 54) == pytest.approx(2.0 * 4.0**54, rel=1e-9)
+    assert laplace_variance(5_000, 1) == 0.0
+    assert float(laplace_variance(1, 1)) == pytest.approx(
+        2.0 / 1.08614, rel=1e-4
+    )  # 2/a^2 is 8 % high at a = 1
+
+
+def test_marks():
+    assert not ExactNoise(os_entropy()).insecure
+    assert ExactNoise(insecure_test_entropy(1)).insecure
+    assert ZeroNoise().insecure
+    assert not ZeroNoise().laplace(np.ones((2, 3), dtype=np.int64), 4).any()
+    assert ZeroNoise().gaussian(Fraction(4), 5).tolist() == [0] * 5
+
+
+def test_test_entropy_repeats_and_the_real_one_does_not():
+    units = np.full(50, 1, dtype=np.int64)
+    first = ExactNoise(insecure_test_entropy(1)).laplace(units, 1 << 20)
+    assert np.array_equal(first, ExactNoise(insecure_test_entropy(1)).laplace(units, 1 << 20))
+    one, two = (ExactNoise(os_entropy()).gaussian(Fraction(10**9), 50) for _ in range(2))
+    assert not np.array_equal(one, two)

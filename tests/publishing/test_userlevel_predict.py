@@ -1,0 +1,176 @@
+"""Relative errors predicted from public guesses are those that a release then shows, within a factor of 1.5."""
+
+from __future__ import annotations
+
+import os
+from collections import defaultdict
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from benchmarks.userlevel.questions import answers, questions
+from benchmarks.userlevel.releases import open_star
+from dpsql import api
+from dpsql.answer.answerer import Answerer
+from dpsql.doors.cli.plan import plan, plan_text
+from dpsql.errors import InterfaceError
+from dpsql.noise import ExactNoise, insecure_test_entropy
+from dpsql.publishing.axes import axis_maker, open_public
+from dpsql.publishing.central import publish_release
+from dpsql.publishing.plan import plan_release
+from dpsql.publishing.userlevel.predict import ClassForecast, Guess, by_kind, expect, predict_classes
+from dpsql.release import open_release
+from dpsql.star import load_catalog
+from tests.userlevel_star import uneven_rows, write_star
+
+ROOT = Path(__file__).resolve().parents[2]
+FOODMART = Guess(units=5581, rows=86837)
+FACTOR = 1.5
+KINDS = {"one range": "one range", "ranges joined": "two ranges joined", "month": "month",
+         "one-way group": "one-way group", "total": "total"}  # fmt: skip
+
+
+def shown(pure: bool, releases: int) -> tuple[tuple[ClassForecast, ...], dict[tuple[str, str], float]]:
+    """What was predicted for FoodMart, and the median over views of relative errors that releases show."""
+    star = open_star(ROOT / "catalog" / "foodmart_user.yaml", pure=pure)
+    asked = [
+        q for q in questions(star.truth(), "price", "month") if (q.kind, q.view) != ("one-way group", "month")
+    ]
+    found: dict[tuple[str, str, str], list[float]] = defaultdict(list)
+    for seed in range(1, releases + 1):
+        release = star.release(seed)
+        common = release.drawn.scale.ratio.error
+        for q in asked:
+            for name, answer in answers(release.views[q.view], q.masks).items():
+                own = (answer.high - answer.low) / 2 / 1.96 / abs(answer.value)
+                own = 0.0 if (q.kind, name) == ("total", "COUNT") else own
+                if not np.isnan(own):
+                    found[q.kind, q.view, name].append(own if name == "AVG" else float(np.hypot(own, common)))
+    views: dict[tuple[str, str], list[float]] = defaultdict(list)
+    for (kind, _, name), errors in found.items():
+        views[kind, name].append(float(np.median(errors)))
+    return predict_classes(star.plan, FOODMART), {key: float(np.median(each)) for key, each in views.items()}
+
+
+@pytest.mark.parametrize("pure", [False, True])
+def test_foodmart_shows_what_was_predicted(
+    shared_data: Path, pure: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DPSQL_DATA", os.environ.get("DPSQL_DATA", str(shared_data)))
+    classes, release = shown(pure, releases=5)
+    asked = tuple(c for c in classes if c.kind != "one range" or c.view == "price")
+    compared = 0
+    for (_, kind, measure), (error, mean) in by_kind(asked).items():
+        if kind not in KINDS:
+            continue
+        pairs = [("COUNT", error)] if mean is None else [("SUM", error), ("AVG", mean)]
+        for name, predicted in pairs:
+            if pure and (kind, name) == ("one-way group", "AVG"):
+                continue  # averages below noise are refused, so a release shows its better groups only
+            compared += 1
+            got = release[KINDS[kind], name]
+            assert got / FACTOR <= predicted <= got * FACTOR, (kind, measure, name, predicted, got)
+    assert compared == 15 - pure
+
+
+@pytest.mark.parametrize("delta", ["1e-6", "0"])
+def test_a_small_star_shows_what_was_predicted(tmp_path: Path, delta: str) -> None:
+    rows, customers = uneven_rows(5000, 8)
+    catalog = write_star(tmp_path, rows, customers, delta=delta)
+    catalog.write_text(catalog.read_text().replace("upper: 100", "upper: 40"))
+    guess = Guess(5000, len(rows))
+    report = api.plan(catalog, guess=guess)
+    noise = ExactNoise(insecure_test_entropy(2))
+    made = publish_release(load_catalog(catalog), tmp_path / "r.dpsql", noise=noise, key=bytes(32))
+    release = open_release(made.path, insecure=True)
+    scale = release.scales["sales"]
+    result = Answerer(release).query("SELECT day, COUNT(*) AS n, SUM(amount) AS s FROM sales GROUP BY day")
+    values = np.array([row[1:] for row in result.rows], dtype=float)
+    errors = np.array([row[1:] for row in result.stderr_rows], dtype=float)
+    groups = [c for c in report.classes if c.view == "days" and c.kind == "one-way group"]
+    for column, found in enumerate(groups):
+        got = float(np.hypot(np.median(errors[:, column] / values[:, column]), scale.relative_error))
+        assert got / FACTOR <= found.error <= got * FACTOR, (found, got)
+    (total,) = [c.error for c in report.classes if c.kind == "total" and c.measure == "count"]
+    assert scale.relative_error / FACTOR <= total <= scale.relative_error * FACTOR
+
+
+def test_the_private_table_is_not_opened(tmp_path: Path) -> None:
+    guess = Guess(1000, 12000)
+    rows, customers = uneven_rows(50, 1)
+    catalog = write_star(tmp_path, rows, customers)
+    before = api.plan(catalog, guess=guess)
+    (tmp_path / "shop.duckdb").unlink()
+    assert api.plan(catalog, guess=guess).classes == before.classes
+
+
+def test_hopeless_views_are_named_with_a_coarser_one(tmp_path: Path) -> None:
+    catalog = write_star(tmp_path, [], {}, days=300)
+    text = catalog.read_text().replace("{axis: sales.day, cuts: {width: 3}}", "sales.day")
+    text = text.replace("share: 0.5", "share: 1/3") + (
+        "  plain: {of: sales, axes: [customer.region], measures: {count: 1}, share: 1/3}\n"
+    )
+    catalog.write_text(text)
+    report = api.plan(catalog, guess=Guess(300, 3000))
+    named = {h.view: h.coarser for h in report.hopeless}
+    assert named["regions"] == "plain"
+    assert "view regions is hopeless" in plan_text(report)
+    assert "view plain answers better" in plan_text(report)
+    tiny = api.plan(catalog, guess=Guess(2, 4))
+    assert "table sales is hopeless" in plan_text(tiny)
+    assert all(h.coarser is None for h in tiny.hopeless)
+    assert api.plan(catalog, guess=Guess(10**6, 10**7)).hopeless == ()
+
+
+def test_more_units_make_smaller_errors_and_public_rows_none_of_the_factor(tmp_path: Path) -> None:
+    catalog = write_star(tmp_path, [], {})
+    few, many = (api.plan(catalog, guess=Guess(n, 10 * n)).classes for n in (1000, 4000))
+    assert all(b.error < a.error for a, b in zip(few, many, strict=True))
+    public = write_star(tmp_path, [], {}, public_rows=True, name="told")
+    (total,) = [c.error for c in api.plan(public, guess=Guess(1000, 10_000)).classes if c.kind == "total"][:1]
+    assert total == 0.0
+
+
+def test_tables_with_few_units_are_warned_of(tmp_path: Path) -> None:
+    catalog = write_star(tmp_path, [], {}, delta="0")
+    few, many = (api.plan(catalog, guess=Guess(n, 10 * n)) for n in (1500, 5581))
+    assert [b.of for b in few.blind] == ["sales"]
+    assert 1500 < few.blind[0].fewest < 5000
+    assert "sales has few units" in plan_text(few)
+    assert many.blind == ()
+
+
+@pytest.mark.parametrize("change", ["nullable", "per_group", "pure"])
+def test_every_kind_of_recipe_is_predicted(tmp_path: Path, change: str) -> None:
+    catalog = write_star(
+        tmp_path, [], {}, nullable=change == "nullable", delta="0" if change == "pure" else "1e-6"
+    )
+    if change == "per_group":
+        text = catalog.read_text().replace("share: 0.5}", "share: 0.5, calibrate: per_group}")
+        catalog.write_text(text)
+    classes = api.plan(catalog, guess=Guess(4000, 40000, 6)).classes
+    assert {c.kind for c in classes} == {"total", "one-way group", "one range", "one cell", "ranges joined"}
+    assert all(0 < c.error < 2 for c in classes)
+    assert all((c.mean_error is None) == (c.measure == "count") for c in classes)
+
+
+def test_guesses_that_no_table_has_are_refused(tmp_path: Path) -> None:
+    for wrong in ((0, 5, None), (6, 5, None), (2, 5, 9.0)):
+        with pytest.raises(InterfaceError):
+            Guess(*wrong)
+    catalog = write_star(tmp_path, [], {})
+    half = CliRunner().invoke(plan, [str(catalog), "--units", "5"])
+    assert isinstance(half.exception, InterfaceError)
+    unstated = CliRunner().invoke(plan, [str(catalog)])
+    assert "state --units and --rows" in unstated.output
+    told = CliRunner().invoke(plan, [str(catalog), "--units", "900", "--rows", "9000", "--typical-rows", "5"])
+    assert "sales, one-way group: COUNT" in told.output
+
+
+def test_one_row_each_needs_no_factor(tmp_path: Path) -> None:
+    star = write_star(tmp_path, [], {})
+    loaded = load_catalog(star)
+    found = expect(plan_release(loaded, axis_maker(loaded, open_public(loaded))), "sales", Guess(500, 500))
+    assert (found.tau, found.factor, found.scale_error) == (1, 1.0, 0.0)

@@ -1,0 +1,164 @@
+"""Totals, centres, ratios and shares of the user-level recipe."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from math import isqrt
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dpsql.budget import scaled_denominator
+from dpsql.errors import InternalError
+from dpsql.mechanisms.family.people import (
+    APPLY,
+    Estimate,
+    NoisyTotal,
+    Ratio,
+    centre,
+    draw_total,
+    high_bound,
+    pooled,
+    ratio,
+    spread,
+)
+from dpsql.mechanisms.family.whitened import (
+    ONE_LEVEL,
+    UNIT,
+    Part,
+    pure_bound,
+    shape_strategy,
+    typical_square,
+    whiten,
+)
+from dpsql.mechanisms.law import GAUSSIAN, LAPLACE, LAWS
+from dpsql.noise import ZeroNoise
+from dpsql.publishing.userlevel.choose import LARGEST_BOUND, recipe_shares
+from dpsql.publishing.userlevel.recipe import shrunk
+from tests.strategies import dense
+
+
+@pytest.mark.parametrize("norm", [1, 2])
+@pytest.mark.parametrize("public_rows", [True, False])
+@pytest.mark.parametrize("measures", [[], ["a"], ["a", "b", "c"]])
+def test_shares_add_to_one_exactly(measures, public_rows, norm):
+    steps, views = recipe_shares(measures, LAWS[norm], public_rows=public_rows)
+    assert sum(steps.values(), Fraction(0)) + views == 1
+    assert all(share > 0 for share in steps.values()) and views >= Fraction(80, 100)
+
+
+def test_the_centre_stays_inside_the_clip_range():
+    rows = NoisyTotal(1000, 10.0, 3)
+    assert centre(NoisyTotal(250_000, 1.0, 9), rows, 0, 1000) == 250
+    assert centre(NoisyTotal(-5, 1.0, 9), rows, 0, 1000) == 20
+    assert centre(NoisyTotal(10**9, 1.0, 9), rows, 0, 1000) == 980
+    assert centre(NoisyTotal(-4000, 1.0, 9), rows, -100, 100) == -4
+    assert centre(NoisyTotal(999, 1.0, 9), NoisyTotal(20, 10.0, 3), 0, 1000) == 500
+
+
+def test_a_high_bound_grows_with_the_people_and_shrinks_with_noise():
+    few, many = high_bound(42, 212, 400, 17.0), high_bound(42, 212, 40_000, 17.0)
+    assert 212 * 1.5 <= few < many <= 212 * 8
+    assert high_bound(42, 212, 4000, 1.0) > high_bound(42, 212, 4000, 100.0)
+    assert high_bound(1, 1, 4000, 17.0) >= 1
+    assert high_bound(0, 0, 0, 17.0) == 1
+
+
+def test_a_ratio_is_used_only_where_it_is_seen_and_matters():
+    def total(value, sd):
+        return NoisyTotal(value, sd, 10)
+
+    assert ratio(total(2000, 20.0), Estimate(1000, 10.0)).value == pytest.approx(2.0)
+    assert ratio(total(2000, 20.0), Estimate(1000, 10.0)).error == pytest.approx(0.01 * 2**0.5)
+    small = ratio(total(1050, 20.0), Estimate(1000, 10.0))
+    assert (small.value, small.error, small.applied) == (1.0, 0.0, False)
+    assert small.measured == pytest.approx(1.05) and small.measured < APPLY
+    for lost in (ratio(total(50, 20.0), Estimate(1000, 10.0)), ratio(total(2000, 20.0), Estimate(20, 10.0))):
+        assert lost.measured is None and lost.value == 1.0
+
+
+def test_sums_that_are_clear_have_a_third_of_the_say():
+    rows, low = NoisyTotal(2000, 20.0, 9), Estimate(1000, 1.0)
+    clear = (NoisyTotal(2300, 20.0, 9), Estimate(1000, 1.0))
+    noisy = (NoisyTotal(9000, 2000.0, 9), Estimate(1000, 1.0))
+    assert ratio(rows, low, [clear, noisy]).value == pytest.approx(2.1)
+    assert ratio(rows, low, [noisy]).value == pytest.approx(2.0)
+    assert ratio(rows, low, [clear]).error < ratio(rows, low).error
+    assert ratio(NoisyTotal(2000, 0.0, 0), low, [clear]).value == pytest.approx(2.0)
+
+
+def test_pooling_is_the_inverse_variance_mean():
+    found = pooled([Estimate(10.0, 1.0), Estimate(13.0, 2.0)])
+    assert found.value == pytest.approx(10.6) and found.sd == pytest.approx(0.8**0.5)
+
+
+@given(st.integers(-1000, 1000), st.integers(1, 2000), st.data())
+def test_a_deviation_is_below_its_bound(lower, width, data):
+    mid = data.draw(st.integers(lower, lower + width))
+    assert 1 <= spread(mid, lower, lower + width) <= max(1, width // 2)
+
+
+def test_totals_are_drawn_at_their_bound():
+    assert draw_total(77, 10, Fraction(1, 2), GAUSSIAN, ZeroNoise()).sd == pytest.approx(10.0, rel=1e-3)
+    assert draw_total(-77, 10, Fraction(1, 2), LAPLACE, ZeroNoise()).sd == pytest.approx(
+        10 * 2 * 2**0.5, rel=1e-2
+    )
+    assert draw_total(-77, 10, Fraction(1, 2), LAPLACE, ZeroNoise()).value == -77
+
+
+@pytest.mark.parametrize("norm", [1, 2])
+@pytest.mark.parametrize("n", [1, 12, ONE_LEVEL, ONE_LEVEL + 1, 366])
+def test_a_shape_has_unit_columns_and_covers_every_leaf(n, norm):
+    strategy = shape_strategy(n, LAWS[norm]).strategy
+    columns = (np.abs(dense(strategy) * strategy.budget[:, None]) ** norm).sum(axis=0)
+    assert columns.min() > 0 and columns.max() <= strategy.total**norm
+    assert len(strategy.budget) == n if n <= ONE_LEVEL else len(strategy.budget) < n + 2 * n**0.5
+
+
+def test_a_typical_person_pays_for_rows_that_gather_hers():
+    leaves, levels = shape_strategy(100, GAUSSIAN).strategy, shape_strategy(101, GAUSSIAN).strategy
+    assert typical_square([leaves], [False], 10) == 10 + Fraction(100, 100)
+    assert typical_square([leaves], [True], 10) == 110
+    assert typical_square([leaves, leaves], [False, True], 10) == 10 + Fraction(100, 100)
+    assert typical_square([levels], [False], 10) > 10 + Fraction(100, 101)
+
+
+def test_shapes_without_budget_are_refused():
+    with pytest.raises(InternalError):
+        whiten([Part(Fraction(2, 3), Fraction(1)), Part(Fraction(1, 2), Fraction(1))])
+    with pytest.raises(InternalError):
+        whiten([Part(Fraction(0), Fraction(1))])
+    assert pure_bound(10, 1850, 493) == 493 * 12
+    assert pure_bound(1, 3, 100) == 3
+
+
+def test_group_factors_are_shrunk_by_what_noise_explains():
+    one = np.ones(6)
+    low = (np.full(6, 1000.0), np.full(6, 25.0))
+    used = Ratio(2.0, 0.01, 2.0)
+    spread_out = np.array([500.0, 1500.0, 1000.0, 700.0, 1300.0, 1000.0])
+    clear = shrunk((2 * spread_out, one * 100.0), low, used)
+    assert clear == pytest.approx(spread_out / 1000, rel=0.02)
+    noise_alone = np.array([990.0, 1012.0, 1000.0, 1008.0, 995.0, 995.0])
+    assert shrunk((noise_alone, one * 400.0), low, used) == pytest.approx(1.0)
+    lost = shrunk((np.array([2000.0, *[5.0] * 5]), one * 100.0), low, used)
+    assert lost.tolist() == [1.0] * 6
+    assert shrunk((spread_out, one), low, Ratio(1.0, 0.0, 1.02)).tolist() == [1.0] * 6
+
+
+def test_no_released_choice_can_make_a_draw_fail():
+    """The largest rows, tau and spread that a catalog allows still leave the noise its 64 bits."""
+    reach, tau = 1 << 30, 1 << 15
+    for rho in (Fraction(1, 10**4), Fraction(1)):
+        parts = [
+            Part(Fraction(1, 2), Fraction(tau**2)),
+            Part(Fraction(1, 2), Fraction(tau**2) * (reach // 2) ** 2),
+        ]
+        whitening = whiten(parts)
+        for index in range(2):
+            variance = whitening.variance(index, whitening.largest_clip(rho), rho)
+            assert isqrt(int(variance)) + 1 < (1 << 63) // 512
+    assert scaled_denominator(UNIT * pure_bound(tau, reach, reach // 2)) >= 1 << 12
+    assert scaled_denominator(LARGEST_BOUND) >= 1 << 12

@@ -1,0 +1,125 @@
+"""A declared query log moves the budget to the ranges that it lists."""
+
+from __future__ import annotations
+
+import duckdb
+import numpy as np
+import pytest
+
+from benchmarks.central import logs as query_logs
+from dpsql import api
+from dpsql.answer.answerer import Answerer
+from dpsql.engines import RawSide
+from dpsql.errors import CatalogError
+from dpsql.mechanisms.axis.question import expected_error
+from dpsql.mechanisms.axis.registry import auto_strategy
+from dpsql.noise import ExactNoise, os_entropy
+from dpsql.publishing.axes import axis_maker, with_unforeseen
+from dpsql.publishing.central import publish_release
+from dpsql.publishing.plan import plan_release
+from dpsql.release import open_release
+from dpsql.star import load_catalog, parse_catalog
+from dpsql.variance.reading import from_columns
+
+CATALOG = """
+dpsql: 1
+name: days
+privacy: {lineage: days, cap: 1, unit: row, epsilon: 1.0}
+tables:
+  facts: {role: fact, columns: {day: {type: date, lower: 2025-01-01, upper: 2025-12-31, out_of_domain: drop}}}
+views:
+  v: {of: facts, axes: [AXIS], measures: [count]}
+"""
+
+
+def strategy(axis):
+    return strategy_of(CATALOG.replace("AXIS", axis))
+
+
+def strategy_of(text):
+    catalog = parse_catalog(text, "days.yaml")
+    return plan_release(catalog, axis_maker(catalog, RawSide(None, {}))).axes[0].strategy
+
+
+def test_weeks_are_better_where_weeks_are_asked():
+    weeks = ", ".join(f"[2025-{m:02d}-01, 2025-{m:02d}-07]" for m in range(1, 13))
+    plain = strategy("facts.day").variance()
+    asked = strategy(f"{{axis: facts.day, asked: [{weeks}]}}").variance()
+    lo = np.array([0, 31, 59, 90, 120, 151, 181, 212, 243, 273, 304, 334])
+    assert asked.ranges(lo, lo + 7).mean() < 0.2 * plain.ranges(lo, lo + 7).mean()
+    again = from_columns(asked.kind, 365, asked.columns())
+    assert again.ranges(lo, lo + 30) == pytest.approx(asked.ranges(lo, lo + 30))
+    assert np.all(np.isfinite(asked.ranges(np.arange(365), np.arange(365) + 1)))
+
+
+@pytest.mark.parametrize(
+    ("log", "bound"),
+    [
+        ("8 hot ranges", 29.3),
+        ("weeks of 7 leaves", 11.9),
+        ("prefixes, n / 4 of them", 57.1),
+        ("mixed, 130 ranges", 54.8),
+    ],
+)
+def test_errors_over_the_logs_of_the_accuracy_page(log, bound):
+    asked = with_unforeseen(query_logs.logs(256)[log], 256)
+    assert asked.weight.sum() == pytest.approx(1)
+    choice = auto_strategy(256, asked)
+    assert choice.expected_error <= bound
+    assert choice.expected_error <= expected_error(auto_strategy(256).strategy, asked)
+
+
+def test_a_range_outside_or_upside_down_is_refused():
+    with pytest.raises(CatalogError, match="holds no value"):
+        strategy("{axis: facts.day, asked: [[2025-05-01, 2025-04-01]]}")
+    with pytest.raises(CatalogError, match="weight"):
+        strategy("{axis: facts.day, asked: [[2025-05-01, 2025-06-01, 0]]}")
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "chosen", "depth"),
+    [
+        ("{tree: kary, arity: 8}", "LUE-DPTree k=8", 4),
+        ("{tree: binary}", "binary LUE-DPTree k=2", 10),
+        ("{tree: levels, arity: 8}", "LUE-DPTree of even levels k=8", 4),
+    ],
+)
+def test_a_release_keeps_the_shape_that_its_catalog_names(tmp_path, mechanism, chosen, depth):
+    """Planned, published, answered and audited with that tree; the file says what was asked and what it got."""
+    duckdb.connect().execute(
+        f"COPY (SELECT DATE '2025-01-01' + (i % 365)::INT AS day FROM range(4000) t(i)) TO '{tmp_path}/facts.parquet'"
+    )
+    text = CATALOG.replace("AXIS", "facts.day").replace(
+        "measures: [count]", f"measures: [count], mechanism: {mechanism}"
+    )
+    text += f"source: {{kind: parquet, root: {tmp_path}, tables: {{facts: facts.parquet}}}}\n"
+    text += f"ledger: {tmp_path}/ledger\n"
+    catalog = tmp_path / "days.yaml"
+    catalog.write_text(text)
+    assert strategy_of(text).tree.depth == depth
+    noise = ExactNoise(os_entropy())
+    path = publish_release(load_catalog(catalog), tmp_path / "r.dpsql", noise=noise, key=b"k" * 32).path
+    release = open_release(path)
+    assert release.axes[0].strategy == chosen
+    assert release.statistics[0].mechanism == f"Laplace: {chosen}"
+    kept = release.meta.catalog["views"]["v"]["mechanism"]
+    assert kept["tree"] in mechanism
+    answer = Answerer(release).query("SELECT COUNT(*) FROM facts WHERE day < DATE '2025-07-01'")
+    true = sum(1 for i in range(4000) if i % 365 < 181)
+    assert abs(float(answer.rows[0][0]) - true) < 5 * answer.stderr_rows[0][0]
+    release.close()
+    report = api.audit(path, catalog=catalog, samples=0)
+    assert report.held, report.text()
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "said"),
+    [
+        ("{tree: binary, arity: 8}", "a binary tree has 2 children a node at most, not 8"),
+        ("{tree: oak}", "'kary', 'binary' or 'levels'"),
+    ],
+)
+def test_a_shape_that_does_not_exist_is_refused(mechanism, said):
+    text = CATALOG.replace("AXIS", "facts.day").replace("[count]", f"[count], mechanism: {mechanism}")
+    with pytest.raises(CatalogError, match=said):
+        strategy_of(text)

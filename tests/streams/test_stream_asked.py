@@ -1,0 +1,102 @@
+"""`asked:` on a stream reaches the choice of its strategy, and is refused where it would change nothing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from dpsql import api
+from dpsql.errors import CatalogError
+from dpsql.mechanisms.law import GAUSSIAN, LAPLACE
+from dpsql.star import load_catalog
+from dpsql.star.load import catalog_from_json
+from dpsql.streams.plan import chosen
+from tests.stream_shop import CATALOG, make_stream_shop
+
+
+def text_of(stream: str, delta: str = "0") -> str:
+    text = CATALOG.replace("EPSILON", "1").replace("DELTA", delta)
+    return text.replace("horizon: 365", f"horizon: 365, {stream}" if stream else "horizon: 365")
+
+
+def written(folder: Path, stream: str, delta: str = "0") -> Path:
+    path = folder / "shop.yaml"
+    path.write_text(text_of(stream, delta))
+    return path
+
+
+@pytest.mark.parametrize(
+    ("stream", "name"),
+    [
+        ("asked: {running: 1}", "prefix over 365 batches"),
+        ("asked: [running]", "prefix over 365 batches"),
+        ("asked: {1: 1}", "each batch on its own"),
+        ("asked: {1: 1000, running: 1}", "each batch on its own"),
+        ("asked: {range: 1}, strategy: chain", "batches and blocks of 20, budgets 5:5"),
+        ("", "batches and blocks of 24, budgets 6:4"),
+    ],
+)
+def test_what_is_asked_chooses_the_strategy(tmp_path: Path, stream: str, name: str) -> None:
+    catalog = load_catalog(written(tmp_path, stream))
+    assert chosen(catalog, LAPLACE).name == name
+    assert chosen(catalog_from_json(catalog.to_json()), LAPLACE).name == name
+
+
+def test_weights_are_relative_and_windows_that_fit_are_the_default(tmp_path: Path) -> None:
+    one, ten = (load_catalog(written(tmp_path, f"asked: {{running: {w}, 7: {w}}}")) for w in (1, 10))
+    assert chosen(one, LAPLACE).expected_error == pytest.approx(chosen(ten, LAPLACE).expected_error)
+    short = load_catalog(written(tmp_path, "")).model_copy()
+    assert short.stream is not None
+    short = short.model_copy(update={"stream": short.stream.model_copy(update={"horizon": 3})})
+    assert chosen(short, GAUSSIAN).expected_error > 0  # no window of 7 batches is asked of 3
+
+
+@pytest.mark.parametrize(
+    ("stream", "said"),
+    [
+        (
+            "asked: {weekly: 1}",
+            "`weekly` is no question; write running, prefix, range, or a number of batches",
+        ),
+        ("asked: {0: 1}", "`0` is no question"),
+        ("asked: {running: 0}", "the weight of `running` in `asked` must be above 0"),
+        ("asked: {running: -1}", "above 0"),
+        ("asked: {366: 1}", "`asked: 366` is longer than the horizon of 365 batches"),
+        ("asked: {}", "`asked` names no question"),
+        ("asked: running", "asked"),
+    ],
+)
+def test_what_cannot_be_asked_is_refused(tmp_path: Path, stream: str, said: str) -> None:
+    with pytest.raises(CatalogError) as error:
+        load_catalog(written(tmp_path, stream))
+    assert said in str(error.value) and "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("strategy", ["fda", "fenwick", "toeplitz"])
+def test_asked_is_refused_where_it_would_change_nothing(tmp_path: Path, strategy: str) -> None:
+    catalog = load_catalog(written(tmp_path, f"strategy: {strategy}, asked: {{running: 1}}", "1e-9"))
+    with pytest.raises(CatalogError, match=f"stream.asked: `{strategy}` measures the same whatever is asked"):
+        chosen(catalog, GAUSSIAN)
+
+
+def test_what_is_asked_of_time_is_said_once(tmp_path: Path) -> None:
+    text = CATALOG.replace(
+        "axes: [sales.sold_on], ", "axes: [{axis: sales.sold_on, asked: [[2025-01-01, 2025-01-31]]}], "
+    )
+    shop = make_stream_shop(tmp_path, customers=40, text=text)
+    with pytest.raises(CatalogError, match=r"write what is asked of time under `stream.asked`"):
+        api.plan(shop.catalog, [])
+
+
+def test_the_plan_says_what_the_others_err_by(tmp_path: Path) -> None:
+    text = CATALOG.replace("horizon: 365", "horizon: 30, asked: {running: 1}")
+    shop = make_stream_shop(tmp_path, customers=40, text=text)
+    report = api.plan(shop.catalog, [])
+    days = report.statistics[0]
+    assert days.strategies[0] == "prefix over 30 batches"
+    (axis,) = days.axis_forecasts
+    names = [name for name, _ in axis.runners_up]
+    assert {"fda over 30 batches", "fenwick over 30 batches", "each batch on its own"} <= set(names)
+    errors = [axis.expected, *(error for _, error in axis.runners_up)]
+    assert errors == sorted(errors)

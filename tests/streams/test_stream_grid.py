@@ -1,0 +1,85 @@
+"""Every strategy of a stream with none, one and two axes beside time, in both currencies, for rows and for people.
+
+The second append reads the state that the first one wrote, so three pass through every reader of a state.
+"""
+
+from __future__ import annotations
+
+from itertools import product
+from pathlib import Path
+
+import pytest
+
+from dpsql import api
+from dpsql.errors import CatalogError
+from tests.stream_shop import CATALOG, make_stream_shop
+
+STRATEGIES = ("chain", "fenwick", "fda", "prefix", "toeplitz", "auto")
+GRID = [
+    pytest.param(*case, id="-".join(case))
+    for case in product(STRATEGIES, ("0", "1e-9"), ("row", "customer.customer_id"))
+    if case[0] != "toeplitz" or case[1] != "0"  # Toeplitz's nodes are read with weights: Gaussian noise only
+]
+VIEWS = """views:
+  none: {of: sales, axes: [sales.sold_on], measures: [count]}
+  one: {of: sales, axes: [customer.sex, sales.sold_on], measures: [count]}
+  two: {of: sales, axes: [sales.sold_on, {axis: customer.age, cuts: [45]}, customer.sex], measures: [count]}
+"""
+BOTH = "{axis: customer.age, cuts: [45]}, customer.sex]"
+BESIDE = ("", "sex", "sex, age >= 45")
+DAYS = 3
+
+
+def text_of(strategy: str, unit: str) -> str:
+    text = CATALOG[: CATALOG.index("views:")].replace("horizon: 365", f"horizon: 7, strategy: {strategy}")
+    if unit == "row":
+        text = text.replace("unit: customer.customer_id", "unit: row").replace(", max_batches: 10", "")
+        text = text.replace("     max_ids: 10,\n", "")
+    return text + VIEWS
+
+
+@pytest.mark.parametrize(("strategy", "delta", "unit"), GRID)
+def test_a_stream_of_every_make_is_appended_to_and_read(
+    tmp_path: Path, strategy: str, delta: str, unit: str
+) -> None:
+    shop = make_stream_shop(tmp_path, customers=400, text=text_of(strategy, unit), delta=delta)
+    for day in range(DAYS):
+        assert shop.append(day).added
+    now, earlier, raw = shop.opened(), shop.opened(as_of=DAYS - 2), shop.raw(DAYS)
+    for beside in BESIDE:
+        joined = "JOIN customer USING (customer_id) " if beside else ""
+        columns = "sold_on" + (f", {beside}" if beside else "")
+        question = f"SELECT {columns}, COUNT(*) AS n FROM sales {joined}GROUP BY ALL"
+        answer = now.query(question)
+        counts = {row[:-1]: row[-1] for row in answer.rows}
+        for *key, n in raw.execute(question).fetchall():
+            assert counts[tuple(key)] == pytest.approx(n, abs=1e-2)
+        assert all(row[-1] > 0 for row in answer.stderr_rows)
+        assert len(earlier.query(question).rows) < len(answer.rows)
+
+
+def test_toeplitz_is_refused_without_a_delta(tmp_path: Path) -> None:
+    shop = make_stream_shop(tmp_path, customers=40, text=text_of("toeplitz", "row"))
+    with pytest.raises(CatalogError, match="strategy"):
+        shop.append(0)
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "name"),
+    [("identity", "identity"), ("tree", "Tree"), ("lue_dptree", "LUE-DPTree"), ("gaussian", "")],
+)
+def test_a_named_mechanism_is_what_is_measured_under_a_delta(
+    tmp_path: Path, mechanism: str, name: str
+) -> None:
+    text = text_of("auto", "row").replace(BOTH, f"customer.age, customer.sex], mechanism: {mechanism}")
+    shop = make_stream_shop(tmp_path, customers=40, text=text, delta="1e-9")
+    two = next(s for s in api.plan(shop.catalog, []).statistics if s.view == "two")
+    ages = two.strategies[next(i for i, axis in enumerate(two.axes) if "age" in axis)]
+    assert two.noise == "Gaussian" and name in ages
+
+
+def test_a_mechanism_without_gaussian_rows_is_refused_under_a_delta(tmp_path: Path) -> None:
+    text = text_of("auto", "row").replace(BOTH, "customer.age, customer.sex], mechanism: struct_construct")
+    shop = make_stream_shop(tmp_path, customers=40, text=text, delta="1e-9")
+    with pytest.raises(CatalogError, match="struct_construct"):
+        shop.append(0)

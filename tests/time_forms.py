@@ -1,0 +1,148 @@
+"""Strategies of time in closed form and as matrices, and a running total: what the package's integers are held against.
+
+| here                 | seed 004                     | unit                                   |
+|----------------------|------------------------------|----------------------------------------|
+| strategy_matrix(n)   | M, algorithm 5.2 (pt <= N)   | row i - 1 is node i                    |
+| decoder_matrix(n)    | B, algorithm 5.3 gives B'    | row t - 1 is the prefix of t batches   |
+| fda_share(n, i)      | lambda_i                     | fraction of epsilon (zCDP: of rho)     |
+| fda_error(n)         | err                          | sum of w_i / lambda_i^2, w_i = uses    |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from pathlib import Path
+
+import numpy as np
+
+from dpsql.mechanisms.law import NoiseLaw
+from dpsql.mechanisms.timeline.fenwick import EqualBudgets, FenwickStrategy, fda_budgets, fenwick_nodes
+from dpsql.mechanisms.timeline.strategy import TimeQuestion, question_of
+from dpsql.mechanisms.timeline.tree import TreeStrategy
+from dpsql.streams.append import StreamSpec
+from dpsql.streams.public import create_directory
+from dpsql.streams.state import create_state
+from dpsql.tree import IntArray
+
+
+def fenwick(law: NoiseLaw, horizon: int) -> FenwickStrategy:
+    """Equal budgets."""
+    return FenwickStrategy(law, EqualBudgets(horizon))
+
+
+def fda(law: NoiseLaw, horizon: int) -> FenwickStrategy:
+    """The budgets of least mean prefix error."""
+    return FenwickStrategy(law, fda_budgets(law, horizon))
+
+
+def asking(law: NoiseLaw, horizon: int, *names: str) -> TimeQuestion:
+    """These questions, all alike."""
+    return TimeQuestion(law, horizon, tuple(question_of(name, 1) for name in names))
+
+
+def strategy_matrix(n: int) -> IntArray:
+    """M: 1 where a node covers a batch (int64[n, n])."""
+    nodes, batch = fenwick_nodes(n), np.arange(n)
+    return ((nodes.lo[:, None] <= batch) & (batch < nodes.hi[:, None])).astype(np.int64)
+
+
+def decoder_matrix(n: int) -> IntArray:
+    """B: 1 where a prefix reads a node (int64[n, n]); B M is all lower ones."""
+    nodes, length = fenwick_nodes(n), np.arange(1, n + 1)[:, None]
+    return ((nodes.first <= length) & (length < nodes.stop)).astype(np.int64)
+
+
+@lru_cache(maxsize=256)
+def block_error(levels: int, exponent: float) -> float:
+    """err_m: the optimum for 2^m - 1 batches."""
+    if levels == 0:
+        return 0.0
+    block = block_error(levels - 1, exponent)
+    return float((block**exponent + float(1 << (levels - 1)) ** exponent) ** (1 / exponent)) + block
+
+
+def fda_error(n: int, exponent: float = 1 / 3) -> float:
+    """The least sum of uses / lambda^2 over the prefixes of n batches; times 2 / epsilon^2, the total variance."""
+    total = 0.0
+    while n > 0:
+        levels = n.bit_length() - 1
+        rest = n - (1 << levels)
+        total += float(
+            (block_error(levels, exponent) ** exponent + (rest + 1.0) ** exponent) ** (1 / exponent)
+        )
+        n = rest
+    return total
+
+
+def fda_share(n: int, number: int, exponent: float = 1 / 3) -> float:
+    """lambda_i in floating point: the optimal share of node i when n batches are planned."""
+    scale = 1.0
+    while True:
+        levels = n.bit_length() - 1
+        corner = 1 << levels
+        if number > corner:  # the right block is independent of the left one
+            number, n = number - corner, n - corner
+            continue
+        below = block_error(levels, exponent) ** exponent
+        own = (n - corner + 1.0) ** exponent
+        if number == corner:
+            return float(scale * own / (below + own))
+        scale *= below / (below + own)
+        n = corner - 1
+
+
+@dataclass(frozen=True)
+class RunningTotal:
+    """The total so far of a tree, kept up to date in O(levels) a batch.
+
+    Only sums of best estimates are carried: per level, the closed nodes inside the open node one level up. A block that
+    closes replaces its children's sum by the inverse-variance mean of that sum and its own measurement, once.
+    """
+
+    tree: TreeStrategy
+    batches: int
+    open_sum: tuple[float, ...]
+    open_variance: tuple[float, ...]
+
+    @property
+    def estimate(self) -> float:
+        """Best estimate of the total of all batches so far."""
+        return sum(self.open_sum)
+
+    @property
+    def variance(self) -> float:
+        """Its variance, against a node that spends all."""
+        return sum(self.open_variance)
+
+    def append(self, measured: Sequence[float]) -> RunningTotal:
+        """The state after one more batch, which closes these nodes, finest first."""
+        batches = self.batches + 1
+        closing = [level for level, span in enumerate(self.tree.spans) if batches % span == 0]
+        sums, variances = list(self.open_sum), list(self.open_variance)
+        for level, value in zip(closing, measured, strict=True):
+            own = float(self.tree.level_variance[level])
+            best, left = float(value), own
+            if level:  # the children's sum is spent: it moves up one level, corrected
+                below, known = sums[level - 1], variances[level - 1]
+                best = below + known / (known + own) * (float(value) - below)
+                left = known * own / (known + own)
+                sums[level - 1], variances[level - 1] = 0.0, 0.0
+            sums[level] += best
+            variances[level] += left
+        return replace(self, batches=batches, open_sum=tuple(sums), open_variance=tuple(variances))
+
+
+def running_total(tree: TreeStrategy) -> RunningTotal:
+    """The state before the first batch."""
+    zeros = (0.0,) * len(tree.spans)
+    return RunningTotal(tree, 0, zeros, zeros)
+
+
+def create_stream(
+    directory: Path, private: Path, spec: StreamSpec, *, release_id: str, secret: bytes
+) -> None:
+    """An empty stream without a catalog: the private state first, then the public directory."""
+    create_state(private, {"release_id": release_id, "spec": spec.text()}, secret)
+    create_directory(directory, release_id, None)
