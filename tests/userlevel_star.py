@@ -11,7 +11,7 @@ from dpsql.engines import open_sources
 from dpsql.noise import Noise
 from dpsql.publishing.axes import axis_maker
 from dpsql.publishing.plan import plan_release
-from dpsql.publishing.rows import place_rows, prepare_tables, set_key
+from dpsql.publishing.rows import place_rows, prepare_tables
 from dpsql.publishing.userlevel.choose import Table
 from dpsql.star import Catalog, load_catalog
 
@@ -97,7 +97,6 @@ def open_table(catalog: Path, noise: Noise) -> Table:
     source = loaded.raw_source()
     raw = open_sources(source.kind, source.folder(catalog), source.tables)
     plan = plan_release(loaded, axis_maker(loaded, raw))
-    set_key(raw.connection, bytes(32))
     prepare_tables(loaded, raw, plan)
-    rows, columns = place_rows(loaded, raw, plan, "sales")
+    rows, columns = place_rows(loaded, raw, plan, "sales", bytes(32))
     return Table(raw.connection, plan, "sales", rows, columns, noise)

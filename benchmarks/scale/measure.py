@@ -27,7 +27,7 @@ from dpsql.noise import ZeroNoise
 from dpsql.publishing.axes import axis_maker
 from dpsql.publishing.bounding import Scan, draw_release
 from dpsql.publishing.plan import plan_release
-from dpsql.publishing.rows import prepare_tables, set_key
+from dpsql.publishing.rows import prepare_tables
 from dpsql.star import load_catalog
 
 TO_REACH = {"row": 1.8, "weight": 2.6, "truncate": 4.0, "auto": 6.0}
@@ -66,9 +66,8 @@ def counting(folder: Path, bounding: str) -> float:
     try:
         plan = plan_release(catalog, axis_maker(catalog, raw))
         start = time.process_time()
-        set_key(raw.connection, bytes(32))
         prepare_tables(catalog, raw, plan)
-        draw_release(Scan(catalog, raw, plan, ZeroNoise()), lambda step: None)
+        draw_release(Scan(catalog, raw, plan, ZeroNoise(), bytes(32)), lambda step: None)
         return time.process_time() - start
     finally:
         raw.close()

@@ -23,7 +23,7 @@ from dpsql.publishing.cells import exact_sums
 from dpsql.publishing.content import release_content
 from dpsql.publishing.plan import plan_release
 from dpsql.publishing.planned import ReleasePlan
-from dpsql.publishing.rows import place_rows, prepare_tables, set_key
+from dpsql.publishing.rows import place_rows, prepare_tables
 from dpsql.publishing.userlevel.choose import GROUP_ROWS, Table
 from dpsql.publishing.userlevel.recipe import Drawn, settle_table
 from dpsql.release.format import UNIT
@@ -163,10 +163,9 @@ def open_star(file: Path, *, pure: bool = False, **privacy: str) -> Star:
     source = catalog.raw_source()
     raw = open_sources(source.kind, source.folder(file), source.tables)
     plan = plan_release(catalog, axis_maker(catalog, raw))
-    set_key(raw.connection, bytes(32))
     prepare_tables(catalog, raw, plan)
     of = plan.statistics[0].of
-    rows, columns = place_rows(catalog, raw, plan, of)
+    rows, columns = place_rows(catalog, raw, plan, of, bytes(32))
     return Star(raw, plan, of, rows, columns)
 
 

@@ -21,21 +21,11 @@ import duckdb
 
 from dpsql.engines import RawSide, open_sources
 from dpsql.engines.csv import LONGEST
+from dpsql.engines.kinds import INTEGERS
 from dpsql.errors import InterfaceError, SourceError
 from dpsql.star.source import CSV, DUCKDB, PARQUET, Csv, SourceKind
 from dpsql.star.sql import identifier
 
-INTEGERS = (
-    "TINYINT",
-    "SMALLINT",
-    "INTEGER",
-    "BIGINT",
-    "HUGEINT",
-    "UTINYINT",
-    "USMALLINT",
-    "UINTEGER",
-    "UBIGINT",
-)
 MOST_CATEGORIES = 60
 SPARE_ROWS = 10
 _PLAIN = re.compile(

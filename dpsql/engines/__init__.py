@@ -8,26 +8,29 @@ since a guessed type would depend on the rows; the catalog's types decide later,
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar, NamedTuple, Protocol, TypeAlias
 
 import duckdb
+import numpy as np
 
+from dpsql.engines.casts import exact_cast, roots
 from dpsql.engines.connection import SpillFolder, private_connection
 from dpsql.engines.csv import load_csv
+from dpsql.engines.dialect import DUCK, Dialect
+from dpsql.engines.engine import IntArray, KeyCheck
+from dpsql.engines.kinds import INTEGERS
+from dpsql.engines.template import ROW
 from dpsql.errors import SourceError
 from dpsql.star import Catalog
+from dpsql.star.derived import derived_sql
 from dpsql.star.source import CSV, DUCKDB, PARQUET, Csv, SourceKind, expand, query_of
 from dpsql.star.sql import identifier, literal
 from dpsql.star.sql.rowlocal import Query
 
 __all__ = ["RawSide", "no_sources", "open_sources", "open_tables", "retyped"]
-
-INTEGERS = frozenset(
-    {"TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT"}
-)
 
 
 class Stored(NamedTuple):
@@ -56,6 +59,9 @@ class RawSide:
         key_types: table -> DuckDB type of its key and of all foreign keys that name it (`engines.keys`).
     """
 
+    name: ClassVar[str] = "DuckDB"
+    dialect: ClassVar[Dialect] = DUCK
+
     connection: duckdb.DuckDBPyConnection
     columns: dict[str, dict[str, str]]
     spill: SpillFolder | None = None
@@ -69,9 +75,79 @@ class RawSide:
         known = self.columns[table].items()
         return next((kind for name, kind in known if name.lower() == column.lower()), None)
 
-    def as_stored(self, table: str) -> Stored:
-        """A table as its source has it."""
-        return self.stored.get(table) or Stored(f"raw.{identifier(table)}", tuple(self.columns[table]))
+    def rows(self, catalog: Catalog, table: str) -> str:
+        """See `Engine`: what an expression cannot make of a row is NULL there."""
+        derived = self._derived(catalog, table)
+        view = f"raw.{identifier(table)}"
+        if not derived:
+            return view
+        columns = "".join(f", {expression} AS {identifier(name)}" for name, expression in derived.items())
+        return f"(SELECT *{columns} FROM {view} AS {identifier(ROW)})"
+
+    def _derived(self, catalog: Catalog, table: str) -> dict[str, str]:
+        """Derived columns and measures of a table; one that is a foreign key is carried like one.
+
+        Raises:
+            SourceError: its type and its group's stand for no common values.
+        """
+        row, keys = identifier(ROW), roots(catalog)
+        derived = derived_sql(catalog.tables[table], self.columns[table], row)
+        for name, expression in derived.items():
+            target = self.key_types.get(keys.get((table, name.lower()), ""))
+            if target is None:
+                continue
+            query = f"DESCRIBE SELECT {expression} FROM raw.{identifier(table)} AS {row}"
+            kind = str(self.connection.execute(query).fetchall()[0][1])
+            value = exact_cast(expression, kind, target)
+            if value is None:
+                raise SourceError(
+                    f"tables.{table}.derive.{name}: {kind} is never equal to the key it names",
+                    hint="cast it in the expression",
+                )
+            derived[name] = value
+        return derived
+
+    def lookup(self, name: str, kind: str | None, keys: Sequence[object], leaf: IntArray) -> str:
+        """See `Engine`: a table of the connection, in memory."""
+        key = f"CAST($1 AS {kind}[])" if kind else "$1"
+        query = f"SELECT unnest({key}) AS key, unnest(CAST($2 AS INTEGER[])) AS leaf"
+        table = identifier(name)
+        self.connection.execute(
+            f"CREATE OR REPLACE TEMP TABLE {table} AS {query}", [list(keys), leaf.tolist()]
+        )
+        return table
+
+    def public_rows(self, table: str) -> list[tuple[object, ...]]:
+        """See `Engine`."""
+        return self.connection.execute(f"SELECT * FROM raw.{identifier(table)}").fetchall()
+
+    def check_key(self, table: str, key: str) -> KeyCheck:
+        """See `Engine`."""
+        column = identifier(key)
+        counts = self.connection.execute(
+            f"SELECT count(*), count({column}), count(DISTINCT {column}) FROM raw.{identifier(table)}"
+        ).fetchall()
+        total, present, distinct = counts[0]
+        return KeyCheck(present < total, distinct < present)
+
+    def fetch(self, statement: str) -> Mapping[str, IntArray]:
+        """See `Engine`."""
+        found = self.connection.execute(statement).fetchnumpy()
+        return {name: np.asarray(column, dtype=np.int64) for name, column in found.items()}
+
+    def fingerprint(self, table: str, columns: Sequence[str]) -> str | None:
+        """See `Engine`: sums of 64-bit hashes of the rows as the source has them."""
+        stored = self.stored.get(table) or Stored(f"raw.{identifier(table)}", tuple(self.columns[table]))
+        present = {name.lower(): identifier(name) for name in stored.columns}
+        hashed = ", ".join(present[name] for name in columns if name in present) or "0"
+        rows, *sums = self.connection.execute(
+            f"SELECT count(*), sum(hash({hashed})), sum(hash(1, {hashed})) FROM {stored.view}"
+        ).fetchall()[0]
+        return f"{self.name} {rows} {sums}" if rows else None
+
+    def as_duckdb(self, what: str) -> RawSide:
+        """See `Engine`."""
+        return self
 
     def close(self) -> None:
         """Forget the connection, all temporary tables and what they left on disk."""

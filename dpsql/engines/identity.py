@@ -2,7 +2,8 @@
 
 A place is a file after links, `.`, `..` and the case that the file system keeps, or a database file with a table's
 name. A SELECT has the places that it reads. A digest is of the rows, whatever their order and that of the columns, or
-of a file's bytes.
+of a file's bytes. Engines hash differently, and types too: digests are compared within one engine, and know a copy
+again whose columns have the same types.
 
 **Privacy**: digests are of raw rows; the ledger keeps keyed hashes of them alone.
 """
@@ -13,9 +14,9 @@ import hashlib
 import json
 from pathlib import Path
 
-from dpsql.engines import RawSide
+from dpsql.engines.engine import Engine
+from dpsql.star import Catalog
 from dpsql.star.source import DUCKDB, SourceKind
-from dpsql.star.sql import identifier
 from dpsql.star.sql.rowlocal import is_select
 
 
@@ -56,30 +57,28 @@ def canonical(path: Path) -> str:
     return str(spelt)
 
 
-def table_digests(raw: RawSide, table: str, where: tuple[str, ...]) -> tuple[str, ...]:
+def table_digests(raw: Engine, catalog: Catalog, name: str, where: tuple[str, ...]) -> tuple[str, ...]:
     """Digests by which a copy of a table is known again.
 
     Args:
         raw: the open raw side.
-        table: one of its tables.
+        catalog: what is published.
+        name: one of its tables.
         where: its places.
 
     Returns:
-        The digest of its rows as the source has them and those of its files' bytes; none for a table without rows.
+        The digest of its rows' keys and declared columns as the source has them, and those of its files' bytes; none
+        for a table without rows.
     """
-    stored = raw.as_stored(table)
-    columns = sorted(stored.columns, key=str.lower)
-    texts = ", ".join(f"CAST({identifier(column)} AS VARCHAR)" for column in columns)
-    rows = raw.connection.execute(
-        f"SELECT count(*), sum(md5_number_lower(t)), sum(md5_number_upper(t)) "
-        f"FROM (SELECT CAST([{texts}] AS VARCHAR) AS t FROM {stored.view})"
-    ).fetchone()
-    if rows is None or not rows[0]:
+    table = catalog.tables[name]
+    columns = sorted(
+        {c.lower() for c in (*table.columns, *table.foreign_keys, *([table.key] if table.key else []))}
+    )
+    rows = raw.fingerprint(name, columns)
+    if rows is None:
         return ()  # tables without rows are all alike and hold nobody
-    names = [column.lower() for column in columns]
-    text = json.dumps([names, [str(value) for value in rows]])
     files = [_bytes_digest(Path(place)) for place in where if Path(place).is_file()]
-    return (hashlib.sha256(text.encode()).hexdigest(), *files)
+    return (hashlib.sha256(json.dumps([columns, rows]).encode()).hexdigest(), *files)
 
 
 def _bytes_digest(file: Path) -> str:

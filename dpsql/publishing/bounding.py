@@ -23,18 +23,19 @@ from typing import ClassVar, NamedTuple, Protocol
 
 import numpy as np
 
-from dpsql.engines import RawSide
+from dpsql.engines.engine import Engine
+from dpsql.engines.sampling import coefficients
+from dpsql.engines.template import Bound, EveryRow, Sampled, Weighed, left_out
 from dpsql.errors import CatalogError
 from dpsql.mechanisms.family.whitened import UNIT
 from dpsql.mechanisms.law import LAPLACE, NoisyRows
 from dpsql.noise import Noise
 from dpsql.progress import Progress, Stage
-from dpsql.publishing.cells import Cells, PlacedCells, cut_sum
+from dpsql.publishing.cells import Cells, CountedCells
 from dpsql.publishing.planned import PlannedStatistic, ReleasePlan, Step
-from dpsql.publishing.rows import place_rows
+from dpsql.publishing.rows import counted_rows, place_rows
 from dpsql.publishing.userlevel.choose import Buy, Divided, Table, divide
 from dpsql.publishing.userlevel.recipe import TableScale, settle_table
-from dpsql.publishing.userlevel.sql import make_pure_weights, weighted_cells
 from dpsql.star import Catalog
 
 CLIPPED = "rows left out"
@@ -74,12 +75,14 @@ class Scan(NamedTuple):
     Args:
         catalog, raw, plan: the release.
         noise: where noise comes from.
+        key: 32 secret bytes that pick a unit's rows; fresh for each release, kept nowhere.
     """
 
     catalog: Catalog
-    raw: RawSide
+    raw: Engine
     plan: ReleasePlan
     noise: Noise
+    key: bytes
 
 
 class DrawnTable(NamedTuple):
@@ -131,6 +134,13 @@ class Bounding(Protocol):
             buy: (charge, law) -> what it buys in the noise's own currency.
         """
 
+    def refuse(self, engine: Engine) -> None:
+        """Refuse an engine that cannot bound rows so.
+
+        Raises:
+            CatalogError: it cannot.
+        """
+
     def draw(self, scan: Scan) -> DrawnTable:
         """Draw the table's statistics.
 
@@ -149,8 +159,8 @@ class Kept(Protocol):
     def unit(self) -> int:
         """Integers that make a row."""
 
-    def cells(self, scan: Scan, of: str, tau: int) -> PlacedCells:
-        """The rows of a table that count, and for how much."""
+    def bound(self, tau: int, key: bytes) -> Bound:
+        """The same for the engine that counts."""
 
 
 @dataclass(frozen=True)
@@ -160,10 +170,9 @@ class Truncate:
     name: ClassVar[str] = "truncate"
     unit: ClassVar[int] = 1
 
-    def cells(self, scan: Scan, of: str, tau: int) -> PlacedCells:
+    def bound(self, tau: int, key: bytes) -> Bound:
         """See `Kept`."""
-        rows, columns = place_rows(scan.catalog, scan.raw, scan.plan, of, tau=tau)
-        return PlacedCells(scan.raw.connection, scan.plan, rows, columns)
+        return Sampled(tau, coefficients(key))
 
 
 @dataclass(frozen=True)
@@ -173,11 +182,9 @@ class Weight:
     name: ClassVar[str] = "weight"
     unit: ClassVar[int] = UNIT
 
-    def cells(self, scan: Scan, of: str, tau: int) -> PlacedCells:
+    def bound(self, tau: int, key: bytes) -> Bound:
         """See `Kept`."""
-        rows, columns = place_rows(scan.catalog, scan.raw, scan.plan, of, tau=0)
-        weights = make_pure_weights(scan.raw.connection, rows, of, tau, [])
-        return weighted_cells(scan.raw.connection, scan.plan, rows, weights, columns)
+        return Weighed(tau)
 
 
 @dataclass(frozen=True)
@@ -213,9 +220,14 @@ class Declared:
         """See `set_aside`."""
         return set_aside(self.of, self.share, statistics, buy)
 
-    def cells(self, scan: Scan) -> PlacedCells:
-        """See `Kept`."""
-        return self.kept.cells(scan, self.of, self.tau)
+    def refuse(self, engine: Engine) -> None:
+        """Every engine counts so."""
+
+    def cells(self, scan: Scan) -> CountedCells:
+        """The cells of the rows that count."""
+        counted = counted_rows(scan.catalog, scan.raw, scan.plan, self.of)
+        bound = EveryRow() if counted.rows.unit is None else self.kept.bound(self.tau, scan.key)
+        return CountedCells(scan.raw, scan.plan, self.of, counted, bound)
 
     def draw(self, scan: Scan) -> DrawnTable:
         """See `Bounding`."""
@@ -240,6 +252,14 @@ class Auto:
     unit: ClassVar[int] = 1
     people: ClassVar[bool] = True
 
+    @property
+    def _needs(self) -> str:
+        return f"tables.{self.of}.max_ids: auto"
+
+    def refuse(self, engine: Engine) -> None:
+        """Rows are stored while bounds are chosen."""
+        engine.as_duckdb(self._needs)
+
     def told(self, tau: int) -> int | str:
         """The catalog's word."""
         return "auto"
@@ -254,8 +274,9 @@ class Auto:
 
     def draw(self, scan: Scan) -> DrawnTable:
         """See `Bounding`."""
-        rows, columns = place_rows(scan.catalog, scan.raw, scan.plan, self.of)
-        drawn = settle_table(Table(scan.raw.connection, scan.plan, self.of, rows, columns, scan.noise))
+        raw = scan.raw.as_duckdb(self._needs)
+        rows, columns = place_rows(scan.catalog, raw, scan.plan, self.of, scan.key)
+        drawn = settle_table(Table(raw.connection, scan.plan, self.of, rows, columns, scan.noise))
         return DrawnTable(dict(drawn.statistics), dict(drawn.views), (drawn.scale,))
 
 
@@ -362,10 +383,8 @@ def measure_left_out(scan: Scan, bounding: Declared) -> tuple[LeftOut, ...]:
     of, tau, step = bounding.of, bounding.tau, scan.plan.step(bounding.of, CLIPPED)
     if step is None:
         return ()
-    table, _ = place_rows(scan.catalog, scan.raw, scan.plan, of, tau=0)
-    ((beyond,),) = scan.raw.connection.execute(
-        f"SELECT {cut_sum(f'least(greatest(n - {tau}, 0), {REACH * tau})')} "
-        f"FROM (SELECT count(*) AS n FROM {table} GROUP BY unit)"
-    ).fetchall()
+    counted = counted_rows(scan.catalog, scan.raw, scan.plan, of)
+    found = scan.raw.fetch(left_out(counted.rows, tau, REACH * tau, scan.raw.dialect))
+    (beyond,) = found["v0"].tolist()
     drawn = LAPLACE.draw_bounded(np.array([beyond], np.int64), REACH * tau, step.spend, scan.noise)
     return (LeftOut(of, bounding.kept.name, tau, int(drawn.value[0]), drawn.sd, REACH * tau),)

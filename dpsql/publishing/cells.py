@@ -1,4 +1,7 @@
-"""Exact integer cells of placed rows, fetched when asked, cut where 64 bits end.
+"""Exact integer cells, fetched when asked, cut where 64 bits end.
+
+`CountedCells` are those of the engine that holds the rows, all views of a table by one statement. `PlacedCells` are
+those of rows that were stored because they are needed more than once: bounds that are chosen, batches of a stream.
 
 Rows are not bounded in number, so no plan can promise that a sum fits. A sum is taken in HUGEINT and cut to
 [-LARGEST, LARGEST], so that no data can make a statement fail: cutting moves two sums no further apart, so a
@@ -10,19 +13,20 @@ statistic's sensitivity stands.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Protocol
+from dataclasses import dataclass, field
+from math import prod
+from typing import NamedTuple, Protocol
 
 import duckdb
 import numpy as np
 import numpy.typing as npt
 
+from dpsql.engines.engine import Engine
+from dpsql.engines.template import LARGEST, Bound, Group, Value
 from dpsql.publishing.planned import PlannedStatistic, ReleasePlan
+from dpsql.publishing.rows import CountedRows
 
 IntArray = npt.NDArray[np.int64]
-
-LARGEST = 1 << 62
-"""Far above every sum whose estimates a release can hold (2^42 at 2^-20)."""
 
 
 class Cells(Protocol):
@@ -33,6 +37,74 @@ class Cells(Protocol):
 
         **Privacy**: raw; a unit changes a statistic by at most its `drawn_sensitivity`.
         """
+
+
+class Sums(NamedTuple):
+    """One sum in each cell that has rows.
+
+    Args:
+        cell: in row-major order.
+        value: of each.
+    """
+
+    cell: IntArray
+    value: IntArray
+
+
+@dataclass(frozen=True)
+class CountedCells:
+    """Cells of a table that its engine counts: of all its statistics at once, when the first is asked for.
+
+    Args:
+        engine: where the rows are.
+        plan: the release.
+        of: the table.
+        counted: its rows.
+        bound: how many rows of a unit count.
+    """
+
+    engine: Engine
+    plan: ReleasePlan
+    of_table: str
+    counted: CountedRows
+    bound: Bound
+    _sums: dict[tuple[tuple[int, ...], Value], Sums] = field(default_factory=dict, repr=False)
+
+    def of(self, *statistics: PlannedStatistic) -> list[IntArray]:
+        """See `Cells`."""
+        if any((s.axes, self._value(s)) not in self._sums for s in statistics):
+            self._count([*self.plan.mine(self.of_table).values(), *statistics])
+        return [self._dense(s) for s in statistics]
+
+    def _dense(self, statistic: PlannedStatistic) -> IntArray:
+        shape, sums = self.plan.shape(statistic), self._sums[statistic.axes, self._value(statistic)]
+        cells = np.zeros(prod(shape), np.int64)
+        cells[sums.cell] = sums.value
+        return cells.reshape(shape)
+
+    def _value(self, statistic: PlannedStatistic) -> Value:
+        measure = statistic.measure
+        if not measure.column:
+            return Value()
+        name = self.counted.measures[f"{measure.table}.{measure.column}"]
+        return Value(name) if statistic.bounds is None else Value(name, statistic.mid, statistic.bounds.reach)
+
+    def _count(self, statistics: Sequence[PlannedStatistic]) -> None:
+        """Ask the engine for all of them by one statement."""
+        asked: dict[tuple[int, ...], list[Value]] = {}
+        for s in statistics:
+            asked.setdefault(s.axes, []).append(self._value(s))
+        groups = [
+            Group(tuple(f"a{axis}" for axis in axes), tuple(dict.fromkeys(values)))
+            for axes, values in asked.items()
+        ]
+        found = self.engine.fetch(self.bound.statement(self.counted.rows, groups, self.engine.dialect))
+        order = np.argsort(found["view"], kind="stable")
+        ends = np.searchsorted(found["view"][order], np.arange(len(groups) + 1))
+        for k, (axes, group) in enumerate(zip(asked, groups, strict=True)):
+            mine = order[ends[k] : ends[k + 1]]
+            for i, value in enumerate(group.values):
+                self._sums[axes, value] = Sums(found["cell"][mine], found[f"v{i}"][mine])
 
 
 @dataclass(frozen=True)

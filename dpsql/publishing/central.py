@@ -30,7 +30,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dpsql.engines import RawSide
+from dpsql.engines.engine import Engine
 from dpsql.engines.identity import places, table_digests
 from dpsql.engines.keys import open_star
 from dpsql.errors import CatalogError, ReleaseError
@@ -50,11 +50,11 @@ from dpsql.ledger import (
 from dpsql.noise import Noise
 from dpsql.progress import Progress, Stage, silent
 from dpsql.publishing.axes import axis_maker
-from dpsql.publishing.bounding import Scan, draw_release
+from dpsql.publishing.bounding import Scan, bounding_of, draw_release
 from dpsql.publishing.content import release_content
 from dpsql.publishing.plan import plan_release
 from dpsql.publishing.planned import ReleasePlan
-from dpsql.publishing.rows import prepare_tables, set_key
+from dpsql.publishing.rows import prepare_tables
 from dpsql.release import open_release
 from dpsql.star import Catalog, spec_hash
 from dpsql.star.graph import ledger_path
@@ -167,6 +167,8 @@ def publish_release(
             progress(
                 Stage("left out of", table, {"lines that are no rows (exact, for the curator alone)": lines})
             )
+        for table in catalog.star.tables:
+            bounding_of(catalog, table).refuse(with_raw)
         plan = plan_release(catalog, axis_maker(catalog, with_raw))
         cells = sum(int(np.prod(plan.shape(s))) for s in plan.statistics)
         counts = {"statistics": len(plan.statistics), "axes": len(plan.axes), "cells": cells}
@@ -174,14 +176,13 @@ def publish_release(
         release_id, spend = new_release_id(), release_spend(catalog, plan)
 
         def build(path: Path) -> None:
-            set_key(with_raw.connection, key)
             prepare_tables(catalog, with_raw, plan)
-            drawn = draw_release(Scan(catalog, with_raw, plan, noise), progress)
+            drawn = draw_release(Scan(catalog, with_raw, plan, noise, key), progress)
             progress(Stage("estimating and writing", target.name))
             release_content(drawn, release_id, insecure=noise.insecure).write(path)
 
         order = Order(
-            name, target, release_id, build, lambda: source_digests(with_raw, spend.tables),
+            name, target, release_id, build, lambda: source_digests(with_raw, catalog, spend.tables),
             tuple(releases_beside(target, name.lineage)),
         )  # fmt: skip
         receipt = publish_file(ledger_path(catalog), spend, order)
@@ -258,10 +259,12 @@ def source_tables(catalog: Catalog) -> tuple[SourceTable, ...]:
     return tuple(tables)
 
 
-def source_digests(raw: RawSide, tables: Iterable[SourceTable]) -> dict[str, tuple[str, ...]]:
+def source_digests(
+    raw: Engine, catalog: Catalog, tables: Iterable[SourceTable]
+) -> dict[str, tuple[str, ...]]:
     """Digests of each private table; the ledger keeps only keyed hashes of them."""
     return {
-        table.name: table_digests(raw, table.name, table.places)
+        table.name: table_digests(raw, catalog, table.name, table.places)
         for table in tables
         if table.name in raw.columns
     }

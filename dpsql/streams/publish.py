@@ -376,6 +376,6 @@ def _charged(plan: StreamPlan, raw: RawSide, directory: Path, release_id: str, n
 
     order = Order(
         Label(privacy.lineage, directory.name, spec_hash(catalog)), directory / PROMISE, release_id, build,
-        lambda: source_digests(raw, spend.tables), tuple(releases_beside(directory, privacy.lineage)),
+        lambda: source_digests(raw, plan.catalog, spend.tables), tuple(releases_beside(directory, privacy.lineage)),
     )  # fmt: skip
     return publish_file(ledger_path(catalog), spend, order)

@@ -7,7 +7,7 @@ whose time lies in it. With one, it is that file, and its rows are
     late       earlier, or without a date: counted as of this batch's beginning (`late: batch`) or left out (`drop`)
     early      later than the batch: left out; they belong to a batch of their own
 
-Then c rows of a unit are sampled (`publishing.sampling`), and those of units that have been in D batches before
+Then c rows of a unit are sampled (`engines.sampling`), and those of units that have been in D batches before
 are left out.
 
 The first batch fixes the column types, so that a person is one person in every batch:
@@ -40,11 +40,13 @@ from typing import Any
 import numpy as np
 
 from dpsql.engines import RawSide, retyped
-from dpsql.engines.keys import exact_cast, family, open_star, roots, widest
+from dpsql.engines.casts import exact_cast, roots
+from dpsql.engines.keys import open_star
+from dpsql.engines.kinds import family, widest
 from dpsql.errors import CatalogError, IntegrityError, SourceError
 from dpsql.mechanisms.axis.strategy import measure
 from dpsql.publishing.cells import PlacedCells
-from dpsql.publishing.rows import place_rows, prepare_tables, set_key
+from dpsql.publishing.rows import place_rows, prepare_tables
 from dpsql.star import Catalog
 from dpsql.star.base import nearest
 from dpsql.star.source import Source
@@ -179,10 +181,9 @@ def aggregate(
     **Privacy**: raw; the sums go to the private state and, with noise, to the segment.
     """
     catalog, capped = plan.catalog, plan.lifetime is not None
-    set_key(raw.connection, key)
     prepare_tables(catalog, raw, plan.batch)
     total = _count(raw, f"raw.{identifier(plan.of)}")
-    table, columns = place_rows(catalog, raw, plan.batch, plan.of, keep_unit=capped)
+    table, columns = place_rows(catalog, raw, plan.batch, plan.of, key)
     placed = _count(raw, table)
     people = _admitted(raw, table, admit) if capped else ()
     # a row whose key two units share is placed for each of them

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 from unittest import mock
 
-from dpsql.publishing import bounding, plan, rows
+from dpsql.publishing import bounding, plan
 from dpsql.star import resolve, source
 from dpsql.star.sql.rowlocal import trusted_select
 from dpsql.streams import plan as stream_plan
@@ -55,7 +55,7 @@ def written(bounding: str = "truncate", neighbours: str = "add_remove", stream: 
 
 def shared_keys(folder: Path) -> Loss:
     """One more person with everybody's order numbers."""
-    return measure(written(), market(*((i, 99) for i in range(PEOPLE))), market(), folder)
+    return measure(written(), market(*((i, -1) for i in range(PEOPLE))), market(), folder)
 
 
 def heavy(folder: Path, bounding: str = "truncate") -> Loss:
@@ -116,14 +116,14 @@ PLANTS = (
     Plant("one row of a shared key is kept", (resolve, "is_own"), lambda was: lambda *_: False, shared_keys),
     Plant(
         "twice max_ids rows are kept",
-        (rows, "RowPlan"),
-        lambda was: lambda **given: was(**given | {"tau": 2 * given["tau"]}),
+        (bounding, "Sampled"),
+        lambda was: lambda tau, coefficients: was(2 * tau, coefficients),
         heavy,
     ),
     Plant(
         "weights add up to twice max_ids",
-        (bounding, "make_pure_weights"),
-        lambda was: lambda raw, table, of, tau, bounds: was(raw, table, of, 2 * tau, bounds),
+        (bounding, "Weighed"),
+        lambda was: lambda tau: was(2 * tau),
         weighed,
     ),
     Plant(

@@ -21,7 +21,7 @@ from dpsql.publishing.axes import axis_maker
 from dpsql.publishing.bounding import REACH, Scan, bounding_of
 from dpsql.publishing.central import publish_release
 from dpsql.publishing.plan import plan_release
-from dpsql.publishing.rows import prepare_tables, set_key
+from dpsql.publishing.rows import prepare_tables
 from dpsql.release import open_release
 from dpsql.star import load_catalog
 
@@ -66,10 +66,9 @@ def cells(folder: Path, how: str, rows: list[int]) -> list[np.ndarray]:
     source = catalog.raw_source()
     raw = open_sources(source.kind, source.folder(catalog.file), source.expanded())
     plan = plan_release(catalog, axis_maker(catalog, raw))
-    set_key(raw.connection, b"k" * 32)
     prepare_tables(catalog, raw, plan)
-    scan = Scan(catalog, raw, plan, ZeroNoise())
-    return list(bounding_of(catalog, "sales").cells(scan).table("sales").values())
+    scan = Scan(catalog, raw, plan, ZeroNoise(), bytes(32))
+    return list(bounding_of(catalog, "sales").cells(scan).of(*plan.statistics))
 
 
 @pytest.mark.parametrize("how", ["truncate", "weight"])

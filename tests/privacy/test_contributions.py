@@ -8,22 +8,18 @@ import duckdb
 import numpy as np
 import pytest
 
+from dpsql.engines import RawSide
+from dpsql.engines.dialect import DUCK
+from dpsql.engines.expressions import Ends, measure
+from dpsql.engines.sampling import coefficients
+from dpsql.engines.template import Digit, Group, Rows, Sampled, Side, UnitKey, Value
 from dpsql.errors import SourceError
-from dpsql.publishing.cells import exact_sums
 from dpsql.publishing.planned import Bounds
-from dpsql.publishing.rows import (
-    RowPlan,
-    alias,
-    bounded_rows,
-    check_dimension,
-    measure_sql,
-    prepare_counted,
-    set_key,
-)
-from dpsql.star.resolve import Hop
+from dpsql.publishing.rows import check_public_key
 from tests.axis.test_axis import KINDS, NUMBERS
 
 BOUNDS = Bounds(-300, 1001, 2)
+ENDS = Ends(-300, 1001, 2)
 POISON = [
     "NULL", "'NaN'::DOUBLE", "'inf'::DOUBLE", "'-inf'::DOUBLE", "1e308", "-1e308", "0.005", "-0.0", "10.01", "4.35",
 ]  # fmt: skip
@@ -44,25 +40,22 @@ def raw_side(rows, customers):
 
 def views(connection, tau):
     """COUNT and SUM(x - mid) over the age axis: 0-3 ages, 4 NULL, 5 MISSING, 6 OTHER."""
-    set_key(connection, b"k" * 32)
-    prepare_counted(connection, "sales", {})
-    check_dimension(connection, "customer", "customer_id", {}, public=False)
-    customer = alias(("customer_id",))
-    leaf = (
-        f"CASE WHEN {customer}.customer_id IS NULL THEN 5 WHEN {customer}.age IS NULL THEN 4 "
-        f"WHEN {customer}.age BETWEEN 0 AND 3 THEN {customer}.age ELSE 6 END"
+    age = Digit(
+        "a0", ("customer_id",), "CASE WHEN age IS NULL THEN 4 WHEN age BETWEEN 0 AND 3 THEN age ELSE 6 END", 0, 7, 5,
+        total=True,
+    )  # fmt: skip
+    amount = Digit("m0", (), measure("amount", ENDS, "DOUBLE", DUCK), -300, 1302, nullable=True)
+    sides = (
+        Side((), "raw.sales", carried=("customer_id",)),
+        Side(("customer_id",), "raw.customer", "customer_id", once=True),
     )
-    plan = RowPlan(
-        of="sales",
-        joins=[Hop(("customer_id",), "customer", "customer_id")],
-        axes={0: leaf},
-        measures={"sales.amount": measure_sql(f"{alias(())}.amount", BOUNDS)},
-        unit=f"{alias(())}.customer_id",
-        tau=tau,
-    )
-    table = bounded_rows(connection, plan)
-    count, centred = exact_sums(connection, table, [0], [7], ["1", f"m0 - {BOUNDS.mid}"])
-    return count, centred
+    rows = Rows(sides, (age,), (amount,), UnitKey((), "customer_id", "INTEGER"))
+    values = Value(), Value("m0", BOUNDS.mid, BOUNDS.reach)
+    statement = Sampled(tau, coefficients(b"k" * 32)).statement(rows, [Group(("a0",), values)], DUCK)
+    found = RawSide(connection, {}).fetch(statement)
+    cells = np.zeros((2, 7), np.int64)
+    cells[:, found["cell"]] = found["v0"], found["v1"]
+    return cells
 
 
 @pytest.mark.parametrize("extra", [1, 2, 3, 10, 1000])
@@ -110,12 +103,11 @@ def test_private_duplicate_keys_multiply_nothing_and_public_ones_are_an_error():
     count, _ = views(raw_side(["(1, 1)", "(1, 2)", "(1, 3)"], ["(1, 0)", "(1, 1)", "(1, 2)"]), 9)
     assert count.sum() == 3
     connection = raw_side([], ["(1, 0)", "(1, 1)"])
-    set_key(connection, b"k" * 32)
     with pytest.raises(SourceError, match=r"customer.key: customer_id has duplicates"):
-        check_dimension(connection, "customer", "customer_id", {}, public=True)
+        check_public_key(RawSide(connection, {}), "customer", "customer_id")
     connection = raw_side([], ["(NULL, 0)"])
     with pytest.raises(SourceError, match="holds NULL"):
-        check_dimension(connection, "customer", "customer_id", {}, public=True)
+        check_public_key(RawSide(connection, {}), "customer", "customer_id")
 
 
 @pytest.mark.parametrize(
@@ -128,15 +120,16 @@ def test_private_duplicate_keys_multiply_nothing_and_public_ones_are_an_error():
     ],
 )  # fmt: skip
 def test_measures_are_bounded_integers_for_every_input(value, expected):
-    row = duckdb.connect().execute(f"SELECT {measure_sql('x', BOUNDS)} FROM (SELECT {value} AS x)").fetchone()
+    sql = measure("x", ENDS, None, DUCK)
+    row = duckdb.connect().execute(f"SELECT {sql} FROM (SELECT {value} AS x)").fetchone()
     assert row == (expected,)
 
 
-@pytest.mark.parametrize("bounds", [Bounds(0, 50_000, 2), Bounds(-7, 99, 0), Bounds(-15, 15, 1)])
+@pytest.mark.parametrize("bounds", [Ends(0, 50_000, 2), Ends(-7, 99, 0), Ends(-15, 15, 1)])
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_known_type_changes_no_measure(kind: str, bounds: Bounds) -> None:
+def test_a_known_type_changes_no_measure(kind: str, bounds: Ends) -> None:
     values = ", ".join(["(NULL)", *(f"('{v}')" for v in NUMBERS)])
-    narrow, general = measure_sql("x", bounds, kind), measure_sql("x", bounds)
+    narrow, general = measure("x", bounds, kind, DUCK), measure("x", bounds, None, DUCK)
     rows = duckdb.connect().execute(
         f"SELECT x, {narrow}, {general} FROM (SELECT TRY_CAST(v AS {kind}) x FROM (VALUES {values}) t(v))"
     ).fetchall()  # fmt: skip

@@ -10,12 +10,14 @@ from pathlib import Path
 import duckdb
 import pytest
 
+from dpsql.engines.casts import exact_cast
 from dpsql.engines.identity import table_digests
-from dpsql.engines.keys import exact_cast, family, open_star, widest
+from dpsql.engines.keys import open_star
+from dpsql.engines.kinds import family, widest
 from dpsql.errors import SourceError
 from dpsql.publishing.axes import axis_maker
 from dpsql.publishing.plan import plan_release
-from dpsql.publishing.rows import place_rows, prepare_tables, set_key
+from dpsql.publishing.rows import place_rows, prepare_tables
 from dpsql.star import load_catalog
 
 VALUES = {
@@ -141,9 +143,8 @@ def placed(
     raw = open_star(catalog)
     try:
         plan = plan_release(catalog, axis_maker(catalog, raw))
-        set_key(raw.connection, b"k" * 32)
         prepare_tables(catalog, raw, plan)
-        table, _ = place_rows(catalog, raw, plan, "sales", keep_unit=True, tau=tau)
+        table, _ = place_rows(catalog, raw, plan, "sales", bytes(32), tau=tau)
         query = f"SELECT * REPLACE (CAST(unit AS DOUBLE) AS unit) FROM {table} ORDER BY ALL"
         return raw.connection.execute(query).fetchall()
     finally:
@@ -200,7 +201,7 @@ def test_a_copy_of_a_table_is_known_again_whatever_its_keys_were_carried_into(tm
         catalog = load_catalog(tmp_path / name / "shop.yaml")
         raw = open_star(catalog)
         assert raw.columns["sales"]["person_id"] == ("BIGINT" if name == "same" else "DOUBLE")
-        digests.append(table_digests(raw, "sales", ()))
+        digests.append(table_digests(raw, catalog, "sales", ()))
         raw.close()
     assert digests[0] == digests[1] != ()
 
@@ -222,9 +223,8 @@ def test_a_derived_foreign_key_and_a_public_key_meet_by_value_too(tmp_path: Path
     catalog = load_catalog(folder / "shop.yaml")
     raw = open_star(catalog)
     plan = plan_release(catalog, axis_maker(catalog, raw))
-    set_key(raw.connection, b"k" * 32)
     prepare_tables(catalog, raw, plan)
-    table, _ = place_rows(catalog, raw, plan, "sales", keep_unit=True, tau=0)
+    table, _ = place_rows(catalog, raw, plan, "sales", bytes(32), tau=0)
     query = f"SELECT * REPLACE (CAST(unit AS DOUBLE) AS unit) FROM {table} ORDER BY ALL"
     assert raw.connection.execute(query).fetchall() == want
     raw.close()

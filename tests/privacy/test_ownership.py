@@ -15,7 +15,7 @@ from dpsql.engines import open_sources
 from dpsql.errors import CatalogError
 from dpsql.publishing.axes import axis_maker
 from dpsql.publishing.plan import plan_release
-from dpsql.publishing.rows import place_rows, prepare_tables, set_key
+from dpsql.publishing.rows import place_rows, prepare_tables
 from dpsql.star import checks, parse_catalog
 from dpsql.star.source import PARQUET
 from tests.privacy.loss import measure
@@ -71,9 +71,8 @@ def order_counts(folder, orders):
         f"CREATE OR REPLACE VIEW raw.orders AS SELECT *, 0 AS seller FROM (VALUES {values}) o(order_id, buyer, kind)"
     )
     plan = plan_release(star, axis_maker(star, raw))
-    set_key(raw.connection, b"k" * 32)
     prepare_tables(star, raw, plan)
-    table, _ = place_rows(star, raw, plan, "orders")
+    table, _ = place_rows(star, raw, plan, "orders", bytes(32))
     rows = raw.connection.execute(f"SELECT a0, count(*) FROM {table} GROUP BY 1").fetchall()
     counts = np.zeros(6, int)
     counts[[row[0] for row in rows]] = [row[1] for row in rows]

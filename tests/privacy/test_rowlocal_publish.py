@@ -16,7 +16,7 @@ from dpsql.publishing.cells import exact_sums
 from dpsql.publishing.central import publish_release
 from dpsql.publishing.content import IntArray
 from dpsql.publishing.plan import plan_release
-from dpsql.publishing.rows import place_rows, prepare_tables, set_key
+from dpsql.publishing.rows import place_rows, prepare_tables
 from dpsql.release import open_release
 from dpsql.star import Catalog, load_catalog
 from dpsql.star.source import files_read
@@ -62,9 +62,8 @@ def cells(catalog: Catalog) -> IntArray:
     raw = open_tables(catalog)
     try:
         plan = plan_release(catalog, axis_maker(catalog, raw))
-        set_key(raw.connection, b"k" * 32)
         prepare_tables(catalog, raw, plan)
-        table, _ = place_rows(catalog, raw, plan, "sales")
+        table, _ = place_rows(catalog, raw, plan, "sales", bytes(32))
         statistic = plan.statistics[0]
         return exact_sums(raw.connection, table, statistic.axes, plan.shape(statistic), ["1"])[0]
     finally:

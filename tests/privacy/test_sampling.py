@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import random
 from fractions import Fraction
+from typing import ClassVar
 
 import duckdb
 import numpy as np
 import pytest
 
-from dpsql.publishing.rows import RowPlan, alias, bounded_rows, prepare_counted, set_key
-from dpsql.publishing.sampling import PRIME, Digit, coefficients, hash_sql, is_kept, pack, unpack
+from dpsql.engines.dialect import DUCK, DuckDialect
+from dpsql.engines.sampling import PRIME, coefficients, hash_sql, is_kept, offset
+from dpsql.engines.template import Digit, Rows, Sampled, Side, UnitKey, row_numbers
 
 KEY = bytes(range(32))
 EDGES = [0, 1, -1, 2, PRIME - 1, PRIME, PRIME + 1, -PRIME, 2**62, 2**63 - 1, -(2**63), -(2**63) + 1]
@@ -18,10 +20,9 @@ EDGES = [0, 1, -1, 2, PRIME - 1, PRIME, PRIME + 1, -PRIME, 2**62, 2**63 - 1, -(2
 
 def kept(n: int, tau: int, h: int) -> list[int]:
     """Which of rows 1 .. n are kept, by the SQL that ships."""
-    rows = duckdb.execute(
-        f"SELECT i FROM (SELECT i::BIGINT AS i, {n}::BIGINT AS n, {h}::BIGINT AS h FROM range(1, {n + 1}) t(i)) "
-        f"WHERE {is_kept(tau)} ORDER BY i"
-    ).fetchall()
+    numbers = f"SELECT i::BIGINT AS i, {n}::BIGINT AS n FROM range(1, {n + 1}) t(i)"
+    offsets = f"SELECT i, n, {offset(f'{h}::BIGINT', DUCK)} AS r FROM ({numbers})"
+    rows = duckdb.execute(f"SELECT i FROM ({offsets}) WHERE {is_kept(tau, DUCK)} ORDER BY i").fetchall()
     return [row[0] for row in rows]
 
 
@@ -45,14 +46,11 @@ def test_a_negative_offset_would_keep_more() -> None:
 
 def hashes(values: list[object], kind: str, key: bytes = KEY) -> list[int]:
     with duckdb.connect() as db:
-        db.execute("CREATE SCHEMA raw")
-        set_key(db, key)
+        h = hash_sql("unit", kind, coefficients(key), DUCK)
         listed = [list(map(str, values)), len(values)]
         pairs = "SELECT unnest(CAST(? AS VARCHAR[])) AS unit, unnest(range(?)) AS i"
         db.execute(f"CREATE TABLE units AS SELECT i, CAST(unit AS {kind}) AS unit FROM ({pairs})", listed)
-        return [
-            row[0] for row in db.execute(f"SELECT {hash_sql('unit', kind)} FROM units ORDER BY i").fetchall()
-        ]
+        return [row[0] for row in db.execute(f"SELECT {h} FROM units ORDER BY i").fetchall()]
 
 
 @pytest.mark.parametrize("kind", ["BIGINT", "HUGEINT", "VARCHAR", "DOUBLE"])
@@ -83,40 +81,41 @@ def test_offsets_of_consecutive_keys_are_spread_evenly(values: list[object]) -> 
     assert max(found) < 36 + 6 * 8.5
 
 
-@pytest.mark.parametrize("digits", [True, False])
-def test_storage_order_and_other_people_change_no_kept_row(digits: bool) -> None:
+@pytest.mark.parametrize("values", [7, 1 << 60])
+@pytest.mark.parametrize("one_scan", [False, True])
+def test_storage_order_and_other_people_change_no_kept_row(values: int, one_scan: bool) -> None:
+    """In one packed number and in two; where common tables are computed once, and where they may not be."""
     rows = [
         (unit, a, m)
         for unit in range(-3, 20)
         for a, m in ((i % 4, None if i % 5 == 0 else i % 7 - 3) for i in range(unit + 4))
     ]
-    whole = bounded(rows, digits)
+    whole = bounded(rows, values, one_scan)
     random.Random(3).shuffle(rows)
-    assert bounded(rows, digits) == whole
-    alone = bounded([row for row in rows if row[0] != 5], digits)
+    assert bounded(rows, values, one_scan) == whole == bounded(rows, values, not one_scan)
+    alone = bounded([row for row in rows if row[0] != 5], values, one_scan)
     assert alone == {unit: cells for unit, cells in whole.items() if unit != 5}
     assert all(sum(cells.values()) == min(unit + 4, 6) for unit, cells in whole.items() if unit + 4 > 0)
 
 
+class OneScan(DuckDialect):
+    """DuckDB as an engine that may compute a common table twice."""
+
+    materialised: ClassVar[None] = None
+
+
 def bounded(
-    rows: list[tuple[int, int, int | None]], digits: bool
+    rows: list[tuple[int, int, int | None]], values: int, one_scan: bool = False
 ) -> dict[int, dict[tuple[int, int | None], int]]:
-    """Kept rows of each unit, counted, at most 6 of each."""
+    """Kept rows of each unit, counted, at most 6 of each; `values` is the size of the measure's digit."""
+    unit = UnitKey((), "unit", "BIGINT")
+    digits = Digit("a0", (), "a", 0, 4), Digit("m0", (), "m", -3, values, nullable=True)
+    plan = Rows((Side((), "sales", carried=("unit",)),), digits[:1], digits[1:], unit)
+    query = Sampled(6, coefficients(KEY)).stored(plan, OneScan() if one_scan else DUCK)
     with duckdb.connect() as db:
-        db.execute("CREATE SCHEMA raw")
-        db.execute("CREATE TABLE raw.sales (unit BIGINT, a INTEGER, m BIGINT)")
-        db.executemany("INSERT INTO raw.sales VALUES (?, ?, ?)", rows)
-        prepare_counted(db, "sales", {})
-        set_key(db, KEY)
-        here = alias(())
-        known = (Digit("a0", 0, 4), Digit("m0", -3, 7)) if digits else ()
-        plan = RowPlan(
-            "sales", [], {0: f"{here}.a"}, {"sales.m": f"{here}.m"}, f"{here}.unit", 6,
-            keep_unit=True, digits=known, unit_kind="BIGINT",
-        )  # fmt: skip
-        found = db.execute(
-            f"SELECT unit, a0, m0, count(*) FROM {bounded_rows(db, plan)} GROUP BY ALL"
-        ).fetchall()
+        db.execute("CREATE TABLE sales (unit BIGINT, a INTEGER, m BIGINT)")
+        db.executemany("INSERT INTO sales VALUES (?, ?, ?)", rows)
+        found = db.execute(f"SELECT unit, a0, m0, count(*) FROM ({query}) GROUP BY ALL").fetchall()
     cells: dict[int, dict[tuple[int, int | None], int]] = {}
     for unit, a, m, count in found:
         cells.setdefault(unit, {})[a, m] = count
@@ -127,25 +126,37 @@ WIDE = 2**40
 
 
 @pytest.mark.parametrize(
-    ("m", "low", "size"),
+    ("m", "low", "size", "wide", "words"),
     [
-        (tuple(range(-5, 6)), -5, 11),
-        ((-WIDE, 0, WIDE), -WIDE, 2 * WIDE + 1),
-        (tuple(range(30_000, 50_001, 999)), 0, 50_001),
+        (tuple(range(-5, 6)), -5, 11, 4, 1),
+        ((-WIDE, 0, WIDE), -WIDE, 2 * WIDE + 1, 9, 1),
+        (tuple(range(30_000, 50_001, 999)), 0, 50_001, 1 << 61, 2),
+        ((-(10**18), 0, 10**18), -(10**18), 2 * 10**18 + 1, 1 << 61, 3),
     ],
 )
-def test_a_packed_row_comes_back_whole(m: tuple[int, ...], low: int, size: int) -> None:
-    digits = [Digit("a0", 0, 3000), Digit("m0", low, size), Digit("m1", 10, 1)]
-    packed = pack(digits)
-    rows = [(a, v, o) for a in (0, 1, 2999) for v in (None, *m) for o in (None, 10)]
+def test_a_packed_row_comes_back_whole(
+    m: tuple[int, ...], low: int, size: int, wide: int, words: int
+) -> None:
+    axes = (Digit("a0", (), "a0", 0, 3000),)
+    measures = (
+        Digit("m0", (), "m0", low, size, nullable=True),
+        Digit("m1", (), "m1", 10, 1, nullable=True),
+        Digit("m2", (), "m2", 0, wide, nullable=True),
+    )
+    plan = Rows((Side((), "t", carried=("unit",)),), axes, measures, UnitKey((), "unit", "INTEGER"))
+    assert len(row_numbers(plan)) == words
+    rows = [
+        (a, v, o, w)
+        for a in (0, 1, 2999)
+        for v in (None, *m)
+        for o in (None, 10)
+        for w in (None, 0, wide - 1)
+    ]
     with duckdb.connect() as db:
-        db.execute("CREATE TABLE t (a0 INTEGER, m0 BIGINT, m1 BIGINT)")
-        db.executemany("INSERT INTO t VALUES (?, ?, ?)", rows)
-        found = db.execute(
-            f"SELECT {', '.join(unpack(digits))} FROM (SELECT {packed} AS p FROM t)"
-        ).fetchall()
-    assert sorted(map(str, found)) == sorted(map(str, rows))
-    assert pack([Digit("a0", 0, 1 << 31), Digit("a1", 0, 1 << 31)]) is None
+        db.execute("CREATE TABLE t (unit INTEGER, a0 INTEGER, m0 BIGINT, m1 BIGINT, m2 BIGINT)")
+        db.executemany("INSERT INTO t VALUES (1, ?, ?, ?, ?)", rows)
+        found = db.execute(Sampled(10**6, coefficients(KEY)).stored(plan, DUCK)).fetchall()
+    assert sorted(map(str, found)) == sorted(str((*row, 1)) for row in rows)
 
 
 def test_a_share_of_rows_is_kept_with_the_same_chance() -> None:

@@ -14,7 +14,7 @@ from dpsql.publishing.axes import axis_maker
 from dpsql.publishing.bounding import DrawnRelease, Scan, bounding_of
 from dpsql.publishing.content import release_content
 from dpsql.publishing.plan import plan_release
-from dpsql.publishing.rows import prepare_tables, set_key
+from dpsql.publishing.rows import prepare_tables
 from dpsql.release import open_release
 from dpsql.star import load_catalog
 
@@ -73,15 +73,9 @@ def clinic(request, tmp_path_factory):
     catalog = load_catalog(file)
     raw = open_star(catalog)
     plan = plan_release(catalog, axis_maker(catalog, raw))
-    set_key(raw.connection, b"k" * 32)
     prepare_tables(catalog, raw, plan)
-    scan = Scan(catalog, raw, plan, ZeroNoise())
-    counted = {
-        i: cells
-        for of in {s.of for s in plan.statistics}
-        for i, cells in bounding_of(catalog, of).cells(scan).table(of).items()
-    }
-    cells = [counted[i] for i in range(len(plan.statistics))]
+    scan = Scan(catalog, raw, plan, ZeroNoise(), bytes(32))
+    cells = [bounding_of(catalog, s.of).cells(scan).of(s)[0] for s in plan.statistics]
 
     def release(noise, name):
         pairs = zip(plan.statistics, cells, strict=True)

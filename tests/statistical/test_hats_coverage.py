@@ -19,7 +19,7 @@ from dpsql.publishing.axes import axis_maker
 from dpsql.publishing.bounding import DrawnRelease, Scan, bounding_of
 from dpsql.publishing.content import release_content
 from dpsql.publishing.plan import plan_release
-from dpsql.publishing.rows import prepare_tables, set_key
+from dpsql.publishing.rows import prepare_tables
 from dpsql.release import open_release
 from dpsql.star import load_catalog
 from dpsql.star.source import PARQUET
@@ -93,9 +93,9 @@ def plane(tmp_path_factory):
     raw = open_sources(PARQUET, folder, catalog.source.tables)
     plan = plan_release(catalog, axis_maker(catalog, raw))
     assert len(plan.joint) == 1
-    set_key(raw.connection, b"k" * 32)
     prepare_tables(catalog, raw, plan)
-    cells = bounding_of(catalog, "hits").cells(Scan(catalog, raw, plan, ZeroNoise())).table("hits")
+    scan = Scan(catalog, raw, plan, ZeroNoise(), bytes(32))
+    cells = bounding_of(catalog, "hits").cells(scan).of(*plan.statistics)
 
     def release(noise, name):
         each = enumerate(plan.statistics)

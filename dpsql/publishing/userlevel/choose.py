@@ -32,6 +32,7 @@ import duckdb
 import numpy as np
 import numpy.typing as npt
 
+from dpsql.engines.template import LARGEST
 from dpsql.errors import CatalogError, InternalError
 from dpsql.mechanisms.family.people import (
     NoisyHistogram,
@@ -49,7 +50,6 @@ from dpsql.mechanisms.family.people import (
 from dpsql.mechanisms.family.whitened import pure_bound, typical_square
 from dpsql.mechanisms.law import GAUSSIAN, LAPLACE, NoiseLaw
 from dpsql.noise import Noise
-from dpsql.publishing.cells import LARGEST
 from dpsql.publishing.planned import PlannedStatistic, ReleasePlan, Step
 from dpsql.publishing.userlevel.sql import clipped_total, make_people, people_per_bin
 

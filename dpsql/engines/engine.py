@@ -1,0 +1,116 @@
+"""What publishing asks of whatever holds the raw rows: an engine opens them, counts them, and lets cells out alone.
+
+    open      one state of the rows for a whole publish, read-only, nothing created where nothing may be
+    columns   names and types, from the schema; never from a row
+    keys      whether a public table's key names each of its rows once
+    fetch     runs the statement of `dpsql.engines.template` and returns whole numbers
+
+DuckDB is the engine of files and of its own databases (`dpsql.engines.RawSide`). Another one is a class with these
+methods and a `Dialect`; `dpsql.engines.registry` has them all. `tests/engines/test_engine.py` is what each must pass.
+
+**Privacy**: sees raw rows. Only `public_rows` and `fetch` hand any value out: the first of tables that the catalog
+declares public, the second cells, which go to mechanisms alone. Errors name the engine and the step; an engine's own
+words may quote a value and are never shown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from dpsql.engines.dialect import Dialect
+from dpsql.star import Catalog
+
+if TYPE_CHECKING:
+    from dpsql.engines import RawSide
+
+IntArray = npt.NDArray[np.int64]
+
+
+class KeyCheck(NamedTuple):
+    """What is wrong with a public key."""
+
+    null: bool
+    repeated: bool
+
+
+class Engine(Protocol):
+    """Whatever holds the raw rows of one catalog; one state of them from opening to closing."""
+
+    @property
+    def name(self) -> str:
+        """What people call it."""
+
+    @property
+    def dialect(self) -> Dialect:
+        """How it spells the template."""
+
+    @property
+    def columns(self) -> Mapping[str, Mapping[str, str]]:
+        """Table -> column -> type in DuckDB's words, from the schema alone."""
+
+    def kind_of(self, table: str, column: str) -> str | None:
+        """Type of a column of the source; None for a derived one."""
+
+    def rows(self, catalog: Catalog, table: str) -> str:
+        """What stands after FROM for the rows of a table, with its derived columns.
+
+        Raises:
+            SourceError: the engine cannot derive them.
+        """
+
+    def lookup(self, name: str, kind: str | None, keys: Sequence[object], leaf: IntArray) -> str:
+        """What stands after FROM for a public table of (key, leaf).
+
+        Args:
+            name: a name for it, not quoted.
+            kind: type of the keys, where it is known.
+            keys, leaf: of one length; no key stands twice.
+        """
+
+    def public_rows(self, table: str) -> list[tuple[object, ...]]:
+        """All rows of a public table, their columns as in `columns`."""
+
+    def check_key(self, table: str, key: str) -> KeyCheck:
+        """Whether the key of a public table is NULL somewhere, or stands twice."""
+
+    def fetch(self, statement: str) -> Mapping[str, IntArray]:
+        """Run a statement of the template.
+
+        Returns:
+            Column -> int64 values, all of one length.
+
+        Raises:
+            OperationalError: the engine was lost, or did not answer in time. Nothing was drawn, so nothing is charged.
+
+        **Privacy**: raw cells.
+        """
+
+    def as_duckdb(self, what: str) -> RawSide:
+        """The engine as DuckDB, where rows that count may be stored and asked again: bounds that are chosen, streams.
+
+        Args:
+            what: the catalog's words that need it.
+
+        Raises:
+            CatalogError: it is another engine; `bounding: weight` is what to write.
+        """
+
+    def fingerprint(self, table: str, columns: Sequence[str]) -> str | None:
+        """What a copy of a table is known by again in the same engine, whatever the order of its rows.
+
+        Args:
+            table: a table.
+            columns: those that count, in lower case and sorted.
+
+        Returns:
+            A text; None for a table without rows, or where the engine cannot say.
+
+        **Privacy**: of raw rows; the ledger keeps a keyed hash of it.
+        """
+
+    def close(self) -> None:
+        """Forget the rows, and whatever was stored on the way."""

@@ -1,0 +1,305 @@
+"""From a raw value to a leaf or a bounded integer, by the declared type of its column, in any engine's words.
+
+A value is compared with typed literals, and what is computed from it is computed once. Every value has a leaf or is
+dropped by a rule that looks at it alone; no value can make an expression fail. Types that have no such form (text that
+holds numbers, times of less than a microsecond) are read by casts that give NULL where they fail; an engine without
+such casts refuses them from its schema.
+
+| column | on an axis | as a measure |
+|---|---|---|
+| whole numbers, decimals of the scale or coarser | in 64-bit units | clamped by comparison, then in units |
+| finer decimals, floats | the floor of x 10^scale + 0.5 | clamped, then the same |
+| dates, times | against literals; equal steps by one division | - |
+| text, booleans | CASE over the categories | - |
+
+NaN is tested for by name, since it is above every number.
+
+**Privacy**: deterministic and total functions of one row.
+**Source**: docs/method/rows.md, "Leaves and keys", "Measures are integers before they are added".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from decimal import Decimal
+from itertools import pairwise
+from math import inf, nextafter
+from typing import NamedTuple
+
+from dpsql.axis import Axis, CategoryRule, KeyRule, OrderedRule, leaf_sql
+from dpsql.engines.dialect import Dialect
+from dpsql.engines.kinds import BITS, FLOATS, decimal_digits
+from dpsql.errors import InternalError, SourceError
+from dpsql.star.base import GRAIN_MICROSECONDS
+
+EXACT_DIGITS = 9
+"""Decimal places kept of text before rounding; the catalog allows no finer scale."""
+
+NARROW_DIGITS = 18
+"""Digits of a decimal that is computed with as it is."""
+
+LARGEST_FLOAT = 1 << 51
+"""Where floats still tell halves apart, so that the floor of x + 0.5 is the nearest integer."""
+
+SEARCHED = 32
+"""Leaves of a time axis up to which comparing beats counting days or microseconds."""
+
+INSTANTS = ("TIMESTAMP", "TIMESTAMP WITH TIME ZONE")
+_DAY = GRAIN_MICROSECONDS["day"]
+
+
+class Ends(NamedTuple):
+    """What a measure is clamped to: integers of 10^-scale, both inclusive."""
+
+    lower: int
+    upper: int
+    scale: int
+
+
+def leaf(axis: Axis, value: str, kind: str | None, dialect: Dialect) -> str:
+    """SQL of the leaf of a raw value.
+
+    Args:
+        axis: an axis over one column; a public dimension at a grain is looked up by key instead.
+        value: SQL of the raw value; a column, since it is named several times.
+        kind: its type in DuckDB's words; None where nobody knows it.
+        dialect: of the engine.
+
+    Returns:
+        A whole number: a leaf, or NULL where the row is left out by the catalog's rule.
+
+    Raises:
+        SourceError: the engine cannot read a column of that type as the catalog declares it.
+        InternalError: the axis is a public dimension at a grain.
+
+    **Privacy**: deterministic and total; no raw value can make it fail.
+    """
+    rule = axis.rule
+    if isinstance(rule, KeyRule):
+        raise InternalError(f"axis {axis.name}: leaves are found by key", hint="join its KeyRule")
+    if isinstance(rule, CategoryRule):
+        found, declared = _category(axis, rule, value, kind, dialect), "text"
+    else:
+        found, declared = _ordered(axis, rule, value, kind, dialect), rule.type
+    if found is not None:
+        return found
+    if dialect.reads_any:
+        return leaf_sql(axis, value)
+    raise SourceError(
+        f"axis {axis.name}: a column of type {kind} cannot be read there as {declared}",
+        hint="give the column its type in a view of the database, and name the view",
+    )
+
+
+def measure(value: str, bounds: Ends, kind: str | None, dialect: Dialect) -> str:
+    """SQL for the clamped integer of a raw value, NULL where it is NULL or NaN.
+
+    Args:
+        value: SQL of the raw value; a column, since it is named several times.
+        bounds: what it is clamped to.
+        kind: its type in DuckDB's words; None where nobody knows it.
+        dialect: of the engine.
+
+    Returns:
+        A BIGINT expression within the bounds.
+
+    Raises:
+        SourceError: the engine cannot read a column of that type as a number.
+    """
+    low, high, nan = bounds.lower, bounds.upper, ""
+    if kind in FLOATS:
+        least, most = (_float(end / 10**bounds.scale, dialect) for end in (low, high))
+        nan, units = f" OR {dialect.is_nan(value)}", _float_units(value, bounds.scale, dialect)
+        if max(abs(low), abs(high)) >= LARGEST_FLOAT:
+            units = f"least(greatest({units}, {low}), {high})"
+    else:
+        least, most = (f"{Decimal(end).scaleb(-bounds.scale):f}" for end in (low, high))
+        units = _exact_units(value, kind, bounds.scale, dialect) or ""
+    if not units and dialect.reads_any:
+        return _any_measure(value, bounds)
+    if not units:
+        raise SourceError(
+            f"a measure of type {kind} cannot be read there as a number",
+            hint="give the column its type in a view of the database, and name the view",
+        )
+    return (
+        f"CASE WHEN {value} IS NULL{nan} THEN NULL WHEN {value} <= {least} THEN {low} "
+        f"WHEN {value} >= {most} THEN {high} ELSE {units} END"
+    )
+
+
+def _any_measure(value: str, bounds: Ends) -> str:
+    """The same of a value of any type, by casts that give NULL where they fail."""
+    scale = 10**bounds.scale
+    low, high = f"{bounds.lower} / {scale}::DOUBLE", f"{bounds.upper} / {scale}::DOUBLE"
+    near = f"TRY_CAST({value} AS DOUBLE)"
+    exact = f"TRY_CAST({value} AS DECIMAL(38, {EXACT_DIGITS}))"
+    is_float = f"typeof({value}) IN ('DOUBLE', 'FLOAT')"
+    # A float is rounded after scaling in floating point, since 4.35 is 4.3499.. in binary; others are exact.
+    from_float = f"CAST(floor({near} * {scale} + 0.5) AS BIGINT)"
+    from_exact = f"CAST(floor({exact} * {scale} + 0.5) AS BIGINT)"
+    return (
+        f"CASE WHEN {near} IS NULL OR isnan({near}) THEN NULL "
+        f"WHEN {near} <= {low} THEN {bounds.lower} WHEN {near} >= {high} THEN {bounds.upper} "
+        f"WHEN {is_float} THEN {from_float} ELSE {from_exact} END"
+    )
+
+
+def _float(value: float, dialect: Dialect) -> str:
+    return f"CAST('{value!r}' AS {dialect.double})"
+
+
+def _float_units(value: str, scale: int, dialect: Dialect) -> str:
+    return dialect.nearest(f"{value} * {_float(float(10**scale), dialect)}")
+
+
+def _exact_units(value: str, kind: str | None, scale: int, dialect: Dialect) -> str | None:
+    """A whole number or a decimal in units of 10^-scale; None where its type leaves room to overflow."""
+    shift, digits = 10**scale, decimal_digits(kind)
+    if kind in BITS and (scale == 0 or BITS[kind] + shift.bit_length() < 63):
+        return f"CAST({value} AS BIGINT)" + (f" * {shift}" if scale else "")
+    if digits is None or digits.whole + scale > NARROW_DIGITS:
+        return None
+    scaled = f"{value} * {shift}" if scale else value
+    return f"CAST({scaled} AS BIGINT)" if digits.places <= scale else dialect.nearest(scaled)
+
+
+def _category(axis: Axis, rule: CategoryRule, value: str, kind: str | None, dialect: Dialect) -> str | None:
+    """The leaf of a text or a boolean."""
+    absent, other = _or_null(absent_leaf(axis)), _or_null(axis.other_leaf)
+    if rule.boolean and kind == "BOOLEAN":
+        return f"CASE WHEN {value} IS NULL THEN {absent} WHEN {value} THEN 1 ELSE 0 END"
+    if rule.boolean or not (kind == "VARCHAR" or dialect.reads_any):
+        return None
+    texts = " ".join(f"WHEN {dialect.literal(text)} THEN {i}" for i, text in enumerate(rule.values))
+    return f"CASE WHEN {value} IS NULL THEN {absent} ELSE CASE {dialect.text(value)} {texts} ELSE {other} END END"
+
+
+def _ordered(axis: Axis, rule: OrderedRule, value: str, kind: str | None, dialect: Dialect) -> str | None:
+    """The leaf of a number or a time: out of the domain, or found by one division or by comparisons."""
+    raw = _raw_scale(rule, kind, dialect)
+    if raw is None:
+        return None
+    starts, end = [int(start) for start in rule.starts], int(rule.upper) + 1
+    widths = {after - before for before, after in pairwise(starts)} or {end - starts[0]}
+    last = len(starts) - 1
+    if len(widths) > 1 or (raw.slow and last < SEARCHED):
+        found = _search(value, [raw.least(start) for start in starts], 0, len(starts))
+    else:
+        width = widths.pop()
+        counted = raw.units(value) if starts[0] == 0 else f"({raw.units(value)} - ({starts[0]}))"
+        counted = counted if width == 1 else dialect.quotient(counted, str(width))
+        found = f"least({counted}, {last})" if starts[-1] + width < end else counted
+    other = _or_null(axis.other_leaf)
+    return (
+        f"CASE WHEN {value} IS NULL THEN {_or_null(absent_leaf(axis))} "
+        f"WHEN {value} < {raw.least(starts[0])} OR {value} >= {raw.least(end)} THEN {other} ELSE {found} END"
+    )
+
+
+class RawScale(NamedTuple):
+    """How a type's values lie on an axis's units.
+
+    Args:
+        least: the literal of the least value that has so many units, or more.
+        units: SQL of the units of a value within the domain.
+        slow: whether the units are dear.
+    """
+
+    least: Callable[[int], str]
+    units: Callable[[str], str]
+    slow: bool = False
+
+
+def _raw_scale(rule: OrderedRule, kind: str | None, dialect: Dialect) -> RawScale | None:
+    """The scale of a type, or None where there is none for it."""
+    if rule.type in ("int", "decimal"):
+        return _numbers(rule.scale, kind, dialect)
+    step = _DAY if rule.type == "date" else GRAIN_MICROSECONDS[rule.grain]
+    if int(rule.upper) + 1 >= no_literal(step):
+        return None
+    if kind == "DATE":
+        per = _DAY // step
+
+        def days(value: str) -> str:
+            return dialect.days(value) if per == 1 else f"{dialect.days(value)} * {per}"
+
+        return RawScale(lambda units: dialect.date(-(-units // per)), days, slow=True)
+    if kind in INSTANTS:
+
+        def steps(value: str) -> str:
+            # instants before 1970 are negative; so many microseconds later none is, and quotients are floors
+            shift = -(-EARLIEST // step)
+            return f"({dialect.quotient(f'{dialect.microseconds(value)} + {shift * step}', str(step))} - {shift})"
+
+        return RawScale(lambda units: dialect.instant(units * step, str(kind)), steps, slow=True)
+    return None
+
+
+EARLIEST = 62_135_596_800 * 10**6
+"""Microseconds from year 1 to 1970."""
+
+
+def no_literal(step: int) -> int:
+    """The first unit whose beginning has no literal: the year 10000.
+
+    >>> no_literal(86400 * 10**6)
+    2932896
+    """
+    return 253_402_300_800 * 10**6 // step
+
+
+def _numbers(scale: int, kind: str | None, dialect: Dialect) -> RawScale | None:
+    """Numbers on an axis of 10^-scale."""
+    shift = 10**scale
+    if kind in FLOATS:
+        return RawScale(
+            lambda units: _float(least_float(units, shift), dialect),
+            lambda value: _float_units(value, scale, dialect),
+        )
+    if kind is None or _exact_units("x", kind, scale, dialect) is None:
+        return None
+    digits = decimal_digits(kind)
+
+    def least(units: int) -> str:
+        if digits is None:
+            return str(-(-units // shift))
+        if digits.places <= scale:
+            return f"{Decimal(units).scaleb(-scale):f}"
+        return f"{Decimal(2 * units - 1).scaleb(-scale) / 2:f}"
+
+    return RawScale(least, lambda value: str(_exact_units(value, kind, scale, dialect)))
+
+
+def least_float(units: int, shift: int) -> float:
+    """The least float x with floor(x shift + 0.5) >= units, as floats are multiplied and added.
+
+    >>> least_float(3, 1), least_float(1, 1)
+    (2.5, 0.49999999999999994)
+    """
+    x = (units - 0.5) / shift
+    while x * shift + 0.5 >= units:
+        x = nextafter(x, -inf)
+    while x * shift + 0.5 < units:
+        x = nextafter(x, inf)
+    return x
+
+
+def absent_leaf(axis: Axis) -> int | None:
+    """Where NULL goes: its own leaf if declared nullable, else out of the domain like any other bad value."""
+    return axis.null_leaf if axis.null_leaf is not None else axis.other_leaf
+
+
+def _or_null(number: int | None) -> str:
+    return "NULL" if number is None else str(number)
+
+
+def _search(value: str, starts: Sequence[str], low: int, high: int) -> str:
+    """Nested CASE that finds the last start at or below a value, in log2(leaves) comparisons."""
+    if high - low == 1:
+        return str(low)
+    middle = (low + high) // 2
+    return (
+        f"CASE WHEN {value} < {starts[middle]} THEN {_search(value, starts, low, middle)} "
+        f"ELSE {_search(value, starts, middle, high)} END"
+    )
