@@ -24,6 +24,7 @@ def view(kind: str = "grid", **changes: Any) -> dict[str, Any]:
         "domain": 3,
         "extra": 0,
         "share": 1,
+        "rows": [],
     }
     return {**body, **changes}
 
@@ -62,9 +63,11 @@ def all_kinds() -> list[dict[str, Any]]:
         view(share=3),
         view(axes=[0, 1], edges=[[0, 1, 4], [0, 1, 2, 3]], measure=0, oracle="OUE", domain=13, share=4),
         view(axes=[0, 1], edges=[[0, 1, 2, 3, 4], [0, 1, 2, 3]], oracle="OLH", domain=13, extra=4, share=5),
+        view("weighted", axes=[0, 1], edges=[[0, 1, 4], [0, 2, 3]], empty=False, domain=8, share=3),
+        view("weighted", edges=[[0, 2, 4]], measure=0, empty=False, domain=6, share=3),
         view("wave", edges=[[0, 1, 2, 3, 4]], oracle="WAVE", domain=4, extra=1, share=2),
         view("rows", axes=[], edges=[], domain=6, share=2),
-        view("rows_bit", axes=[], edges=[], domain=2, share=2),
+        view("rows_bit", axes=[], edges=[], domain=2, share=2, rows=[1, 4]),
         view("boxes", axes=[0, 1], edges=[], boxes=[[0, 2, 0, 3], [2, 4, 0, 1], [2, 4, 1, 3]], domain=4),
     ]
 

@@ -7,7 +7,7 @@
 //
 // Values become leaves in dpsql-rows.js.
 
-import { LARGEST_BOUND, ORACLES, OTHER, added, cellsOf, exact, isAtMost, readPlan } from "./dpsql-plan.js";
+import { LARGEST_BOUND, ORACLES, OTHER, added, cellsOf, exact, isAtMost, readPlan, statesOf } from "./dpsql-plan.js";
 
 export { OTHER, readPlan };
 const SEED_POOL = 65536;
@@ -136,21 +136,35 @@ function nothing(view, entropy) {
   return view.empty ? view.domain - 1 : below(view.domain, entropy);
 }
 
+/** 1 as likely as the clamped value is far from the measure's lower bound to its upper one. */
+function measureBit(plan, view, row, entropy) {
+  const { lower, upper } = plan.measures[view.measure];
+  const value = Math.min(Math.max(row.measures[view.measure], lower), upper) - lower;
+  return below(upper - lower, entropy) < value ? 1 : 0;
+}
+
+/** The cell of an own row and a bit for how many there are; without a row any cell alike, and no bit. */
+function weightedItem(plan, view, rows, entropy) {
+  const row = rows.length > 0 ? rows[below(rows.length, entropy)] : null;
+  const cell = row === null ? -1 : cellOf(plan, view, row);
+  if (cell < 0) return statesOf(view) * below(cellsOf(view), entropy);
+  if (below(plan.tau, entropy) >= rows.length) return statesOf(view) * cell;
+  return statesOf(view) * cell + 1 + (view.measure === null ? 0 : measureBit(plan, view, row, entropy));
+}
+
 /** An item for every number of rows and every row: no refusal depends on them. */
 function drawItem(plan, view, rows, entropy) {
   if (view.kind === "rows") return Math.min(rows.length, plan.rows_cap);
   if (view.kind === "rows_bit") {
-    const count = Math.min(Math.max(rows.length, plan.rows_floor), plan.rows_cap) - plan.rows_floor;
-    return below(plan.rows_cap - plan.rows_floor, entropy) < count ? 1 : 0;
+    const [floor, cap] = view.rows;
+    return below(cap - floor, entropy) < Math.min(Math.max(rows.length, floor), cap) - floor ? 1 : 0;
   }
+  if (view.kind === "weighted") return weightedItem(plan, view, rows, entropy);
   if (below(plan.tau, entropy) >= rows.length) return nothing(view, entropy);
   const row = rows[below(rows.length, entropy)];
   const cell = cellOf(plan, view, row);
   if (cell < 0) return nothing(view, entropy);
-  if (view.measure === null) return cell;
-  const { lower, upper } = plan.measures[view.measure];
-  const value = Math.min(Math.max(row.measures[view.measure], lower), upper) - lower;
-  return cell + cellsOf(view) * (below(upper - lower, entropy) < value ? 1 : 0);
+  return view.measure === null ? cell : cell + cellsOf(view) * measureBit(plan, view, row, entropy);
 }
 
 function randomize(plan, view, item, entropy) {

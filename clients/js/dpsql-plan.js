@@ -8,7 +8,7 @@ export const ORACLES = Object.freeze({ GRR: 1, OUE: 2, OLH: 3, WAVE: 4 });
 const LARGEST_DOMAIN = 2 ** 24;
 const LARGEST_COUNT = 2 ** 16;
 const GRAINS = ["second", "minute", "hour", "day"];
-const KINDS = ["grid", "boxes", "wave", "rows", "rows_bit"];
+const KINDS = ["grid", "weighted", "boxes", "wave", "rows", "rows_bit"];
 const FRACTION = /^([0-9]{1,40})(?:([./])([0-9]{1,40}))?$/;
 const BITS = 240n; // behind the binary point of e^epsilon
 
@@ -44,9 +44,13 @@ export function cellsOf(view) {
   return view.edges.reduce((product, edges) => product * (edges.length - 1), 1);
 }
 
+/** Items of one cell of a weighted view: none, a row, and with a measure a row with its bit. */
+export const statesOf = (view) => (view.measure === null ? 2 : 3);
+
 function itemsOf(plan, view) {
   if (view.kind === "rows") return plan.rows_cap + 1;
   if (view.kind === "rows_bit") return 2;
+  if (view.kind === "weighted") return cellsOf(view) * statesOf(view);
   return cellsOf(view) * (view.measure === null ? 1 : 2) + (view.empty && view.kind !== "wave" ? 1 : 0);
 }
 
@@ -87,7 +91,7 @@ function isView(plan, view) {
   const measured = view.measure !== null;
   return (
     KINDS.includes(view.kind) && typeof view.empty === "boolean" && Object.hasOwn(ORACLES, view.oracle) &&
-    whole(...view.axes, view.domain, view.extra, view.share) && view.share >= 0 &&
+    whole(...view.axes, view.domain, view.extra, view.share, ...(view.rows ?? [])) && view.share >= 0 &&
     view.axes.every((axis) => axis >= 0 && axis < plan.axes.length) &&
     (!measured || (whole(view.measure) && view.measure >= 0 && view.measure < plan.measures.length)) &&
     (view.oracle === "WAVE") === (view.kind === "wave") &&
@@ -95,10 +99,14 @@ function isView(plan, view) {
   );
 }
 
-/** Cells that lie on the view's axes; a row that no box holds is no row. */
+/** Cells that lie on the view's axes, and rows to draw between; a row that no box holds is no row. */
 function hasCells(plan, view) {
   const sizes = view.axes.map((axis) => plan.axes[axis].leaves);
-  if (view.kind === "grid" || view.kind === "wave")
+  if (view.kind === "rows_bit") {
+    const [floor, cap] = view.rows ?? [];
+    return view.rows?.length === 2 && 0 <= floor && floor < cap && cap <= plan.rows_cap;
+  }
+  if (["grid", "weighted", "wave"].includes(view.kind))
     return (
       view.edges.length === sizes.length &&
       view.edges.every((edges, i) => whole(...edges) && edges[0] === 0 && edges.at(-1) === sizes[i] && rising(edges))

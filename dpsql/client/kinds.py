@@ -3,12 +3,14 @@
 | plan     | items |
 |----------|-------|
 | grid     | cells between edges of each axis, twice with a measure's bit; "no row" |
+| weighted | the same cells of an own row, each with a bit for how many rows there are |
 | boxes    | listed boxes, of which the first that holds a row is its cell, likewise |
 | wave     | the leaves of one axis, for an oracle that perturbs "no row" itself |
 | rows     | how many rows the person has, up to the cap |
-| rows_bit | the same from floor to cap, rounded stochastically to one bit |
+| rows_bit | the same between the view's two numbers of rows, rounded stochastically to one bit |
 
-Draws are made in this order: slot, row, measure bit (or the even item).
+Draws are made in this order: slot, row, measure bit (or the even item); weighted: row, bit, measure bit (or the even
+cell). A weighted item is states x cell + state: 0 where the bit is 0, 1 where it is 1, 2 with the measure's bit too.
 
 **Privacy**: every number of rows and every row has an item, so no refusal depends on them.
 """
@@ -43,20 +45,21 @@ class Kind:
         name: what plans call it.
         cells: number of a view's cells, without measure bit and "no row".
         items: number of its items, from the view and the plan's cap of rows.
-        sound: whether its cells lie on axes of these leaves; a row that no cell holds is no row.
+        sound: whether its cells lie on axes of these leaves and its draws have bounds; a row that no cell holds is no
+            row.
         draw: turns the person's rows into one item of a plan's view; None is "no row" where `silent`.
         table: whether its items are cells of a table over its axes, with margins along each.
-        placed: whether it asks where a row lies; else how many rows there are.
+        spares: whether it has an item for "no row" where that can occur.
         silent: whether its oracle perturbs "no row" itself.
     """
 
     name: str
     cells: Callable[[View], int]
     items: Callable[[View, int], int]
-    sound: Callable[[View, Sequence[int]], bool]
+    sound: Callable[[Plan, View, Sequence[int]], bool]
     draw: Callable[[Plan, View, Sequence[Row], Entropy], int | None]
     table: bool = False
-    placed: bool = False
+    spares: bool = False
     silent: bool = False
 
 
@@ -79,16 +82,26 @@ def _slot_items(view: View, rows_cap: int) -> int:
     return view.cells * (1 if view.measure is None else 2) + int(view.empty)
 
 
-def _boxes_sound(view: View, sizes: Sequence[int]) -> bool:
+def states(view: View) -> int:
+    """Items of one cell of a weighted view: none, a row, and with a measure a row with its bit."""
+    return 2 if view.measure is None else 3
+
+
+def _boxes_sound(plan: Plan, view: View, sizes: Sequence[int]) -> bool:
     """Two bounds an axis; a row outside of all boxes is no row."""
     return all(whole(*box) and len(box) == 2 * len(sizes) for box in view.boxes)
 
 
-def _one_axis_sound(view: View, sizes: Sequence[int]) -> bool:
-    return _edges_sound(view, sizes) and view.measure is None and len(sizes) == 1
+def _one_axis_sound(plan: Plan, view: View, sizes: Sequence[int]) -> bool:
+    return _edges_sound(plan, view, sizes) and view.measure is None and len(sizes) == 1
 
 
-def _edges_sound(view: View, sizes: Sequence[int]) -> bool:
+def _bounds_sound(plan: Plan, view: View, sizes: Sequence[int]) -> bool:
+    """Two numbers of rows to draw between."""
+    return len(view.rows) == 2 and 0 <= view.rows[0] < view.rows[1] <= plan.rows_cap
+
+
+def _edges_sound(plan: Plan, view: View, sizes: Sequence[int]) -> bool:
     """Increasing edges from 0 to each axis's leaves."""
     return len(view.edges) == len(sizes) and all(
         whole(*e) and e[0] == 0 and e[-1] == size and all(a < b for a, b in pairwise(e))
@@ -111,15 +124,25 @@ def _slot_item(
     if below(plan.tau, entropy) >= len(rows):
         return None
     row = rows[below(len(rows), entropy)]
-    leaves = [row.leaves[a] for a in view.axes]
-    if any(not 0 <= leaf < plan.axes[a].leaves for a, leaf in zip(view.axes, leaves, strict=True)):
-        return None
-    cell = cell_of(view, leaves)
+    leaves = _leaves(plan, view, row)
+    cell = None if leaves is None else cell_of(view, leaves)
     if cell is None or view.measure is None:
         return cell
-    measure = plan.measures[view.measure]
-    value = min(max(row.measures[view.measure], measure.lower), measure.upper) - measure.lower
-    return cell + view.cells * int(below(measure.upper - measure.lower, entropy) < value)
+    return cell + view.cells * _measure_bit(plan, view.measure, row, entropy)
+
+
+def _leaves(plan: Plan, view: View, row: Row) -> list[int] | None:
+    """A row's leaves on the view's axes; None where one is no leaf."""
+    leaves = [row.leaves[a] for a in view.axes]
+    inside = all(0 <= leaf < plan.axes[a].leaves for a, leaf in zip(view.axes, leaves, strict=True))
+    return leaves if inside else None
+
+
+def _measure_bit(plan: Plan, number: int, row: Row, entropy: Entropy) -> int:
+    """1 as likely as the clamped value is far from the measure's lower bound to its upper one."""
+    measure = plan.measures[number]
+    value = min(max(row.measures[number], measure.lower), measure.upper) - measure.lower
+    return int(below(measure.upper - measure.lower, entropy) < value)
 
 
 def _nothing(view: View, entropy: Entropy) -> int:
@@ -127,7 +150,7 @@ def _nothing(view: View, entropy: Entropy) -> int:
     return view.domain - 1 if view.empty else below(view.domain, entropy)
 
 
-def _grid_cell(view: View, leaves: Sequence[int]) -> int | None:
+def _grid_cell(view: View, leaves: Sequence[int]) -> int:
     cell = 0
     for leaf, edges in zip(leaves, view.edges, strict=True):
         cell = cell * (len(edges) - 1) + bisect_right(edges, leaf) - 1
@@ -155,29 +178,52 @@ def _leaf_item(plan: Plan, view: View, rows: Sequence[Row], entropy: Entropy) ->
     return _slot_item(plan, view, rows, entropy, _grid_cell)
 
 
+def _weighted_item(plan: Plan, view: View, rows: Sequence[Row], entropy: Entropy) -> int | None:
+    """The cell of a uniformly drawn own row, and with probability min(rows, tau) / tau a bit (and the measure's).
+
+    Without a row, or where the drawn one has no cell, any cell alike and no bit.
+    """
+    row = rows[below(len(rows), entropy)] if rows else None
+    leaves = None if row is None else _leaves(plan, view, row)
+    if row is None or leaves is None:
+        return states(view) * below(view.cells, entropy)
+    item = states(view) * _grid_cell(view, leaves)
+    if below(plan.tau, entropy) >= len(rows):
+        return item
+    return item + 1 + (0 if view.measure is None else _measure_bit(plan, view.measure, row, entropy))
+
+
 def _count_item(plan: Plan, view: View, rows: Sequence[Row], entropy: Entropy) -> int | None:
     return min(len(rows), plan.rows_cap)
 
 
 def _bit_item(plan: Plan, view: View, rows: Sequence[Row], entropy: Entropy) -> int | None:
-    """1 as likely as the number of rows is far from floor to cap."""
-    count = min(max(len(rows), plan.rows_floor), plan.rows_cap) - plan.rows_floor
-    return int(below(plan.rows_cap - plan.rows_floor, entropy) < count)
+    """1 as likely as the number of rows is far from the first to the second of the view's two."""
+    floor, cap = view.rows
+    return int(below(cap - floor, entropy) < min(max(len(rows), floor), cap) - floor)
 
 
 KINDS = (
-    Kind("grid", _between_edges, _slot_items, _edges_sound, _cell_item, table=True, placed=True),
-    Kind("boxes", lambda view: len(view.boxes), _slot_items, _boxes_sound, _box_item, placed=True),
+    Kind("grid", _between_edges, _slot_items, _edges_sound, _cell_item, table=True, spares=True),
+    Kind(
+        "weighted",
+        _between_edges,
+        lambda view, cap: states(view) * view.cells,
+        _edges_sound,
+        _weighted_item,
+        table=True,
+    ),
+    Kind("boxes", lambda view: len(view.boxes), _slot_items, _boxes_sound, _box_item, spares=True),
     Kind(
         "wave",
         _between_edges,
         lambda view, cap: view.cells,
         _one_axis_sound,
         _leaf_item,
-        placed=True,
+        spares=True,
         silent=True,
     ),
-    Kind("rows", lambda view: 0, lambda view, cap: cap + 1, lambda view, sizes: True, _count_item),
-    Kind("rows_bit", lambda view: 0, lambda view, cap: 2, lambda view, sizes: True, _bit_item),
+    Kind("rows", lambda view: 0, lambda view, cap: cap + 1, lambda plan, view, sizes: True, _count_item),
+    Kind("rows_bit", lambda view: 0, lambda view, cap: 2, _bounds_sound, _bit_item),
 )
 """The list is closed: a kind without its proof has no place in it."""

@@ -76,6 +76,7 @@ class View:
         domain: number of items.
         extra: OLH buckets or Square Wave reach, else 0.
         share: integer weight of this view in the draw.
+        rows: numbers of rows at which a row count's bit is 0 and 1 for certain (rows_bit).
     """
 
     kind: str
@@ -88,6 +89,7 @@ class View:
     domain: int = 0
     extra: int = 0
     share: int = 1
+    rows: tuple[int, ...] = ()
 
     @property
     def cells(self) -> int:
@@ -239,6 +241,7 @@ def _view(body: Mapping[str, Any]) -> View:
         body["domain"],
         body["extra"],
         body["share"],
+        tuple(body.get("rows", ())),
     )
 
 
@@ -328,12 +331,12 @@ def _view_sound(plan: Plan, view: View) -> bool:
     """Names, types and positions, and cells that lie on the view's axes."""
     return (
         type(view.empty) is bool
-        and whole(*view.axes, view.domain, view.extra, view.share)
+        and whole(*view.axes, view.domain, view.extra, view.share, *view.rows)
         and all(0 <= a < len(plan.axes) for a in view.axes)
         and (view.measure is None or (whole(view.measure) and 0 <= view.measure < len(plan.measures)))
         and view.share >= 0
         and view.asks.silent == view.perturbs.silent
-        and view.asks.sound(view, [plan.axes[a].leaves for a in view.axes])
+        and view.asks.sound(plan, view, [plan.axes[a].leaves for a in view.axes])
     )
 
 

@@ -23,6 +23,7 @@ from dpsql.collecting.smooth import Positive, outside, positive_shares
 from dpsql.collecting.survey import Survey
 from dpsql.collecting.tallies import IntArray, Tallies, oracle_of
 from dpsql.collecting.totals import Scale, centre_of, centred_on, row_scale, rows_moved, total_of
+from dpsql.collecting.weighted import Weighted, filled_by_slots, weighted_tables
 from dpsql.mechanisms.family.reconcile import node_sums, round_family, to_units
 from dpsql.mechanisms.local.blue import Estimate
 from dpsql.mechanisms.local.shuffle import shuffled_epsilon
@@ -69,14 +70,21 @@ def release_content(
     """
     known = {a: axis_table(plan, tallies, a) for a in range(len(survey.axes))}
     scale = row_scale(plan, tallies, known)
+    weighted = weighted_tables(plan, tallies, known, scale.cut)
+    known = known if weighted is None else weighted.known
     axes = survey_axes(survey)
     trees = [axis.content.tree for axis in axes]
     models = [PrefixVariance(model_of(known[a].counts)) for a in range(len(survey.axes))]
-    smooth = {held: positive_shares(plan, tallies, held, known) for held, _ in survey.views.values()}
+    smooth = {
+        held: weighted.positive[held[0]]
+        if weighted is not None and len(held) == 1
+        else positive_shares(plan, tallies, held, known)
+        for held, _ in survey.views.values()
+    }
     own = _positive_models(smooth, scale.factor, models)
     statistics: list[StatisticPart] = []
     for measure in [None, *range(len(survey.measures))]:
-        mid, found = _family(survey, plan, tallies, known, scale, measure)
+        mid, found = _family(survey, plan, tallies, known, scale, measure, weighted)
         units = round_family([(t.axes, t.values) for _, t in found])
         for (view, held), leaves in zip(found, units, strict=True):
             positive = smooth[held.axes] if measure is None else None
@@ -92,6 +100,7 @@ def release_content(
         for (a, *more), positive in smooth.items()
         if positive is not None and not more
     }
+    told = {} if weighted is None else {survey.axes[a].name: r for a, r in weighted.at_random.items()}
     facts = facts_of(plan)
     return ReleaseBuilder(
         release_id,
@@ -109,6 +118,8 @@ def release_content(
             _collected(survey, plan, manifest, scale),
             influence=InfluenceMeta(max(influence(oracle_of(plan, v)) for v in plan.views), rows_at_most),
             smooth_outside_unbiased=smooth_outside,
+            missing_at_random={name: r.p_value for name, r in told.items()} or None,
+            mixed={name: r.likelihood for name, r in told.items() if r.likelihood is not None} or None,
         ),
     )
 
@@ -140,14 +151,17 @@ def _family(
     known: Mapping[int, AxisTable],
     scale: Scale,
     measure: int | None,
+    weighted: Weighted | None,
 ) -> tuple[int, list[tuple[str, Table]]]:
     """One measure's centre and, view by view, its tables in rows (or measure units around the centre)."""
     views = {n: v for n, (v, m) in survey.views.items() if measure is None or measure in m}
     parts: Parts = interactions(plan, tallies, views.values(), known, measure)
+    parts = parts if weighted is None else weighted.barred(parts)
     mid, half, shift = 0, 0.0, 1.0
     if measure is not None:
         centre = centre_of(plan, tallies, known, measure)
-        counts = interactions(plan, tallies, views.values(), known)
+        counts: Parts = interactions(plan, tallies, views.values(), known)
+        counts = counts if weighted is None else weighted.barred(counts)
         known, parts = centred_on(centre, known, parts, counts, measure)
         mid, half, shift = centre.mid, centre.half, centre.shift
     total, found = total_of(plan, tallies, known, measure, half, shift), []
@@ -241,7 +255,8 @@ def _bounding(survey: Survey, plan: Plan, scale: Scale) -> list[SlotsLeftOut]:
         return []
     told = scale.clipped
     fraction, error = (None, None) if told is None else (told.value, told.error)
-    return [SlotsLeftOut(survey.of, "slots", plan.tau, scale.weight_error > 0, fraction, error)]
+    how = "slots" if filled_by_slots(plan) else "bit"
+    return [SlotsLeftOut(survey.of, how, plan.tau, scale.weight_error > 0, fraction, error)]
 
 
 def _scales(survey: Survey, plan: Plan, scale: Scale) -> list[ScaleMeta]:

@@ -1,7 +1,11 @@
 """Tallies to tables: what views say of cells, the unbiased estimate of each set of axes, and how noisy each part is.
 
-A view's item is cell + cells * bit, the last item "no row". Both bits together count rows; bit 1 minus bit 0 is the
-measure in half-ranges around its middle, and the two are nearly uncorrelated.
+A cell has an item for each bit of a measure. Both together count rows; bit 1 minus bit 0 is the measure in half-ranges
+around its middle, and the two are nearly uncorrelated.
+
+Cells of weighted views are divided by the share of people whose bit is 1 (`filled_share`): they are shares of all rows
+and add up to 1, whatever a person's rows have to do with how many they are. What that share errs by moves all leaves
+along one line (`drift`).
 
 A table over several axes is the sum of its parts: its total, each axis's deviation (from all reports that touch the
 axis) and each interaction (from the views that hold those axes together). A part left unseen is zero.
@@ -9,6 +13,8 @@ axis) and each interaction (from the views that hold those axes together). A par
 | here     | there                     | unit |
 |----------|---------------------------|------|
 | part     | residual of a subset T    | shares of people's slots |
+| filled   | f_1, E min(r, R) / R      | share of people |
+| stretch  | R / E min(r, R)           | shares of rows by shares of people |
 | strength | sigma_T^2                 | variance of a part, in units of its axes' models |
 """
 
@@ -16,16 +22,17 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
 
 from dpsql.client.plan import Plan, View
-from dpsql.collecting.tallies import FOLDS, Tallies, kind_of, oracle_of, shares
+from dpsql.collecting.tallies import FOLDS, Tallies, kind_of, layout_of, oracle_of, shares
 from dpsql.errors import DataError
-from dpsql.mechanisms.local.blue import Estimate, Group, blue, cell_design, signed_blue
-from dpsql.mechanisms.oracles.oracle import FloatArray
+from dpsql.mechanisms.local.blue import Estimate, Group, blue, cell_design, drift, signed_blue
+from dpsql.mechanisms.local.truncation import Measured
+from dpsql.mechanisms.oracles.oracle import FloatArray, Oracle
 
 
 @dataclass(frozen=True)
@@ -38,6 +45,8 @@ class Cells:
         empty: share of people without a row, or None where it cannot occur.
         reports: number of reports.
         fan: items added up in each cell.
+        oracle: how they were perturbed.
+        stretch: what shares of items were multiplied by.
     """
 
     counts: FloatArray
@@ -45,21 +54,74 @@ class Cells:
     empty: float | None
     reports: float
     fan: int
+    oracle: Oracle
+    stretch: float = 1.0
+
+    def noise(self, cells: FloatArray, fan: float) -> FloatArray:
+        """Variance of plugged-in cells of so many items."""
+        spread = self.oracle.structure(cells / self.stretch, fan).diagonal
+        return np.asarray(spread * self.stretch**2 / self.reports)
+
+
+def filled_share(plan: Plan, tallies: Tallies) -> Measured | None:
+    """Share of people whose bit is 1, E min(r, tau) / tau, from all reports that tell it.
+
+    Returns:
+        The share and its standard error; None where no view is weighted, or none was answered.
+    """
+    told: list[Measured] = []
+    for number, (view, tally) in enumerate(zip(plan.views, tallies, strict=True)):
+        if not tally.total:
+            continue
+        if kind_of(view).weighted:
+            layout, found = layout_of(view), shares(plan, number, tally)
+            lean = np.ones(view.domain)
+            lean[layout.silent] = 0.0
+            parts = oracle_of(plan, view).structure(np.clip(found, 0, 1))
+            noise = float(lean**2 @ parts.diagonal - (lean @ parts.tilt) ** 2) / tally.total
+            told.append(Measured(float(lean @ found), float(np.sqrt(noise))))
+    within = rows_between(plan, tallies, plan.rows_floor, plan.tau)
+    if within is not None:
+        told.append(Measured((plan.rows_floor + within.value) / plan.tau, within.error / plan.tau))
+    if not told or not any(kind_of(view).weighted for view in plan.views):
+        return None
+    weights = weights_of(np.array([m.error for m in told]) ** 2)
+    value = weights @ np.array([m.value for m in told])
+    error = np.linalg.norm(weights * np.array([m.error for m in told]))
+    return Measured(float(np.clip(value, LEAST / plan.tau, 1.0)), float(error))
+
+
+def rows_between(plan: Plan, tallies: Tallies, floor: int, cap: int) -> Measured | None:
+    """Mean rows of a person beyond `floor` and up to `cap`; None if nobody was asked between these."""
+    for number, view in enumerate(plan.views):
+        if view.rows == (floor, cap):
+            return kind_of(view).rows_between(plan, number, tallies[number])
+    return None
+
+
+LEAST = 0.01
+"""Fewest rows a person that a share of filled slots may mean: noise alone must not divide by zero."""
+
+
+def stretch_of(view: View, filled: Measured | None) -> float:
+    """What a view's shares are multiplied by."""
+    return 1 / filled.value if kind_of(view).weighted and filled is not None else 1.0
 
 
 def view_cells(plan: Plan, number: int, tallies: Tallies, folds: Sequence[int] | None = None) -> Cells:
     """Shares of a grid view's cells from some folds of people (all if None)."""
     view = plan.views[number]
     kept = list(range(FOLDS)) if folds is None else list(folds)
-    found = shares(plan, number, tallies[number], kept)
-    shape = tuple(len(e) - 1 for e in view.edges)
-    first = found[: view.cells].reshape(shape)
+    stretch = stretch_of(view, filled_share(plan, tallies))
+    found = shares(plan, number, tallies[number], kept) * stretch
+    shape, layout = tuple(len(e) - 1 for e in view.edges), layout_of(view)
+    first = found[layout.rows].reshape(shape)
     empty = float(found[-1]) if view.empty else None
-    reports = float(tallies[number].reports[kept].sum())
-    if view.measure is None:
-        return Cells(first, None, empty, reports, 1)
-    second = found[view.cells : 2 * view.cells].reshape(shape)
-    return Cells(first + second, second - first, empty, reports, 2)
+    reports, oracle = float(tallies[number].reports[kept].sum()), oracle_of(plan, view)
+    if layout.bits is None:
+        return Cells(first, None, empty, reports, 1, oracle, stretch)
+    second = found[layout.bits].reshape(shape)
+    return Cells(first + second, second - first, empty, reports, 2, oracle, stretch)
 
 
 def margin(cells: Cells, view: View, axes: Sequence[int]) -> Cells:
@@ -67,11 +129,11 @@ def margin(cells: Cells, view: View, axes: Sequence[int]) -> Cells:
     dropped = tuple(i for i, a in enumerate(view.axes) if a not in axes)
     merged = int(np.prod([cells.counts.shape[i] for i in dropped])) if dropped else 1
     signed = None if cells.signed is None else cells.signed.sum(axis=dropped)
-    return Cells(cells.counts.sum(axis=dropped), signed, cells.empty, cells.reports, cells.fan * merged)
+    return replace(cells, counts=cells.counts.sum(axis=dropped), signed=signed, fan=cells.fan * merged)
 
 
 class Told(NamedTuple):
-    """What one view's reports say of one axis: the view's number, its items in each cell, their shares."""
+    """What one view's reports say of one axis: the view's number, its items' weights in each cell, their shares."""
 
     number: int
     items: FloatArray
@@ -79,7 +141,12 @@ class Told(NamedTuple):
 
 
 def told_of(
-    plan: Plan, tallies: Tallies, axis: int, measure: int | None = None, folds: Sequence[int] = range(FOLDS)
+    plan: Plan,
+    tallies: Tallies,
+    axis: int,
+    measure: int | None = None,
+    folds: Sequence[int] = range(FOLDS),
+    filled: Measured | None = None,
 ) -> list[Told]:
     """All that the reports say about one axis: its trees, the margins of grids, Square Wave.
 
@@ -89,19 +156,23 @@ def told_of(
         axis: position of the axis.
         measure: None for counts, else the measure's position: its values in half-ranges around the middle.
         folds: folds of people to use.
+        filled: the share of people whose bit is 1; from `filled_share` if None.
 
     Returns:
         Groups over the axis's leaves; of counts with one more leaf for "no row" where it can occur.
     """
     found = []
+    filled = filled_share(plan, tallies) if filled is None else filled
     for number, (view, tally) in enumerate(zip(plan.views, tallies, strict=True)):
         reports = float(tally.reports[list(folds)].sum())
         along = kind_of(view).along(plan, view, axis, measure) if axis in view.axes and reports else None
         if along is not None:
-            seen = along.items @ shares(plan, number, tally, folds)
+            stretch = stretch_of(view, filled)
+            items = along.items * stretch
+            seen = items @ shares(plan, number, tally, folds)
             fan = np.maximum(np.abs(along.items).sum(axis=1), 1.0)
-            group = Group(along.design, seen, reports, oracle_of(plan, view), fan)
-            found.append(Told(number, along.items, group))
+            group = Group(along.design, seen, reports, oracle_of(plan, view), fan, stretch)
+            found.append(Told(number, items, group))
     return found
 
 
@@ -156,14 +227,21 @@ def axis_table(plan: Plan, tallies: Tallies, axis: int) -> AxisTable:
     if not groups:
         raise DataError(f"no accepted report tells about {plan.axes[axis].name}", hint="collect more reports")
     leaves = plan.axes[axis].leaves
-    whole = blue(groups)
+    whole, filled = blue(groups), filled_share(plan, tallies)
     counts = Estimate(whole.shares[:leaves], whole.covariance[:leaves, :leaves])
     held = np.clip(whole.shares, 0, None)
     plugged = held[:leaves] / held.sum()
-    signed = tuple(
-        signed_blue(axis_groups(plan, tallies, axis, m), plugged) for m in range(len(plan.measures))
-    )
-    return AxisTable(counts, signed, float(counts.shares.sum()))
+    signed = [signed_blue(axis_groups(plan, tallies, axis, m), plugged) for m in range(len(plan.measures))]
+    if filled is not None:
+        relative = filled.error / filled.value
+        counts = _drifting(counts, drift(groups)[:leaves], relative)
+        signed = [_drifting(each, each.shares, relative) for each in signed]
+    return AxisTable(counts, tuple(signed), float(counts.shares.sum()))
+
+
+def _drifting(estimate: Estimate, along: FloatArray, relative: float) -> Estimate:
+    """An estimate with the error that all leaves have along one line, by a relative error of the stretch."""
+    return Estimate(estimate.shares, estimate.covariance + relative**2 * np.outer(along, along))
 
 
 def model_of(estimate: Estimate) -> FloatArray:
@@ -274,8 +352,7 @@ def interaction(
         seen = held.counts if measure is None else held.signed
         if seen is None:
             continue
-        even = np.full(1, 1 / held.counts.size)
-        noise = float(oracle_of(plan, view).structure(even, held.fan).diagonal[0]) / held.reports
+        noise = float(held.noise(np.full(1, 1 / held.counts.size), held.fan)[0])
         spreads = [_even_spread(view.edges[view.axes.index(a)], plan.axes[a].leaves) for a in axes]
         found.append((noise, _spread(seen, spreads), spreads))
     if not found:

@@ -138,12 +138,12 @@ class Design:
         joint: sets that get a grid of their own (hot GROUP BYs).
         asked: views' axes and their parts of the people; if empty, all axes and pairs are asked evenly.
         branching: children a tree node.
-        tau: slots; rows beyond it stay silent.
+        tau: slots; rows beyond it stay silent. With `bit` the rows at which the bit is certain.
         tau_from: `declared`, `theory` (from `row_guess`) or `estimate` (a first round asks for row counts).
         row_guess: public guess of the share of people with 0, 1, .. rows.
         rows_floor, rows_cap: public bounds of a person's rows; with rows_floor >= tau "no row" is no item.
         row_share: share of people who report how many rows they have.
-        row_weighting: none, or mar (scale by E r / E min(r, tau)).
+        row_weighting: none, mar (scale by E r / E min(r, tau)), or bit (one row and a bit for how many, likewise).
         wave_share: share of an ordered axis's people who send Square Wave (only without measures).
         shuffled: whether reports reach the collector through an anonymous shuffler.
         catalog: the catalog, as JSON, for the collector.
@@ -304,14 +304,24 @@ def views_of(design: Design, own: int) -> list[View]:
     for grid in design.joint:
         asked += _spread(design, [_joint_view(design, grid)], grid.share)
     if rows:
-        asked.append(Asked(View("rows_bit", (), ()), rows))
+        asked += _row_counts(design, rows)
     return [with_oracle(design, own, each) for each in asked]
+
+
+def _row_counts(design: Design, share: Fraction) -> list[Asked]:
+    """One-bit views of row counts, as the weighting needs them."""
+    parts = weighting_named(design.row_weighting).counted(design.tau, design.rows_floor, design.rows_cap)
+    whole = sum(parts.values())
+    return [
+        Asked(View("rows_bit", (), (), rows=rows), share * part / whole)
+        for rows, part in sorted(parts.items())
+    ]
 
 
 def with_oracle(design: Design, own: int, asked: Asked) -> View:
     """Complete a view: oracle of least variance, domain, integer share."""
     view, kind = asked.view, asked.view.asks
-    view = replace(view, empty=design.tau > design.rows_floor and kind.placed)
+    view = replace(view, empty=design.tau > design.rows_floor and kind.spares)
     view = replace(view, domain=kind.items(view, design.rows_cap), share=max(1, round(asked.share * SHARES)))
     oracle: Oracle
     if kind.silent:
@@ -335,15 +345,16 @@ def _spread(design: Design, members: Sequence[View], share: Fraction) -> list[As
 
 def _groups(design: Design) -> list[list[View]]:
     """Views that share one group of people: an axis's levels, a pair's grid."""
-    groups = []
+    groups, weighting = [], weighting_named(design.row_weighting)
+    waves = not weighting.weighted and not design.measures and design.wave_share > 0
     for position, axis in enumerate(design.axes):
-        levels = [_grid((position,), [e]) for e in level_edges(axis.leaves, design.branching)]
-        if axis.smooth >= WAVES and not design.measures and design.wave_share > 0:
+        levels = [_grid(design, (position,), [e]) for e in level_edges(axis.leaves, design.branching)]
+        if axis.smooth >= WAVES and waves:
             levels.append(View("wave", (position,), (tuple(range(axis.leaves + 1)),)))
         groups.append(levels)
     cells = granularity(design.people, float(design.epsilon), max(len(design.axes), 2)).two
     pairs = sorted({p for s in design.together for p in itertools.combinations(sorted(s), 2)})
-    return groups + [[_grid(pair, _edges(design, pair, cells))] for pair in pairs]
+    return groups + [[_grid(design, pair, _edges(design, pair, cells))] for pair in pairs]
 
 
 def _group_shares(design: Design, groups: Sequence[Sequence[View]], left: Fraction) -> list[Fraction]:
@@ -375,7 +386,7 @@ def _joint_view(design: Design, grid: PlannedGrid) -> View:
             f"the joint grid `{grid.name}` has {count} cells; the most is {MOST_CELLS}",
             hint=f"leave an axis out, or make `{design.axes[most].name}` coarser (cuts, by)",
         )
-    return _grid(axes, edges)
+    return _grid(design, axes, edges)
 
 
 def _edges(design: Design, axes: Sequence[int], cells: float) -> list[IntArray]:
@@ -399,5 +410,6 @@ def _cut(axis: PlannedAxis, edges: IntArray) -> IntArray:
     return edges if axis.smooth else np.arange(axis.leaves + 1)
 
 
-def _grid(axes: Sequence[int], edges: Sequence[IntArray]) -> View:
-    return View("grid", tuple(axes), tuple(tuple(e.tolist()) for e in edges))
+def _grid(design: Design, axes: Sequence[int], edges: Sequence[IntArray]) -> View:
+    asks = weighting_named(design.row_weighting).asks
+    return View(asks, tuple(axes), tuple(tuple(e.tolist()) for e in edges))

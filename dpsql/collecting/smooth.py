@@ -20,7 +20,7 @@ import numpy as np
 
 from dpsql.client.plan import Plan
 from dpsql.collecting.estimate import AxisTable, axis_groups, view_cells
-from dpsql.collecting.tallies import FOLDS, Tallies, oracle_of
+from dpsql.collecting.tallies import FOLDS, Tallies
 from dpsql.mechanisms.local.blue import Estimate, range_variances
 from dpsql.mechanisms.local.joint import (
     Marginal,
@@ -217,12 +217,12 @@ def marginals(
         if with_bit and held.signed is not None:
             parts = np.stack([held.counts - held.signed, held.counts + held.signed], axis=-1) / 2
             fan = 1.0
-        noise = oracle_of(plan, view).structure(np.clip(parts, 0, 1), fan).diagonal / held.reports
+        noise = held.noise(np.clip(parts, 0, 1), fan)
         order = [axes.index(a) for a in inside]
         dropped = tuple(i for i, a in enumerate(view.axes) if a not in inside)
         turn = [*np.argsort(order).tolist(), len(inside)]
         shares = parts.sum(axis=dropped).transpose(turn) / filled
-        variance = np.asarray(noise).sum(axis=dropped).transpose(turn) / filled**2
+        variance = noise.sum(axis=dropped).transpose(turn) / filled**2
         edges = [np.asarray(view.edges[view.axes.index(a)]) for a in sorted(inside, key=list(axes).index)]
         places = sorted(order)
         if with_bit:

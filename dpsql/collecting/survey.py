@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
+from typing import Any, NamedTuple
 
 from dpsql.axis import Axis, PublicTable, build_axis, needed_tables
 from dpsql.axis.model import CategoryRule, OrderedRule
@@ -24,7 +24,8 @@ from dpsql.star import (
     ResolvedMeasure,
     joint_view,
 )
-from dpsql.star.collection import Participation
+from dpsql.star.collection import Participation, counted_share, weighting_of
+from dpsql.star.resolve import StarTable
 
 AxisMaker = Callable[[ResolvedAxis], Axis]
 
@@ -113,16 +114,12 @@ def design_of(survey: Survey, people: int, label: str = "") -> Design:
     if collection is None:
         raise CatalogError("the catalog has no `collection:`")
     table = catalog.star.tables[survey.of]
-    declared = collection.tau if isinstance(collection.tau, int) else 1
-    if table.one_row and collection.settled & {"tau", "row_weighting"}:
+    if table.one_row and collection.settled & {"tau", "row_weighting", "row_bit_cap"}:
         raise CatalogError(
             f"everybody has one row of `{survey.of}`",
-            hint="write tau: 1 in `collection:`, and no row_weighting",
+            hint="write tau: 1 in `collection:`, and neither row_weighting nor row_bit_cap",
         )
-    guess = tuple(
-        float(collection.row_guess.get(r, 0)) for r in range(max(collection.row_guess, default=-1) + 1)
-    )
-    cap = max(table.most or 10, declared, 2, len(guess) - 1)
+    rows = _row_design(collection, table)
     return Design(
         collection=":".join(part for part in (catalog.name, catalog.privacy.lineage, label) if part),
         epsilon=Fraction(catalog.privacy.epsilon if collection.epsilon is None else collection.epsilon),
@@ -131,17 +128,48 @@ def design_of(survey: Survey, people: int, label: str = "") -> Design:
         measures=tuple(PlannedMeasure(m.name, *m.bounds, m.scale) for m in survey.measures),
         together=tuple(axes for axes, _ in survey.views.values() if len(axes) > 1),
         joint=_joint_grids(survey, collection),
-        asked=_asked(survey, collection),
-        tau=declared,
-        tau_from=collection.slots.name,
-        row_guess=guess,
+        asked=_asked(survey, collection, rows.share),
+        tau=rows.tau,
+        tau_from=rows.source,
+        row_guess=rows.guess,
         rows_floor=1 if table.one_row else 0,
-        rows_cap=cap,
-        row_share=Fraction(0) if table.one_row else collection.counted_share,
-        row_weighting=collection.row_weighting,
+        rows_cap=rows.cap,
+        row_share=rows.share,
+        row_weighting=weighting_of(collection, table.one_row).name,
         shuffled=collection.shuffled,
         catalog=json.loads(catalog.to_json()),
     )
+
+
+class _RowDesign(NamedTuple):
+    """How many rows of a person speak: tau as declared, where it comes from, the public guess, the most of anybody."""
+
+    tau: int
+    source: str
+    guess: tuple[float, ...]
+    cap: int
+    share: Fraction
+
+
+def _row_design(collection: Collection, table: StarTable) -> _RowDesign:
+    """Slots or the bit's cap. Without a guess, people are taken to have from one row to the most, all alike."""
+    share, source = counted_share(collection, table.one_row), collection.slots.name
+    told = collection.row_guess
+    guess = tuple(float(told.get(r, 0)) for r in range(max(told, default=-1) + 1))
+    weighting = weighting_of(collection, table.one_row)
+    if not weighting.slotted and not share:
+        raise CatalogError(
+            "a person may have several rows, and nobody is asked how many",
+            hint="raise row_share, such as 1/10",
+        )
+    if weighting.slotted:
+        declared = collection.tau if isinstance(collection.tau, int) else 1
+        return _RowDesign(declared, source, guess, max(table.most or 10, declared, 2, len(guess) - 1), share)
+    declared = collection.row_bit_cap if isinstance(collection.row_bit_cap, int) else 1
+    cap = max(table.most or 10, declared, 2, len(guess) - 1)
+    if collection.row_bit_cap == "auto":
+        return _RowDesign(1, "theory", guess or (0.0, *[1 / cap] * cap), cap, share)
+    return _RowDesign(declared, source, guess, cap, share)
 
 
 def _joint_grids(survey: Survey, collection: Collection) -> tuple[PlannedGrid, ...]:
@@ -154,12 +182,19 @@ def _joint_grids(survey: Survey, collection: Collection) -> tuple[PlannedGrid, .
     return tuple(found)
 
 
-def _asked(survey: Survey, collection: Collection) -> tuple[tuple[tuple[int, ...], Fraction], ...]:
+def _asked(
+    survey: Survey, collection: Collection, counted: Fraction
+) -> tuple[tuple[tuple[int, ...], Fraction], ...]:
     """Every view's axes and its part of the people; views without a share split what is left."""
     if not collection.shares:
         return ()
     others = len(survey.views) - len(collection.shares)
-    rest = (1 - collection.fixed_share) / max(others, 1)
+    left = 1 - collection.fixed_share - (counted if collection.row_share is None else 0)
+    if left < 0 or (left == 0 and others):
+        raise CatalogError(
+            "the shares of `collection:` leave nobody for the other questions", hint="lower them"
+        )
+    rest = left / max(others, 1)
     return tuple((axes, collection.shares.get(name, rest)) for name, (axes, _) in survey.views.items())
 
 

@@ -15,6 +15,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from dpsql.client.kinds import states
 from dpsql.client.plan import Plan, View
 from dpsql.errors import InternalError
 from dpsql.mechanisms.local.blue import cell_design
@@ -117,6 +118,24 @@ class Along(NamedTuple):
     items: FloatArray
 
 
+class Layout(NamedTuple):
+    """Which items of a view say what.
+
+    Args:
+        rows: per cell, a row; with a measure, a row and bit 0.
+        bits: per cell, a row and a measure's bit 1; None without a measure.
+        silent: no row.
+    """
+
+    rows: IntArray
+    bits: IntArray | None
+    silent: IntArray
+
+
+def _no_layout(view: View) -> Layout | None:
+    return None
+
+
 def _nothing_along(plan: Plan, view: View, axis: int, measure: int | None) -> Along | None:
     return None
 
@@ -135,15 +154,21 @@ class Kind:
             that the oracle perturbs.
         along: from plan, view and one of its axes to what its items say of it; with a measure, of that one's values in
             half-ranges. None where they say nothing.
-        mean_rows: mean rows of a person, by the reports of one view of the plan; None where they do not tell.
+        rows_between: mean rows of a person beyond the first and up to the second of a view's two numbers of rows,
+            by its reports; None where they do not tell.
         histogram: whether its reports are a histogram of people's numbers of rows.
+        layout: from a view to what its items say; None where they are not cells of a table.
+        weighted: whether each person's row stands for all of hers: cells are then read as shares of all rows,
+            divided by the share of people whose bit is 1.
     """
 
     name: str
     draw: Callable[[Plan, View, People, IntArray, np.random.Generator], IntArray]
     along: Callable[[Plan, View, int, int | None], Along | None] = _nothing_along
-    mean_rows: Callable[[Plan, int, ViewTally], Measured | None] = _nothing_of_rows
+    rows_between: Callable[[Plan, int, ViewTally], Measured | None] = _nothing_of_rows
     histogram: bool = False
+    layout: Callable[[View], Layout | None] = _no_layout
+    weighted: bool = False
 
 
 def _slot_items(
@@ -163,11 +188,17 @@ def _slot_items(
     row = people.first[who[filled]] + rng.integers(0, rows[filled])
     cell = cells_of(view, people.leaves[row][:, list(view.axes)])
     if view.measure is not None:
-        bounds = plan.measures[view.measure]
-        value = np.clip(people.measures[row, view.measure], bounds.lower, bounds.upper) - bounds.lower
-        cell = cell + view.cells * (rng.integers(0, bounds.upper - bounds.lower, size=row.size) < value)
+        cell = cell + view.cells * _measure_bits(plan, view.measure, people.measures[row, view.measure], rng)
     items[filled] = cell
     return items
+
+
+def _measure_bits(plan: Plan, number: int, values: IntArray, rng: np.random.Generator) -> IntArray:
+    """1 as likely as a clamped value is far from the measure's lower bound to its upper one."""
+    bounds = plan.measures[number]
+    above = np.clip(values, bounds.lower, bounds.upper) - bounds.lower
+    drawn = rng.integers(0, bounds.upper - bounds.lower, size=values.size)
+    return np.asarray(drawn < above, dtype=np.int64)
 
 
 def _grid_cells(view: View, leaves: IntArray) -> IntArray:
@@ -194,6 +225,21 @@ def _box_of_slot(plan: Plan, view: View, people: People, who: IntArray, rng: np.
     return _slot_items(plan, view, people, who, rng, _boxes)
 
 
+def _weighted_row(
+    plan: Plan, view: View, people: People, who: IntArray, rng: np.random.Generator
+) -> IntArray:
+    """The cell of an own row, and a bit for how many there are; any cell alike without one."""
+    rows = people.rows(who)
+    items = states(view) * rng.integers(0, view.cells, size=who.size)
+    has = rows > 0
+    row = people.first[who[has]] + rng.integers(0, rows[has])
+    bits = (rng.integers(0, plan.tau, size=row.size) < rows[has]).astype(np.int64)
+    if view.measure is not None:
+        bits += bits * _measure_bits(plan, view.measure, people.measures[row, view.measure], rng)
+    items[has] = states(view) * _grid_cells(view, people.leaves[row][:, list(view.axes)]) + bits
+    return items
+
+
 def _number_of_rows(
     plan: Plan, view: View, people: People, who: IntArray, rng: np.random.Generator
 ) -> IntArray:
@@ -201,20 +247,46 @@ def _number_of_rows(
 
 
 def _bit_of_rows(plan: Plan, view: View, people: People, who: IntArray, rng: np.random.Generator) -> IntArray:
-    """1 as likely as the number of rows is far from floor to cap."""
-    count = np.clip(people.rows(who), plan.rows_floor, plan.rows_cap) - plan.rows_floor
-    draw = rng.integers(0, plan.rows_cap - plan.rows_floor, size=who.size)
+    """1 as likely as the number of rows is far from the first to the second of the view's two."""
+    floor, cap = view.rows
+    count = np.clip(people.rows(who), floor, cap) - floor
+    draw = rng.integers(0, cap - floor, size=who.size)
     return np.asarray(draw < count, dtype=np.int64)
 
 
-def _mean_of_bits(plan: Plan, number: int, tally: ViewTally) -> Measured | None:
-    """From floor to cap, by the share of ones."""
+def _rows_by_bits(plan: Plan, number: int, tally: ViewTally) -> Measured | None:
+    """Rows between the view's two numbers, by the share of ones."""
     if not tally.total:
         return None
-    up = shares(plan, number, tally)
-    reach = plan.rows_cap - plan.rows_floor
+    up, (floor, cap) = shares(plan, number, tally), plan.views[number].rows
     noise = variance(oracle_of(plan, plan.views[number]), np.clip(up, 0, 1), float(tally.total))
-    return Measured(plan.rows_floor + float(up[1]) * reach, float(np.sqrt(noise[1])) * reach)
+    return Measured(float(up[1]) * (cap - floor), float(np.sqrt(noise[1])) * (cap - floor))
+
+
+def _slot_layout(view: View) -> Layout:
+    """Cells, cells again with the measure's bit, "no row" last."""
+    cells = np.arange(view.cells)
+    told = view.cells * (1 if view.measure is None else 2)
+    bits = None if view.measure is None else cells + view.cells
+    return Layout(cells, bits, np.arange(told, view.domain))
+
+
+def _weighted_layout(view: View) -> Layout:
+    """The states of each cell side by side."""
+    first = np.arange(view.cells) * states(view)
+    return Layout(first + 1, None if view.measure is None else first + 2, first)
+
+
+def layout_of(view: View) -> Layout:
+    """What the items of a view of cells say.
+
+    Raises:
+        InternalError: a view that asks something else.
+    """
+    layout = kind_of(view).layout(view)
+    if layout is None:
+        raise InternalError(f"a view of {view.kind} has no cells")
+    return layout
 
 
 def _margin_along(plan: Plan, view: View, axis: int, measure: int | None) -> Along | None:
@@ -222,13 +294,15 @@ def _margin_along(plan: Plan, view: View, axis: int, measure: int | None) -> Alo
     if measure not in (None, view.measure):
         return None
     place, sizes = view.axes.index(axis), [len(edges) - 1 for edges in view.edges]
-    design = cell_design(view.edges[place], plan.axes[axis].leaves)
-    bits = [1.0] if view.measure is None else [1.0, 1.0] if measure is None else [-1.0, 1.0]
-    items, told = np.zeros((sizes[place], view.domain)), len(bits) * view.cells
-    items[:, :told] = np.kron(bits, np.indices(sizes)[place].ravel() == np.arange(sizes[place])[:, None])
+    design, layout = cell_design(view.edges[place], plan.axes[axis].leaves), layout_of(view)
+    inside = (np.indices(sizes)[place].ravel() == np.arange(sizes[place])[:, None]).astype(np.float64)
+    items = np.zeros((sizes[place], view.domain))
+    items[:, layout.rows] = inside if measure is None else -inside
+    if layout.bits is not None:
+        items[:, layout.bits] = inside
     if measure is not None or not _empty(plan):
         return Along(design, items)
-    silence = (np.arange(view.domain) >= told).astype(np.float64)
+    silence = np.isin(np.arange(view.domain), layout.silent).astype(np.float64)
     whole = np.pad(design, ((0, 1), (0, 1)))
     whole[-1, -1] = 1.0
     return Along(whole, np.vstack([items, silence]))
@@ -249,11 +323,12 @@ def _empty(plan: Plan) -> bool:
 
 
 KINDS = (
-    Kind("grid", _cell_of_slot, _margin_along),
+    Kind("grid", _cell_of_slot, _margin_along, layout=_slot_layout),
+    Kind("weighted", _weighted_row, _margin_along, layout=_weighted_layout, weighted=True),
     Kind("boxes", _box_of_slot),
     Kind("wave", _cell_of_slot, _blur_along),
     Kind("rows", _number_of_rows, histogram=True),
-    Kind("rows_bit", _bit_of_rows, mean_rows=_mean_of_bits),
+    Kind("rows_bit", _bit_of_rows, rows_between=_rows_by_bits),
 )
 
 

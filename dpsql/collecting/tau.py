@@ -27,7 +27,7 @@ from typing import NamedTuple
 import numpy as np
 
 from dpsql.client.plan import Plan, View, largest_weight, read_plan
-from dpsql.collecting.estimate import axis_groups
+from dpsql.collecting.estimate import told_of
 from dpsql.collecting.plan import (
     ROW_COUNTS,
     SHARES,
@@ -42,9 +42,11 @@ from dpsql.collecting.plan import (
 from dpsql.collecting.tallies import FOLDS, Tallies, ViewTally, kind_of, oracle_of
 from dpsql.errors import DataError
 from dpsql.mechanisms.local.blue import blue, range_workload
-from dpsql.mechanisms.local.truncation import lost_by_histogram, theory_tau
+from dpsql.mechanisms.local.truncation import Measured, lost_by_histogram, weighting_named
 from dpsql.mechanisms.oracles.oracle import FloatArray
 
+FILLED = Measured(1.0, 0.0)
+"""Predictions are in slots: what weighting makes of their noise is tau for tau slots, too."""
 MANY = 1_000_000
 """Variances of evenly spread people go with 1 / people exactly: fewer than this are scaled, so that none round to 0."""
 
@@ -57,7 +59,7 @@ class Prediction(NamedTuple):
 
 
 def expected_tallies(plan: Plan, people: int) -> list[ViewTally]:
-    """The tallies that evenly spread people would bring in on average, rounded."""
+    """The tallies that evenly spread people with a row in each slot would bring in on average, rounded."""
     total = sum(v.share for v in plan.views)
     found = []
     for view in plan.views:
@@ -110,7 +112,8 @@ def range_variances(plan: Plan, people: int) -> list[float]:
     found = []
     for axis, described in enumerate(plan.axes):
         leaves = described.leaves
-        covariance = blue(axis_groups(plan, tallies, axis)).covariance[:leaves, :leaves]
+        groups = [told.group for told in told_of(plan, tallies, axis, filled=FILLED)]
+        covariance = blue(groups).covariance[:leaves, :leaves]
         found.append(max(float((covariance * range_workload(leaves)).sum()), 0.0) * many / people)
     return found
 
@@ -224,7 +227,7 @@ def second_plan(design: Design, first: Plan, rows: RowReports) -> bytes:
     asked = replace(
         design,
         collection=first.collection,
-        row_share=Fraction(0),
+        row_share=design.row_share if weighting_named(design.row_weighting).weighted else Fraction(0),
         simulated=design.simulated or facts.simulated,
     )
     people = max(round(design.people * (1 - design.row_share)), 1)
@@ -243,7 +246,7 @@ def best_tau(design: Design, row_shares: FloatArray) -> int:
         tau, at most the largest number of rows in `row_shares`.
     """
     asked = typical_question(replace(design, tau=1))
-    return theory_tau(row_shares, asked.noise, asked.answer)
+    return weighting_named(design.row_weighting).best(row_shares, asked.noise, asked.answer)
 
 
 def typical_question(design: Design) -> Question:

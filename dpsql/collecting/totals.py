@@ -44,11 +44,13 @@ from dpsql.collecting.estimate import (
     Parts,
     Total,
     axis_groups,
+    filled_share,
+    rows_between,
     told_of,
     weights_of,
 )
 from dpsql.collecting.plan import facts_of
-from dpsql.collecting.tallies import Tallies, kind_of, oracle_of, shares
+from dpsql.collecting.tallies import Tallies, oracle_of, shares
 from dpsql.mechanisms.local.blue import Estimate, Group, crossed, gains, range_workload, signed_gains
 from dpsql.mechanisms.local.truncation import (
     Measured,
@@ -91,7 +93,9 @@ def total_of(
     found = [t.counts if measure is None else t.signed[measure] for t in known.values()]
     weights = weights_of(np.diag(covariance))
     value = float(weights @ np.array([e.shares.sum() for e in found]))
-    return Total(value, max(float(weights @ covariance @ weights), 0.0))
+    filled = None if measure is None else filled_share(plan, tallies)
+    drifting = 0.0 if filled is None else (value - shift) * filled.error / filled.value
+    return Total(value, max(float(weights @ covariance @ weights), 0.0) + drifting**2)
 
 
 def _covariance(plan: Plan, tallies: Tallies, leans: list[Leans]) -> FloatArray:
@@ -218,7 +222,7 @@ class Scale:
     """Shares to rows.
 
     Args:
-        slots: people of the collection times tau.
+        slots: people of the collection times tau; with weighted views times the rows of a person within tau.
         weight: rows per counted row, 1 unless rows are taken as missing at random.
         weight_error: standard error that the mean rows of a person bring to `weight`. What `kept` brings cancels
             against the noise of counts and sums themselves, which their error bars see to.
@@ -229,6 +233,11 @@ class Scale:
     weight: float
     weight_error: float
     clipped: Measured | None = None
+
+    @property
+    def cut(self) -> float:
+        """Share of the rows left out, one standard error of it included: what noise hides may be there."""
+        return 0.0 if self.clipped is None else float(np.hypot(*self.clipped))
 
     @property
     def factor(self) -> float:
@@ -247,9 +256,13 @@ def row_scale(plan: Plan, tallies: Tallies, known: Mapping[int, AxisTable]) -> S
     facts = facts_of(plan)
     first = facts.row_reports
     people = sum(t.total for t in tallies) + (0 if first is None else first.reports)
+    filled = filled_share(plan, tallies)
+    if filled is not None:
+        return _weighted_scale(plan, tallies, float(people), filled)
     kept = _kept(plan, tallies, known)
-    mean = _mean_rows(plan, tallies)
-    if mean is not None:
+    counted = rows_between(plan, tallies, plan.rows_floor, plan.rows_cap)
+    if counted is not None:
+        mean = Measured(plan.rows_floor + counted.value, counted.error)
         # The mean counts kept rows too, so what is lost errs against them.
         lost = Measured(mean.value - kept.value, float(np.hypot(mean.error, kept.error)))
         clipped = clipped_share(lost, kept, together=-(kept.error**2))
@@ -257,8 +270,8 @@ def row_scale(plan: Plan, tallies: Tallies, known: Mapping[int, AxisTable]) -> S
         return Scale(float(people) * plan.tau, weight.value, weight.error, clipped)
     if first is None:
         return Scale(float(people) * plan.tau, 1.0, 0.0)
-    counted = np.array(first.support, dtype=np.float64)
-    lost = lost_by_histogram(first.oracle, counted, float(first.reports), plan.tau)
+    support = np.array(first.support, dtype=np.float64)
+    lost = lost_by_histogram(first.oracle, support, float(first.reports), plan.tau)
     return Scale(float(people) * plan.tau, 1.0, 0.0, clipped_share(lost, kept))
 
 
@@ -268,13 +281,14 @@ def _kept(plan: Plan, tallies: Tallies, known: Mapping[int, AxisTable]) -> Measu
     return Measured(max(total.value, 1e-9) * plan.tau, float(np.sqrt(total.variance)) * plan.tau)
 
 
-def _mean_rows(plan: Plan, tallies: Tallies) -> Measured | None:
-    """Mean rows of a person, `rows_floor` to `rows_cap`, from one-bit reports; None if there are none."""
-    for number, view in enumerate(plan.views):
-        told = kind_of(view).mean_rows(plan, number, tallies[number])
-        if told is not None:
-            return told
-    return None
+def _weighted_scale(plan: Plan, tallies: Tallies, people: float, filled: Measured) -> Scale:
+    """Weighted views give shares of all rows; rows a person come from reports within tau and beyond it."""
+    kept = Measured(filled.value * plan.tau, filled.error * plan.tau)
+    beyond = rows_between(plan, tallies, plan.tau, plan.rows_cap) or Measured(0.0, 0.0)
+    mean = kept.value + max(beyond.value, 0.0)
+    relative = float(np.hypot(kept.error, beyond.error)) / mean
+    weight = mean / kept.value
+    return Scale(people * kept.value, weight, relative * weight, clipped_share(beyond, kept))
 
 
 def rows_moved(plan: Plan, tallies: Tallies, slots: float) -> float:
@@ -299,7 +313,8 @@ def axis_moved(groups: Sequence[Group], leaves: int) -> float:
         leaves: its leaves; what `groups` hold beyond them ("no row") is counted by no answer.
     """
     moved = [
-        group.oracle.moved(gain[:leaves], group.shares, group.fan) / group.reports
+        group.oracle.moved(gain[:leaves] * group.stretch, group.shares / group.stretch, group.fan)
+        / group.reports
         for group, gain in zip(groups, gains(groups), strict=True)
     ]
     return max(moved)

@@ -268,8 +268,8 @@ class SlotsLeftOut:
 
     Args:
         of: the counted table.
-        bounding: `slots`.
-        tau: slots of a person.
+        bounding: `slots`, or `bit`: one row and a bit for how many.
+        tau: slots of a person, or the rows at which the bit is certain.
         put_back: whether counts and sums put the rows back as if they resembled the others.
         clipped_fraction, clipped_fraction_error: the part of all rows; None where nobody was asked.
     """
@@ -286,6 +286,12 @@ class SlotsLeftOut:
         if self.clipped_fraction is None or self.clipped_fraction_error is None:
             return f"people report {self.tau} of their rows of {self.of}; nobody was asked how many that leaves out"
         share, error = 100 * self.clipped_fraction, 100 * self.clipped_fraction_error
+        if self.bounding == "bit":
+            return (
+                f"a person with more than {self.tau} rows of {self.of} counts as one with {self.tau}, which leaves out "
+                f"about {share:.2g}% (error {error:.1g}%) of the rows; counts and sums are scaled to all rows, and "
+                "error bars allow for rows left out that lie elsewhere"
+            )
         put_back = "; counts and sums put them back as if they resembled the others" if self.put_back else ""
         return (
             f"slots ({self.tau} a person) left out about {share:.2g}% (error {error:.1g}%) of the rows of "
@@ -365,6 +371,9 @@ class LocalMeta:
         row_weight, row_weight_error: what counts are scaled by for the rows that tau left out.
         clipped_fraction, clipped_fraction_error: the part of rows that tau left out, where it was asked.
         influence: how far one hostile report reaches.
+        missing_at_random: of reports of one row and a bit, axis -> p-value of "a person's rows have nothing to do with
+            how many they are".
+        mixed: axis -> share of the likelihood at that in the non-negative mix; the estimator of counts is a ratio.
         first_round: where tau was estimated.
         shuffled: where reports came through a shuffler.
         smooth_outside_unbiased: axis -> part of its ranges where smooth counts leave the 95% interval.
@@ -383,6 +392,8 @@ class LocalMeta:
     clipped_fraction: float | None = None
     clipped_fraction_error: float | None = None
     influence: InfluenceMeta | None = None
+    missing_at_random: Mapping[str, float] | None = None
+    mixed: Mapping[str, float] | None = None
     first_round: FirstRoundMeta | None = None
     shuffled: ShuffledMeta | None = None
     smooth_outside_unbiased: Mapping[str, float] | None = None

@@ -4,7 +4,8 @@
 |-----------------|---------|
 | `tau`           | slots of one person: a number, `theory` (from `row_guess`) or `estimate` (from a first round) |
 | `row_share`     | part of the people who report how many rows they have, and nothing else |
-| `row_weighting` | `mar`: counts are scaled to the rows that tau left out |
+| `row_weighting` | `bit`: one row and a bit for how many, the default for people with several rows; `mar`, `none` |
+| `row_bit_cap`   | rows at which that bit is certain: a number, `auto` (by `row_guess`) or `estimate` (a first round) |
 | `joint`         | grids over three axes or more, each asked of its own part of the people |
 | `shares`        | view: part of the people who report on its axes and pairs |
 | `participation` | whom the people who report stand for: everybody, a random sample of them, or nobody knows |
@@ -124,19 +125,51 @@ CHOSEN = (Slots("theory", guessed=True), Slots("estimate", counted=True))
 
 
 class Weighting(NamedTuple):
-    """What becomes of rows beyond tau, and whether people must tell how many those are."""
+    """How people with several rows are asked, whether they must tell how many, and whether tau is how many slots."""
 
     name: str
     counted: bool
+    slotted: bool = True
 
 
-WEIGHTINGS = (Weighting("none", False), Weighting("mar", True))
+NO_WEIGHT, BY_BIT = Weighting("none", False), Weighting("bit", True, slotted=False)
+WEIGHTINGS = (NO_WEIGHT, Weighting("mar", True), BY_BIT)
+
+
+def weighting_of(collection: Collection, one_row: bool) -> Weighting:
+    """The weighting of a collection: without a word, none where everybody has one row or slots are declared, else bits.
+
+    Args:
+        collection: the catalog's.
+        one_row: whether everybody has one row by construction.
+    """
+    if collection.row_weighting is not None:
+        return next(each for each in WEIGHTINGS if each.name == collection.row_weighting)
+    return NO_WEIGHT if one_row or "tau" in collection.settled else BY_BIT
+
+
+def counted_share(collection: Collection, one_row: bool) -> Fraction:
+    """The part of the people who report how many rows they have."""
+    if one_row:
+        return Fraction(0)
+    if collection.row_share is not None:
+        return collection.row_share
+    needed = weighting_of(collection, one_row).counted or collection.slots.counted
+    return ROW_SHARE if needed else Fraction(0)
 
 
 def _tau(value: Any) -> Any:
     if isinstance(value, str) and value not in [slots.name for slots in CHOSEN]:
         if not value.isdecimal() or not 1 <= int(value) <= MOST_TAU:
             raise ValueError(f"`{value}`: tau is a number from 1 to {MOST_TAU}, `theory` or `estimate`")
+        return int(value)
+    return value
+
+
+def _cap(value: Any) -> Any:
+    if isinstance(value, str) and value not in ("auto", "estimate"):
+        if not value.isdecimal() or not 1 <= int(value) <= MOST_TAU:
+            raise ValueError(f"`{value}`: it is a number from 1 to {MOST_TAU}, `auto` or `estimate`")
         return int(value)
     return value
 
@@ -186,9 +219,17 @@ class Collection(Model):
     shares: dict[str, Exact] = Field(
         default_factory=dict, description="view: part of the people who report on it"
     )
-    row_weighting: Literal["none", "mar"] = Field(
-        "none",
-        description="mar: counts are scaled to the rows that tau left out, as if they were like the others",
+    row_weighting: Literal["bit", "mar", "none"] | None = Field(
+        None,
+        description="bit: one row and a bit for how many, the default where people may have several rows; "
+        "mar: counts are scaled to the rows that tau left out, as if they were like the others; none: they are not",
+    )
+    row_bit_cap: Annotated[
+        Annotated[int, Field(ge=1, le=MOST_TAU)] | Literal["auto", "estimate"], BeforeValidator(_cap)
+    ] = Field(
+        "auto",
+        description="rows at which the bit is certain; auto: from `row_guess`, without it from max_ids; "
+        "estimate: from a first round",
     )
     shuffled: bool = Field(
         False,
@@ -206,13 +247,9 @@ class Collection(Model):
 
     @property
     def slots(self) -> Slots:
-        """Where tau comes from."""
-        return next((slots for slots in CHOSEN if slots.name == self.tau), DECLARED)
-
-    @property
-    def weighting(self) -> Weighting:
-        """What becomes of rows beyond tau."""
-        return next(each for each in WEIGHTINGS if each.name == self.row_weighting)
+        """Where tau, or the bit's cap, comes from."""
+        named = "estimate" if self.row_bit_cap == "estimate" else self.tau
+        return next((slots for slots in CHOSEN if slots.name == named), DECLARED)
 
     @property
     def settled(self) -> set[str]:
@@ -221,17 +258,10 @@ class Collection(Model):
         return {name for name, f in fields if getattr(self, name) != f.get_default(call_default_factory=True)}
 
     @property
-    def counted_share(self) -> Fraction:
-        """The part of the people who report how many rows they have."""
-        if self.row_share is not None:
-            return self.row_share
-        return ROW_SHARE if self.weighting.counted or self.slots.counted else Fraction(0)
-
-    @property
     def fixed_share(self) -> Fraction:
         """The part of the people whose question is declared: row counts, joint grids, views with a share."""
         joint = sum((grid.share for grid in self.joint.values()), Fraction(0))
-        return self.counted_share + joint + sum(self.shares.values(), Fraction(0))
+        return (self.row_share or Fraction(0)) + joint + sum(self.shares.values(), Fraction(0))
 
 
 def check_collection(catalog: Catalog) -> None:
@@ -286,28 +316,54 @@ def joint_view(catalog: Catalog, grid: JointGrid) -> str | None:
 
 
 def _check_rows(collection: Collection) -> None:
-    """Row counts and tau."""
-    share, guess, slots = collection.row_share, collection.row_guess, collection.slots
+    """Row counts, tau and the bit's cap."""
+    share, slots = collection.row_share, collection.slots
     if share is not None and not 0 <= share < 1:
         raise Problem(("collection", "row_share"), "a share of the people is at least 0 and below 1")
-    if slots.guessed != bool(guess):
+    _check_weighting(collection)
+    _check_guess(collection)
+    if slots.counted and share == 0:
+        where = "tau" if collection.tau == "estimate" else "row_bit_cap"
         raise Problem(
-            ("collection", "row_guess"),
-            "`tau: theory` and a public guess go together; write both, such as row_guess: {1: 0.6, 2: 0.3, 3: 0.1}",
+            ("collection", "row_share"), f"`{where}: estimate` asks some people; raise it, such as 1/10"
         )
-    if guess and (sum(guess.values()) != 1 or min(guess.values()) < 0):
-        raise Problem(("collection", "row_guess"), f"the parts add up to {sum(guess.values())}; make it 1")
-    if guess and not (min(guess) >= 0 and 1 <= max(guess) <= MOST_TAU):
-        raise Problem(("collection", "row_guess"), f"a person has 0 to {MOST_TAU} rows, some at least one")
-    if (slots.guessed or slots.counted) and collection.weighting.counted:
+    if slots.counted and collection.shuffled:
+        raise Problem(
+            ("collection", "shuffled"),
+            "what a shuffler adds is stated for one round; write a number, no `estimate`",
+        )
+
+
+def _check_weighting(collection: Collection) -> None:
+    """Slots and bits do not go together."""
+    weighting = weighting_of(collection, one_row=False)
+    if weighting.slotted and collection.row_bit_cap != "auto":
+        raise Problem(
+            ("collection", "row_bit_cap"), "slots have no bit; leave it or `tau` and `row_weighting` out"
+        )
+    if not weighting.slotted and "tau" in collection.settled:
+        raise Problem(
+            ("collection", "tau"), "with a bit there are no slots; write row_bit_cap, or row_weighting: none"
+        )
+    if weighting.counted and weighting.slotted and (collection.slots.guessed or collection.slots.counted):
         raise Problem(
             ("collection", "row_weighting"),
             "with `mar` no row is lost on average, and then tau: 1 has the least noise; write tau: 1, or "
             "row_weighting: none",
         )
-    if slots.counted and collection.counted_share == 0:
-        raise Problem(("collection", "row_share"), "`tau: estimate` asks some people; raise it, such as 1/10")
-    if slots.counted and collection.shuffled:
+
+
+def _check_guess(collection: Collection) -> None:
+    """A public guess of how many rows people have."""
+    guess, guessed = collection.row_guess, collection.slots.guessed
+    bits = not weighting_of(collection, one_row=False).slotted and collection.row_bit_cap == "auto"
+    if (guessed and not guess) or (guess and not (guessed or bits)):
         raise Problem(
-            ("collection", "shuffled"), "what a shuffler adds is stated for one round; write tau: <number>"
+            ("collection", "row_guess"),
+            "`tau: theory` or `row_bit_cap: auto` and a public guess go together; write both, such as "
+            "row_guess: {1: 0.6, 2: 0.3, 3: 0.1}",
         )
+    if guess and (sum(guess.values()) != 1 or min(guess.values()) < 0):
+        raise Problem(("collection", "row_guess"), f"the parts add up to {sum(guess.values())}; make it 1")
+    if guess and not (min(guess) >= 0 and 1 <= max(guess) <= MOST_TAU):
+        raise Problem(("collection", "row_guess"), f"a person has 0 to {MOST_TAU} rows, some at least one")

@@ -243,7 +243,7 @@ def test_routing_and_means_weigh_by_the_whole_error(answerer: Answerer) -> None:
 
 
 def test_no_weight_no_error(tmp_path: Path) -> None:
-    text = CATALOG.replace("row_weighting: mar, row_share: SHARE", "row_share: 1/10")
+    text = CATALOG.replace("row_weighting: mar, row_share: SHARE", "row_weighting: none, row_share: 1/10")
     (tmp_path / "plain.yaml").write_text(text)
     catalog = load_catalog(tmp_path / "plain.yaml")
     survey = survey_of(catalog, public_axis_maker(catalog))

@@ -191,12 +191,65 @@ def test_level_plan_over_all_combinations(small: Callable[..., Distribution]) ->
 def test_slot_empty_item_and_measure_bit(small: Callable[..., Distribution], tau: int) -> None:
     view = {"kind": "grid", "axes": [0], "edges": [[0, 1, 2]], "domain": 5, "measure": 0, "empty": True}
     rows_view = {"kind": "rows", "axes": [], "domain": 4}
-    bit_view = {"kind": "rows_bit", "axes": [], "domain": 2}
+    bit_view = {"kind": "rows_bit", "axes": [], "domain": 2, "rows": [0, 3]}
     plan = plan_of([view, rows_view, bit_view], [2], tau)
     own = [Row((leaf,), (amount,)) for leaf in (0, 1) for amount in (0, 1, 2)]
     people = [[], *([r] for r in own), *(list(p) for p in itertools.combinations(own, 2)), own[:4]]
     reports = [small(lambda rows=rows: device.respond(plan, rows, no_entropy)) for rows in people]
     assert worst_ratio(reports) == OWN
+
+
+def weighted_plan(cap: int, cells: int, measure: int | None, oracle: str) -> Plan:
+    """One row and a bit, certain at `cap` rows, and the counts that scale what is told."""
+    states = 2 if measure is None else 3
+    view = {"kind": "weighted", "axes": [0], "edges": [list(range(cells + 1))], "domain": states * cells}
+    bits = [
+        {"kind": "rows_bit", "axes": [], "domain": 2, "rows": rows} for rows in ([0, 1], [cap, 3]) if cap < 3
+    ]
+    return plan_of([{**view, "measure": measure, "oracle": oracle}, *bits], [cells], cap)
+
+
+@pytest.mark.parametrize(
+    ("cap", "cells", "measure", "oracle"),
+    [(1, 2, None, "OUE"), (2, 2, None, "OUE"), (2, 3, None, "GRR"), (3, 2, None, "GRR"), (2, 2, 0, "GRR"),
+     (3, 2, 0, "GRR"), (2, 1, 0, "OUE")],
+)  # fmt: skip
+def test_one_row_and_a_bit_for_how_many(
+    small: Callable[..., Distribution], cap: int, cells: int, measure: int | None, oracle: str
+) -> None:
+    """All persons of up to cap + 1 rows (with a measure, up to cap), a row that the plan does not know included."""
+    plan = weighted_plan(cap, cells, measure, oracle)
+    amounts = (0,) if measure is None else (0, 1, 2)
+    rows = [Row((leaf,), (amount,)) for leaf in range(cells) for amount in amounts]
+    most = cap + 1 if measure is None else cap
+    people = [list(p) for n in range(most + 1) for p in itertools.combinations_with_replacement(rows, n)]
+    people += [[Row((cells,), (0,))], [rows[0], Row((-1,), (0,))]]
+    reports = [small(lambda rows=rows: device.respond(plan, rows, no_entropy)) for rows in people]
+    assert worst_ratio(reports) == OWN
+
+
+@pytest.mark.parametrize("measure", [None, 0])
+@pytest.mark.parametrize("cap", [1, 2, 3])
+def test_the_bit_makes_a_row_stand_for_all_of_a_persons(
+    small: Callable[..., Distribution], cap: int, measure: int | None
+) -> None:
+    """Item's law: (cell, 1) has min(r, R)/R times the share of her rows there; all states of a cell that share."""
+    plan, states = weighted_plan(cap, 2, measure, "GRR"), 2 if measure is None else 3
+    view = plan.views[0]
+    rows = [Row((leaf,), (amount,)) for leaf in (0, 1) for amount in (0, 1, 2)]
+    for n in range(1, 4):
+        for person in itertools.combinations_with_replacement(rows, n):
+            law = small(lambda person=person: view.asks.draw(plan, view, person, no_entropy))
+            for leaf in (0, 1):
+                here = [row.measures[0] for row in person if row.leaves[0] == leaf]
+                told = [law.get(states * leaf + state, Fraction(0)) for state in range(states)]
+                weight = Fraction(min(n, cap), cap * n)
+                assert sum(told) == Fraction(len(here), n)
+                assert sum(told[1:]) == weight * len(here)
+                if measure is not None:
+                    assert told[2] == weight * Fraction(sum(here), 2)
+    nobody = small(lambda: view.asks.draw(plan, view, [], no_entropy))
+    assert nobody == {0: Fraction(1, 2), states: Fraction(1, 2)}
 
 
 @pytest.mark.parametrize("oracle", ["GRR", "OUE"])

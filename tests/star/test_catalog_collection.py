@@ -10,6 +10,7 @@ import pytest
 from dpsql.collecting.survey import design_of, public_axis_maker, survey_of
 from dpsql.errors import CatalogError
 from dpsql.star import Catalog, Collection, catalog_from_json, parse_catalog
+from dpsql.star.collection import counted_share
 
 TEXT = (Path(__file__).parents[2] / "catalog" / "survey.yaml").read_text()
 VIEW = "  three: {of: answer, axes: [answer.age, answer.minutes, answer.district], measures: [count]}\n"
@@ -28,7 +29,9 @@ def collection_of(text: str) -> Collection:
 @pytest.mark.parametrize(
     ("text", "tau", "rows"),
     [
-        ("{}", 1, 0),
+        ("{}", 1, Fraction(1, 10)),
+        ("{row_share: 1/20, row_bit_cap: 4}", 1, Fraction(1, 20)),
+        ("{row_bit_cap: estimate}", 1, Fraction(1, 10)),
         ("{tau: 3}", 3, 0),
         ("{tau: 3, row_share: 0.05}", 3, Fraction(1, 20)),
         ("{row_weighting: mar}", 1, Fraction(1, 10)),
@@ -39,7 +42,8 @@ def collection_of(text: str) -> Collection:
 )
 def test_tau_and_row_share_as_written(text: str, tau: int | str, rows: Fraction) -> None:
     found = collection_of(text)
-    assert (found.tau, found.counted_share) == (tau, rows)
+    assert (found.tau, counted_share(found, one_row=False)) == (tau, rows)
+    assert counted_share(found, one_row=True) == 0
 
 
 def test_the_whole_part_survives_json() -> None:
@@ -67,7 +71,14 @@ GRID = "axes: [answer.age, answer.minutes, answer.district]"
         ("{tau: 0}", "tau", "from 1 to 10000, `theory` or `estimate`"),
         ("{tau: auto}", "tau", "from 1 to 10000, `theory` or `estimate`"),
         ("{tau: theory}", "row_guess", "go together"),
-        ("{row_guess: {1: 1}}", "row_guess", "go together"),
+        ("{tau: 2, row_guess: {1: 1}}", "row_guess", "go together"),
+        ("{row_bit_cap: 3, row_guess: {1: 1}}", "row_guess", "go together"),
+        ("{row_bit_cap: 0}", "row_bit_cap", "a number from 1 to 10000, `auto` or `estimate`"),
+        ("{row_weighting: bit, tau: 2}", "tau", "row_bit_cap"),
+        ("{row_weighting: mar, row_bit_cap: 2}", "row_bit_cap", "slots have no bit"),
+        ("{tau: 2, row_bit_cap: 2}", "row_bit_cap", "slots have no bit"),
+        ("{row_bit_cap: estimate, row_share: 0}", "row_share", "raise it"),
+        ("{row_bit_cap: estimate, shuffled: true}", "shuffled", "one round"),
         ("{tau: theory, row_guess: {1: 0.5}}", "row_guess", "add up to 1/2"),
         ("{tau: theory, row_guess: {1: 1.5, 2: -0.5}}", "row_guess", "add up"),
         ("{tau: theory, row_guess: {0: 1}}", "row_guess", "at least one"),

@@ -129,6 +129,11 @@ def _told(local: LocalMeta) -> Iterator[tuple[str, str]]:
             "weight of a row, for those beyond tau",
             f"{local.row_weight or 1.0:.3g} ± {local.row_weight_error:.2g}",
         )
+    for axis, chance in (local.missing_at_random or {}).items():
+        yield (
+            f"rows of {axis} missing at random, p-value",
+            f"{chance:.2g}" + (" (rejected)" if chance < 0.05 else ""),
+        )
     if local.first_round is not None:
         yield "reports of row counts, in the first round", str(local.first_round.reports_of_row_counts)
     if local.influence is not None and local.influence.rows_at_most is not None:

@@ -38,6 +38,7 @@ class Group:
         reports: number of reports behind it.
         oracle: how they were perturbed.
         fan: how many items of the oracle each cell adds up.
+        stretch: what the shares of items are multiplied by.
     """
 
     design: FloatArray
@@ -45,6 +46,7 @@ class Group:
     reports: float
     oracle: Oracle
     fan: float | FloatArray = 1.0
+    stretch: float = 1.0
 
 
 class System(NamedTuple):
@@ -63,7 +65,8 @@ class Estimate(NamedTuple):
 
 def group_structure(group: Group, cells: FloatArray) -> Structure:
     """Covariance structure of one group's shares (times reports) at plugged-in cell shares."""
-    return group.oracle.structure(group.oracle.plugged(cells), group.fan)
+    parts = group.oracle.structure(group.oracle.plugged(cells / group.stretch), group.fan)
+    return Structure(parts.diagonal * group.stretch**2, parts.tilt * group.stretch)
 
 
 def system(groups: Sequence[Group], leaves: FloatArray, tilted: bool = True) -> System:
@@ -140,6 +143,11 @@ def gains(groups: Sequence[Group]) -> list[FloatArray]:
     return [np.asarray(inverse @ _weights(group, group.design @ public)) for group in groups]
 
 
+def drift(groups: Sequence[Group]) -> FloatArray:
+    """By how much `blue`'s leaves move if all shares grow together, per relative growth, shape (leaves,)."""
+    return np.asarray(sum(gain @ g.shares for gain, g in zip(gains(groups), groups, strict=True)))
+
+
 def estimator_covariance(
     groups: Sequence[Group], public: FloatArray, inverse: FloatArray, leaves: FloatArray
 ) -> FloatArray:
@@ -209,7 +217,7 @@ def crossed(
             continue
         two, held = next(told), twin.design @ values
         lean = one @ group_structure(group, group.design @ shares).tilt
-        both = (one[:, : held.size] * (group.oracle.slope * held)) @ two.T
+        both = (one[:, : held.size] * (group.oracle.slope * group.stretch * held)) @ two.T
         result += (both - np.outer(lean, two @ held)) / group.reports
     return result
 

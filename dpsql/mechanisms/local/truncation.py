@@ -7,6 +7,7 @@ grows with tau.
 |--------------|------------|------|
 | `row_shares` | P(r)       | share of people with r = 0, 1, .. rows |
 | `noise`      | Var        | variance of one share's estimate when one report counts once |
+| `cut`        | c          | 1 - E min(r, R) / E r, share of all rows beyond R |
 **Source**: docs/method/local.md, "Truncation". The printed theorem 11 is a maximum of its own objective and has no
 epsilon in it; the printed median aims at no error. Both are replaced by the least bias^2 + variance.
 """
@@ -111,28 +112,85 @@ def estimated_rows(oracle: Oracle, tally: FloatArray, reports: float) -> FloatAr
     return normsub(estimate(oracle, tally, reports))
 
 
+TYPICAL = 0.15
+"""By how much, as a share of all rows, cutting every row would move a typical answer: rows of people with many rows lie
+elsewhere than others, in invented stars by .1 to .2 of the range."""
+
+
+def bit_cap(row_shares: FloatArray, noise: float, answer: float) -> int:
+    """The number of rows R at which a row's bit is certain: least (TYPICAL c)^2 + (R / E min(r, R))^2 noise.
+
+    Args:
+        row_shares: public guess or estimate of the share of people with r = 0, 1, .. rows.
+        noise: variance of an answer's share at R = 1.
+        answer: not asked; what cutting leaves out is not in proportion to it.
+
+    Returns:
+        R, at least 1.
+
+    **Source**: docs/method/local.md, "One row and a bit".
+
+    Example:
+        >>> even = np.append(0.0, np.full(10, 0.1))
+        >>> bit_cap(even, 1e-3, 0.3), bit_cap(even, 1e-5, 0.3)
+        (5, 9)
+    """
+    lost = lost_rows(row_shares)
+    caps, kept = np.arange(1, lost.size), np.maximum(lost[0] - lost[1:], 1e-12)
+    cut = lost[1:] / max(float(lost[0]), 1e-12)
+    return int(caps[np.argmin((TYPICAL * cut) ** 2 + (caps / kept) ** 2 * noise)])
+
+
+Between = tuple[int, int]
+"""Two numbers of rows: E min(r, second) - E min(r, first) is asked between them."""
+
+
 @dataclass(frozen=True)
 class Weighting:
-    """What becomes of rows beyond tau in counts and sums.
+    """How a person with several rows is asked, and what becomes of rows beyond tau in counts and sums.
 
     Args:
         name: what catalogs and plans call it.
         weight: rows for which each counted row stands, from the mean rows of a person and the mean of those within tau.
+        asks: what grids ask, by name.
+        weighted: whether one row stands for all of a person's; then there is no Square Wave, and rows are counted in
+            every round.
+        counted: from tau, floor and cap of rows: between which numbers of rows people are asked how many they have,
+            each with its part of those people.
+        best: the tau of least error from shares of rows, an answer's variance at tau = 1, and its typical share.
     """
 
     name: str
     weight: Callable[[Measured, Measured], Measured]
+    asks: str = "grid"
+    weighted: bool = False
+    counted: Callable[[int, int, int], dict[Between, int]] = lambda tau, floor, cap: {(floor, cap): 1}
+    best: Callable[[FloatArray, float, float], int] = theory_tau
 
 
 def _put_back(mean: Measured, kept: Measured) -> Measured:
-    """E r / E min(r, tau): right if rows cut resemble rows kept, which nothing checks.
+    """E r / E min(r, tau): right if rows cut resemble rows kept.
 
     What `kept` errs by cancels against the noise of counts and sums themselves.
     """
     return Measured(max(mean.value / kept.value, 1.0), mean.error / kept.value)
 
 
-WEIGHTINGS = (Weighting("none", lambda mean, kept: Measured(1.0, 0.0)), Weighting("mar", _put_back))
+def _by_parts(tau: int, floor: int, cap: int) -> dict[Between, int]:
+    """Whether there is a row, rows within tau, and rows beyond it: a bit between close numbers errs less."""
+    parts: dict[Between, int] = {(floor, tau): 2}
+    if tau < cap:
+        parts[tau, cap] = 3
+    if floor == 0:
+        parts[0, 1] = parts.get((0, 1), 0) + 1
+    return parts
+
+
+WEIGHTINGS = (
+    Weighting("none", lambda mean, kept: Measured(1.0, 0.0)),
+    Weighting("mar", _put_back),
+    Weighting("bit", _put_back, "weighted", weighted=True, counted=_by_parts, best=bit_cap),
+)
 
 
 def weighting_named(name: str) -> Weighting:
@@ -144,4 +202,4 @@ def weighting_named(name: str) -> Weighting:
     for weighting in WEIGHTINGS:
         if weighting.name == name:
             return weighting
-    raise CatalogError(f"no row_weighting is called `{name}`", hint="write none or mar")
+    raise CatalogError(f"no row_weighting is called `{name}`", hint="write bit, mar or none")

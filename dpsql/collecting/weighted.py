@@ -1,0 +1,158 @@
+"""Weighted collections: what reports of one row and a bit say beside the shares of all rows.
+
+The same reports tell where one uniform row of each person lies (`two_laws`). People without a row send any cell alike;
+how many they are is told by people who were asked whether they have one, and their part is taken out.
+
+| here       | there | unit |
+|------------|-------|------|
+| `none`     | z     | share of people without a row |
+| lean       | gain x items | leaves moved by a view's items |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+
+from dpsql.client.plan import Plan
+from dpsql.collecting.estimate import AxisTable, Parts, Told, rows_between, told_of
+from dpsql.collecting.smooth import Positive
+from dpsql.collecting.tallies import Tallies, kind_of, layout_of, oracle_of, shares
+from dpsql.mechanisms.local.blue import Estimate, Group, blue, gains
+from dpsql.mechanisms.local.row_bits import LARGEST, TwoLaws, clip_factor, missing_at_random, shrink
+from dpsql.mechanisms.local.truncation import Measured
+from dpsql.mechanisms.oracles.oracle import FloatArray
+
+MOST_WITHOUT = 0.95
+"""Noise alone must not make nearly everybody a person without rows."""
+
+
+def two_laws(plan: Plan, tallies: Tallies, axis: int, counts: Estimate) -> TwoLaws:
+    """Both laws of one axis from all weighted views that touch it, with the exact covariance that they share.
+
+    Args:
+        plan: a plan with weighted views.
+        tallies: counts per view.
+        axis: position of the axis.
+        counts: the axis's table of all rows.
+    """
+    none = _without_rows(plan, tallies)
+    first = told_of(plan, tallies, axis)
+    second = [_one_row_each(plan, tallies, told, none.value) for told in first]
+    person = blue([told.group for told in second])
+    size = counts.shares.size
+    cross, plain = np.zeros((size, size)), np.zeros((size, size))
+    own = gains([told.group for told in first])
+    others = gains([told.group for told in second])
+    for one, two, a, b in zip(first, second, own, others, strict=True):
+        view = plan.views[one.number]
+        held = np.clip(shares(plan, one.number, tallies[one.number]), 0, 1)
+        parts = oracle_of(plan, view).structure(held)
+        left, right = a @ one.items, b @ two.items
+        cross += _product(left, right, parts.diagonal, parts.tilt) / one.group.reports
+        plain += _product(right, right, parts.diagonal, parts.tilt) / one.group.reports
+    even = person.shares - 1 / size
+    plain += (none.error / (1 - none.value)) ** 2 * np.outer(even, even)
+    return TwoLaws(counts.shares, person.shares, counts.covariance, plain, cross)
+
+
+def _product(left: FloatArray, right: FloatArray, diagonal: FloatArray, tilt: FloatArray) -> FloatArray:
+    return np.asarray((left * diagonal) @ right.T - np.outer(left @ tilt, right @ tilt))
+
+
+def _without_rows(plan: Plan, tallies: Tallies) -> Measured:
+    """Share of people without a row; 0 where everybody has one by construction."""
+    some = rows_between(plan, tallies, 0, 1)
+    if some is None:
+        return Measured(0.0, 0.0)
+    return Measured(float(np.clip(1 - some.value, 0.0, MOST_WITHOUT)), some.error)
+
+
+def _one_row_each(plan: Plan, tallies: Tallies, told: Told, none: float) -> Told:
+    """What a view's reports say of one uniform row a person: every state of a cell alike."""
+    view, layout = plan.views[told.number], layout_of(plan.views[told.number])
+    inside = (told.items[:, layout.rows] != 0).astype(np.float64)
+    items = np.zeros_like(told.items)
+    for part in (layout.rows, layout.silent, *([] if layout.bits is None else [layout.bits])):
+        items[:, part] = inside
+    stretch = 1 / (1 - none)
+    of_cells = inside.sum(axis=1)
+    seen = (items @ shares(plan, told.number, tallies[told.number]) - none * of_cells / view.cells) * stretch
+    fan = items.sum(axis=1)
+    group = Group(told.group.design, seen, told.group.reports, told.group.oracle, fan, stretch)
+    return Told(told.number, items * stretch, group)
+
+
+class AtRandom(NamedTuple):
+    """p-value, and the share of the likelihood at no tilt; None where no mix was made."""
+
+    p_value: float
+    likelihood: float | None
+
+
+class Weighted(NamedTuple):
+    """What a weighted collection says beside its tables.
+
+    Args:
+        known: every axis's table with the clip bar in its covariances.
+        factors: by axis, what the bar multiplied them by.
+        positive: by axis, the shrunk mix; None where the axis is too long.
+        at_random: by axis, the p-value of "rows are missing at random" and the likelihood's share of it.
+    """
+
+    known: dict[int, AxisTable]
+    factors: dict[int, float]
+    positive: dict[int, Positive | None]
+    at_random: dict[int, AtRandom]
+
+    def barred(self, parts: Parts) -> Parts:
+        """Interactions with the bar of the axis that it widens most."""
+        return {
+            key: part._replace(strength=part.strength * max(self.factors[a] for a in key))
+            for key, part in parts.items()
+        }
+
+
+def filled_by_slots(plan: Plan) -> bool:
+    """Whether a plan's people speak by slots; else each row stands for all of a person's."""
+    return not any(kind_of(view).weighted for view in plan.views)
+
+
+def weighted_tables(
+    plan: Plan, tallies: Tallies, known: Mapping[int, AxisTable], cut: float
+) -> Weighted | None:
+    """Bars, mixes and tests of every axis.
+
+    Args:
+        plan: the plan.
+        tallies: counts per view.
+        known: every axis's table.
+        cut: estimated share of rows beyond the cap.
+
+    Returns:
+        None for plans without weighted views.
+    """
+    if filled_by_slots(plan):
+        return None
+    found, cut = Weighted({}, {}, {}, {}), min(max(cut, 0.0), MOST_WITHOUT)
+    for axis, held in known.items():
+        laws = two_laws(plan, tallies, axis, held.counts)
+        factor = clip_factor(laws, held.counts.covariance, cut)
+        found.factors[axis], found.known[axis] = factor, _with_bar(held, factor)
+        mixed = shrink(laws, plan.axes[axis].smooth) if laws.rows.size <= LARGEST else None
+        found.at_random[axis] = AtRandom(missing_at_random(laws), None if mixed is None else mixed.at_random)
+        found.positive[axis] = None
+        if mixed is not None:
+            bar = clip_factor(laws, mixed.covariance, cut)
+            found.positive[axis] = Positive(mixed.shares, mixed.covariance * bar)
+    return found
+
+
+def _with_bar(held: AxisTable, factor: float) -> AxisTable:
+    counts = Estimate(held.counts.shares, held.counts.covariance * factor)
+    return replace(
+        held, counts=counts, signed=tuple(Estimate(s.shares, s.covariance * factor) for s in held.signed)
+    )
