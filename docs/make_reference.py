@@ -304,7 +304,10 @@ def api_page() -> str:
 
 def error_functions() -> str:
     """Every function of an error."""
-    levels = {name: "[, level]" * error.takes_level for name, error in ERRORS.items()}
+    levels = {
+        name: f"[, '{'|'.join(error.parts)}']" if error.parts else "[, level]" * error.takes_level
+        for name, error in ERRORS.items()
+    }
     return "\n".join(f"- `{n.upper()}(x{levels[n]})`: {e.summary}" for n, e in ERRORS.items())
 
 

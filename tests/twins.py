@@ -37,12 +37,30 @@ def weight_of(norm: int, clip: int) -> int:
         norm: 2^p nu^2 of one person.
         clip: 2^p K^2.
 
-    >>> weight_of(4, 1) == UNIT // 2, weight_of(1, 2) == UNIT, weight_of(0, 1) == UNIT
-    (True, True, True)
+    >>> weight_of(4, 1) == UNIT // 2, weight_of(1, 2) == UNIT, weight_of(0, 1)
+    (True, True, 0)
     """
-    if norm >= LARGEST_NORM:
+    if norm == 0 or norm >= LARGEST_NORM:
         return 0
-    return UNIT if norm <= 0 else min(UNIT, isqrt(UNIT**2 * clip // norm))
+    return min(UNIT, isqrt(UNIT**2 * clip // norm))
+
+
+def difference_of(norm: int, weight: int, factor: int, clip: int) -> int:
+    """What a factor times a person's weight leaves out of 1: E with E^2 norm <= UNIT^2 clip.
+
+    Args:
+        norm: 2^p nu^2 of one person.
+        weight: W.
+        factor: R0 in units of 2^-20.
+        clip: 2^p K_D^2.
+
+    >>> difference_of(1, UNIT // 2, UNIT, 1) == UNIT // 2, difference_of(16, UNIT // 2, UNIT, 1) == UNIT // 4
+    (True, True)
+    """
+    if norm == 0 or norm >= LARGEST_NORM:
+        return 0
+    most = isqrt(min(UNIT**2 * clip // norm, 1 << 46))
+    return max(-most, min(most, UNIT - ((factor * weight) >> 20)))
 
 
 def pure_weight(rows: int, reach: Sequence[int], tau: int, bounds: Sequence[int]) -> int:

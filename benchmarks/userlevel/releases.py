@@ -1,22 +1,23 @@
 """Many user-level releases of one star, drawn by the code that publishes, without the file around them.
 
-The rows are placed once; each release chooses its own bounds, weights and noise from a seeded generator. The noise of
-every statistic is recorded, so each release also knows what it would have said without noise.
+The rows are placed and counted once; each release chooses its own bounds, weights and noise from a seeded generator.
+Questions are answered by the code that answers: the same readings, the same functions of errors.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import cached_property
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from benchmarks.baselines.common import SimulationNoise
 from dpsql.engines import RawSide, open_sources
-from dpsql.mechanisms.law import NoisyView
-from dpsql.noise import noised
 from dpsql.publishing.axes import axis_maker
 from dpsql.publishing.bounding import DrawnRelease
 from dpsql.publishing.cells import exact_sums
@@ -24,61 +25,47 @@ from dpsql.publishing.content import release_content
 from dpsql.publishing.plan import plan_release
 from dpsql.publishing.planned import ReleasePlan
 from dpsql.publishing.rows import place_rows, prepare_tables
-from dpsql.publishing.userlevel.choose import GROUP_ROWS, Table
+from dpsql.publishing.userlevel.choose import Table
 from dpsql.publishing.userlevel.recipe import Drawn, settle_table
-from dpsql.release.format import UNIT
+from dpsql.release.format import UNIT, Meta
 from dpsql.star import Catalog, load_catalog
-from dpsql.variance.kronecker import AxisSplit, ProductReading
+from dpsql.variance.kronecker import AxisSplit
+from dpsql.variance.model import Reading
+from dpsql.variance.reading import reading
 
 FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
-
-COUNT, SUM = "count", "sum"
 
 
-class RecordingNoise(SimulationNoise):
-    """Seeded noise that remembers its last draw."""
-
-    def __init__(self, seed: int) -> None:
-        """Start the generator at `seed`."""
-        super().__init__(seed)
-        self.drawn: list[IntArray] = []
-
-    def laplace(self, units: IntArray, denominator: int, exact: IntArray | None = None) -> IntArray:
-        """See `SimulationNoise`."""
-        self.drawn.append(super().laplace(units, denominator))
-        return noised(exact, self.drawn[-1])
-
-    def gaussian(self, sigma2: Fraction, size: int, exact: IntArray | None = None) -> IntArray:
-        """See `SimulationNoise`."""
-        self.drawn.append(super().gaussian(sigma2, size))
-        return noised(exact, self.drawn[-1])
-
-
-@dataclass(frozen=True)
-class Numbers:
-    """Leaf arrays of one view.
+@dataclass(frozen=True, eq=False)
+class Release:
+    """One release as the answering side sees it.
 
     Args:
-        count: rows, shape (n_1, .., n_d).
-        total: centred sums in stored units (not centred for the truth), the same shape.
-        mid: the centre.
-        variances: of counts and of centred sums; None for the truth.
+        meta: its `meta` table.
+        catalog: its catalog.
+        readings, leaves: of each statistic, by id; leaves in its own units.
+        drawn: what was chosen.
     """
 
-    count: FloatArray
-    total: FloatArray
-    mid: int = 0
-    variances: tuple[ProductReading, ProductReading] | None = None
-
-
-@dataclass(frozen=True)
-class Release:
-    """One release: its views, the same views without noise, and what was chosen."""
-
-    views: dict[str, Numbers]
-    noiseless: dict[str, Numbers]
+    meta: Meta
+    catalog: Catalog
+    readings: tuple[Reading, ...]
+    leaves: tuple[FloatArray, ...]
     drawn: Drawn
+
+    @property
+    def scales(self) -> dict[str, Any]:
+        """As `release.Release.scales`."""
+        return {scale.of: scale for scale in self.meta.scales}
+
+    def reading(self, statistic: int) -> Reading:
+        """As `release.Release.reading`."""
+        return self.readings[statistic]
+
+    def view(self, name: str) -> SimpleNamespace:
+        """What a plan says of a view."""
+        own = [s for s in self.meta.statistics if s.view == name]
+        return SimpleNamespace(name=name, of=own[0].of, statistics={s.measure: s for s in own})
 
 
 @dataclass(frozen=True)
@@ -99,63 +86,59 @@ class Star:
     rows: str
     columns: dict[str, str]
 
+    @property
+    def measure(self) -> str:
+        """The measure that is asked: the table's first."""
+        return next(s.measure.name for s in self.plan.mine(self.of).values() if s.bounds is not None)
+
     def axes(self, view: str) -> tuple[int, ...]:
         """Axis ids of a view."""
         return next(s.axes for s in self.plan.statistics if s.view == view)
 
-    def names(self, view: str) -> list[str]:
-        """Axis names of a view."""
-        return [self.plan.axes[axis].axis.name for axis in self.axes(view)]
-
-    def truth(self) -> dict[str, Numbers]:
-        """Every view over all rows, nothing bounded but the rows' own values."""
+    @cached_property
+    def truth(self) -> dict[str, tuple[FloatArray, FloatArray]]:
+        """Rows and sums of the cells of every view that holds the measure, over all rows; sums in stored units."""
         found = {}
-        for view in dict.fromkeys(s.view for s in self.plan.statistics):
-            axes = self.axes(view)
-            shape = [self.plan.axes[axis].axis.leaves for axis in axes]
-            column = next(iter(self.columns.values()))
-            count, total = exact_sums(self.raw.connection, self.rows, axes, shape, ["1", column])
-            found[view] = Numbers(count.astype(np.float64), total.astype(np.float64))
+        for s in self.plan.mine(self.of).values():
+            if s.measure.name == self.measure:
+                cells = exact_sums(
+                    self.raw.connection,
+                    self.rows,
+                    s.axes,
+                    self.plan.shape(s),
+                    ["1", self.columns[self.measure]],
+                )
+                found[s.view] = (cells[0].astype(np.float64), cells[1].astype(np.float64))
         return found
 
     def release(self, seed: int) -> Release:
         """Draw one release."""
-        noise = RecordingNoise(seed)
+        noise = SimulationNoise(seed)
         drawn = settle_table(Table(self.raw.connection, self.plan, self.of, self.rows, self.columns, noise))
-        order = list(drawn.views)
-        after = sum(step.kind == GROUP_ROWS for step in self.plan.steps)
-        last = noise.drawn[-len(order) - after : len(noise.drawn) - after]
-        clean = {
-            i: replace(drawn.views[i], value=drawn.views[i].value - d.reshape(drawn.views[i].value.shape))
-            for i, d in zip(order, last, strict=True)
-        }
-        return Release(self._numbers(drawn, drawn.views), self._numbers(drawn, clean), drawn)
-
-    def _numbers(self, drawn: Drawn, views: dict[int, NoisyView]) -> dict[str, Numbers]:
-        """Reconciled leaf estimates, as the release file would hold them."""
-        order = range(len(self.plan.statistics))
-        plan = replace(self.plan, statistics=tuple(drawn.statistics[i] for i in order))
-        made = DrawnRelease(plan, tuple(views[i] for i in order))
+        mine = list(drawn.statistics)
+        plan = replace(self.plan, statistics=tuple(drawn.statistics[i] for i in mine))
+        order = {i: k for k, i in enumerate(mine)}
+        made = DrawnRelease(
+            plan, tuple(drawn.views[i] for i in mine), (drawn.scale,), (),
+            {order[i]: each for i, each in drawn.corrected.items()},
+        )  # fmt: skip
         content = release_content(made, "simulated", insecure=True)
-        found: dict[str, dict[str, tuple[FloatArray, ProductReading, int]]] = {}
-        for i, statistic in enumerate(plan.statistics):
-            where = np.ix_(*[content.axes[axis].content.tree.leaves for axis in statistic.axes])
-            splits = tuple(AxisSplit(content.models[axis]) for axis in statistic.axes)
-            variance = ProductReading(splits, dict(content.meta.statistics[i].components))
-            kind = COUNT if statistic.bounds is None else SUM
-            leaves = content.statistics[i].content.nodes[where] / UNIT
-            found.setdefault(statistic.view, {})[kind] = (leaves, variance, statistic.mid)
-        return {
-            view: Numbers(v[COUNT][0], v[SUM][0], v[SUM][2], (v[COUNT][1], v[SUM][1]))
-            for view, v in found.items()
-        }
+        pieces = [AxisSplit(m) if k < len(plan.axes) else m for k, m in enumerate(content.models)]
+        readings, leaves = [], []
+        for part in content.statistics:
+            own = part.meta
+            readings.append(reading(own.reading, [pieces[k] for k in own.models], dict(own.components)))
+            where = np.ix_(*(content.axes[axis].content.tree.leaves for axis in own.axes))
+            leaves.append(part.content.nodes[where] / UNIT if own.axes else part.content.nodes / UNIT)
+        return Release(content.meta, self.plan.catalog, tuple(readings), tuple(leaves), drawn)
 
 
-def open_star(file: Path, *, pure: bool = False, **privacy: str) -> Star:
+def open_star(file: Path, of: str | None = None, *, pure: bool = False, **privacy: str) -> Star:
     """Place the rows of a user-level catalog.
 
     Args:
         file: the catalog.
+        of: the counted table; the first with `max_ids: auto` unless given.
         pure: publish at delta 0.
         privacy: entries of the catalog's privacy to change, for experiments.
     """
@@ -164,7 +147,7 @@ def open_star(file: Path, *, pure: bool = False, **privacy: str) -> Star:
     raw = open_sources(source.kind, source.folder(file), source.tables)
     plan = plan_release(catalog, axis_maker(catalog, raw))
     prepare_tables(catalog, raw, plan)
-    of = plan.statistics[0].of
+    of = of or next(s.of for s in plan.statistics if catalog.tables[s.of].max_ids == "auto")
     rows, columns = place_rows(catalog, raw, plan, of, bytes(32))
     return Star(raw, plan, of, rows, columns)
 

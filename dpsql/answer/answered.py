@@ -9,8 +9,8 @@ the scan.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -327,15 +327,23 @@ def answer_terms(
         for statistic in _statistics(plan, term):
             wanted.setdefault(statistic, {}).update(dict.fromkeys(plan.boxes_of(term.condition)))
     found = {s: recombine(plan, s, list(boxes), release) for s, boxes in wanted.items() if boxes}
-    totals = {term: _total(plan, term, found, index) for term in terms}
+    totals = {term: _total(plan, term, found, index) for term in [*terms, *_rows_of(plan, terms)]}
     cuts = {term: _cut(plan, term, found, index, release) for term in terms}
     lookups = tuple(lookup for each in found.values() for lookup in each.lookups)
     return Answered(plan, totals, lookups, Errors(plan, release, index), cuts)
 
 
+def _rows_of(plan: Plan, terms: Sequence[Term]) -> Iterator[Term]:
+    """The rows of scaled sums: what an average of theirs is over."""
+    for term in terms:
+        count = presence(term.measure, plan.view)
+        if plan.view.statistics[term.measure].noise_mid is not None and count is not None:
+            yield replace(term, measure=count.measure)
+
+
 def _statistics(plan: Plan, term: Term) -> list[int]:
     statistic = plan.view.statistics[term.measure]
-    if not statistic.mid and not any(cells.cut for cells in plan.cells):
+    if not statistic.mid and statistic.noise_mid is None and not any(cells.cut for cells in plan.cells):
         return [statistic.id]
     count = presence(term.measure, plan.view)
     return [statistic.id] + ([count.id] if count is not None else [])

@@ -244,7 +244,7 @@ def provenance(release: Release, relations: Sequence[Relation]) -> dict[str, Any
         "catalog": release.name,
         "privacy": to_json(release.meta.privacy),
         "views": list(dict.fromkeys(views)),
-        "scale": {table: vars(scale) for table, scale in release.scales.items()},
+        "scale": {table: to_json(scale) for table, scale in release.scales.items()},
         "notes": [note.text for relation in relations for note in relation.notes],
         **collected,
         **stream,

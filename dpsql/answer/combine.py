@@ -2,7 +2,7 @@
 
 | here  | unit |
 |-------|------|
-| error | squared: noise and scale error of a cell together |
+| error | standard error of a cell: noise and scale together |
 | share | weight of a release in a cell, by inverse error |
 
 Noise of one release is independent of every other's, unless both were made of one collection's reports.
@@ -16,7 +16,7 @@ from fractions import Fraction
 from statistics import NormalDist
 from typing import TYPE_CHECKING, Any
 
-from dpsql.answer.errorfunctions import HIGH, LOW, MODEL_BOUND, SCALE, STDERR, ErrorFunction
+from dpsql.answer.errorfunctions import HIGH, LOW, MODEL_BOUND, STDERR, ErrorFunction
 from dpsql.budget import NEIGHBOURS
 from dpsql.release.format import Meta
 
@@ -71,10 +71,6 @@ class Blend:
         """Error bars of the weighted means, as `Result.grid` gives them; None where a mean has no such error."""
         return BLENDED[error](self, level) if error in BLENDED else self._each(lambda r, c, s: None)
 
-    def scale(self, level: float) -> Grid:
-        """0: it is part of the standard error."""
-        return self._each(lambda r, c, s: 0.0)
-
     def model_bound(self, level: float) -> Grid:
         """The weighted mean of the sources' bounds."""
         bounds = [source.result.model_bound for source in self.sources]
@@ -82,7 +78,7 @@ class Blend:
 
     def stderr(self, level: float) -> Grid:
         """Noise and scale error of independent sources together."""
-        errors = [total_error(source.result) for source in self.sources]
+        errors = [source.result.stderr_rows for source in self.sources]
         return self._each(lambda r, c, s: _spread(self.cells(errors, r, c), s))
 
     def low(self, level: float) -> Grid:
@@ -121,7 +117,7 @@ class Blend:
 
 
 BLENDED: dict[ErrorFunction, Callable[[Blend, float], Grid]] = {
-    STDERR: Blend.stderr, LOW: Blend.low, HIGH: Blend.high, MODEL_BOUND: Blend.model_bound, SCALE: Blend.scale,
+    STDERR: Blend.stderr, LOW: Blend.low, HIGH: Blend.high, MODEL_BOUND: Blend.model_bound,
 }  # fmt: skip
 """What is known of a mean's errors."""
 
@@ -148,7 +144,7 @@ def blend(sources: Sequence[Source], opened: Sequence[Meta]) -> Result | None:
     places = _places(sources, keys)
     if places is None or (best.ordered and len(set(places)) > 1):
         return None
-    errors = [total_error(source.result) for source in sources]
+    errors = [source.result.stderr_rows for source in sources]
     shares = tuple(
         tuple(
             None if c in keys else _shares([e[p[r]][c] for e, p in zip(errors, places, strict=True)])
@@ -216,19 +212,9 @@ def promise_together(metas: Sequence[Meta]) -> dict[str, str] | None:
     return {"neighbours": REPLACE_ONE, "unit": unit, "epsilon": str(sum(costs.values()))}
 
 
-def total_error(result: Result) -> Grid:
-    """Standard error of every cell with the error of its table's scale; None where it is not defined."""
-    return tuple(
-        tuple(
-            None if e is None else float((e**2 + (s or 0.0) ** 2) ** 0.5) for e, s in zip(*rows, strict=True)
-        )
-        for rows in zip(result.stderr_rows, result.scale_error, strict=True)
-    )
-
-
 def mean_error(result: Result) -> float:
     """Mean total error of an answer's noisy values; 0 for an answer without any."""
-    return _mean([error for row in total_error(result) for error in row if error is not None])
+    return _mean([error for row in result.stderr_rows for error in row if error is not None])
 
 
 def rank(source: Source) -> tuple[int, float]:

@@ -43,6 +43,7 @@ from dpsql.answer.plan import Box, Plan, presence
 from dpsql.answer.run import run
 from dpsql.release import Release, StatisticMeta
 from dpsql.release.format import UNIT
+from dpsql.variance.model import Covariance
 
 
 @dataclass(frozen=True)
@@ -147,7 +148,8 @@ def reads(plan: Plan, term: Term) -> list[Read]:
     if statistic.mid:
         count = presence(term.measure, plan.view)
         assert count is not None
-        found += [Read(count.id, box, statistic.mid * scale) for box in plan.boxes_of(term.condition)]
+        mid = statistic.mid if statistic.noise_mid is None else statistic.noise_mid
+        found += [Read(count.id, box, mid * scale) for box in plan.boxes_of(term.condition)]
     return found
 
 
@@ -183,7 +185,7 @@ class Errors:
         for (statistic, box), factor in a.items():
             for (other, second), weight in b.items():
                 if statistic == other and factor and weight:
-                    total += factor * weight * self._product(statistic, box, second)
+                    total += factor * weight * self.product(statistic, box, second).noise
         return total
 
     def variance(self, form: Linear) -> FloatArray:
@@ -235,25 +237,27 @@ class Errors:
         total = np.zeros(len(self.index[0]) if self.index else 1)
         for (statistic, box), factor in reads_of(self.plan, form).items():
             if statistic == count:
-                total += factor * self._product(statistic, box, None)
+                total += factor * self.product(statistic, box, None).noise
         return total
 
-    def _product(self, statistic: int, left: Box, right: Box | None) -> FloatArray:
-        """Covariance of two boxes of one statistic, shape (rows,); None is all of the view's rows."""
+    def product(self, statistic: int, left: Box, right: Box | None) -> Covariance:
+        """Covariances of two boxes of one statistic by part, each of shape (rows,); None is all of the view's rows."""
         reading, one = self.release.reading(statistic), self.plan.box_masks(left)
         if right is None:
             two = [np.ones_like(mask) for mask in one]
         else:
             two = one if left == right else self.plan.box_masks(right)
         if not one:
-            return reading.covariance([]).noise
+            return reading.covariance([])
         step = max(1, CHUNK // max(mask.shape[1] for mask in one))
         found = []
         for a in range(0, len(self.index[0]), step):
             rows = [index[a : a + step] for index in self.index]
             u, v = ([mask[i] for mask, i in zip(masks, rows, strict=True)] for masks in (one, two))
-            found.append(reading.covariance(u, None if left == right else v).noise)
-        return np.concatenate(found) if found else np.zeros(0)
+            found.append(reading.covariance(u, None if left == right else v))
+        if not found:
+            return Covariance(np.zeros(0))
+        return Covariance(*(_joined(parts, len(self.index[0])) for parts in zip(*found, strict=True)))
 
     def stderr(self, form: Noisy, above: FloatArray, below: FloatArray) -> FloatArray:
         """Standard error of a form.
@@ -300,6 +304,12 @@ class Errors:
             more = z * np.sqrt(_divided(np.maximum(self.weighted(form, above, below), 0.0), below**2))
             low, high = middle - np.hypot(middle - low, more), middle + np.hypot(high - middle, more)
         return np.where(near, low, middle - half), np.where(near, high, middle + half)
+
+
+def _joined(parts: Sequence[FloatArray | float], rows: int) -> FloatArray:
+    """Pieces one after the other; a part that a reading does not have is 0 everywhere."""
+    arrays = [part for part in parts if isinstance(part, np.ndarray)]
+    return np.concatenate(arrays) if arrays else np.zeros(rows)
 
 
 def _divided(above: FloatArray, below: FloatArray) -> FloatArray:

@@ -12,8 +12,8 @@ A function of an error is a function of the release alone, and NULL where nothin
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,8 +21,9 @@ import numpy as np
 from dpsql.answer.answered import Answered, central
 from dpsql.answer.block import Linear, Noisy, Ratio
 from dpsql.answer.cuts import average_of, ratio_moved, value_bounds
-from dpsql.answer.errorbars import quantile, weight_error
+from dpsql.answer.errorbars import quantile
 from dpsql.answer.leafsets import FloatArray
+from dpsql.answer.scaled import Parts, parts_of
 
 if TYPE_CHECKING:
     from dpsql.answer.known import Prefix
@@ -38,6 +39,7 @@ class ErrorFunction:
         summary: what it gives, for docs/sql.md.
         of: a form, its answers and a level -> one value for each group; NaN where it is not defined.
         takes_level: whether a level may follow the value in SQL.
+        parts: by the name that may follow the value in SQL instead.
         of_quantile: running counts of one group and a level -> its value of a quantile; None where it has none.
     """
 
@@ -45,6 +47,7 @@ class ErrorFunction:
     of: Callable[[Noisy, Answered, float], FloatArray]
     takes_level: bool = False
     of_quantile: Callable[[Prefix, float], Any] | None = None
+    parts: Mapping[str, ErrorFunction] = field(default_factory=dict)
 
     # what is no number is NULL, and is not worth a warning
     @np.errstate(over="ignore", invalid="ignore", divide="ignore")
@@ -56,16 +59,45 @@ class ErrorFunction:
         )
 
 
-def _stderr(form: Noisy, answered: Answered, level: float) -> FloatArray:
+def _noise(form: Noisy, answered: Answered, level: float) -> FloatArray:
     return answered.errors.stderr(form, *answered.parts(form))
 
 
+def _beside(part: Callable[[Parts], FloatArray]) -> Callable[[Noisy, Answered, float], FloatArray]:
+    """A part beside the noise; 0 where shapes were not scaled, NaN where the noise is not defined."""
+
+    def of(form: Noisy, answered: Answered, level: float) -> FloatArray:
+        parts, noise = parts_of(form, answered), _noise(form, answered, level)
+        found = np.zeros_like(noise) if parts is None else np.sqrt(part(parts))
+        return np.where(np.isnan(noise), np.nan, found)
+
+    return of
+
+
+def _stderr(form: Noisy, answered: Answered, level: float) -> FloatArray:
+    return np.hypot(_noise(form, answered, level), _scale(form, answered, level))
+
+
 def _low(form: Noisy, answered: Answered, level: float) -> FloatArray:
-    return answered.errors.interval(form, *answered.parts(form), answered.z(level))[0]
+    return _ends(form, answered, level, 0, lambda parts: parts.down)
 
 
 def _high(form: Noisy, answered: Answered, level: float) -> FloatArray:
-    return answered.errors.interval(form, *answered.parts(form), answered.z(level))[1]
+    return _ends(form, answered, level, 1, lambda parts: parts.up)
+
+
+def _ends(
+    form: Noisy, answered: Answered, level: float, side: int, tail: Callable[[Parts], FloatArray]
+) -> FloatArray:
+    """One end of the interval: of the noise, widened by what may be off beside it."""
+    z = answered.z(level)
+    end = answered.errors.interval(form, *answered.parts(form), z)[side]
+    parts = parts_of(form, answered)
+    if parts is None:
+        return end
+    middle = central(form, answered)
+    more = z * np.sqrt(parts.scale + parts.spread + tail(parts))
+    return np.where(np.isnan(end), np.nan, middle + (2 * side - 1) * np.hypot(end - middle, more))
 
 
 def _model_bound(form: Noisy, answered: Answered, level: float) -> FloatArray:
@@ -84,23 +116,27 @@ def _model_bound(form: Noisy, answered: Answered, level: float) -> FloatArray:
 def _bias_hint(form: Noisy, answered: Answered, level: float) -> FloatArray:
     """1 - 1/R for every group; 0 where every row counts alike, NaN where noise hides it."""
     scale = answered.errors.release.scales.get(answered.plan.view.of)
-    rows = len(answered.parts(form)[0])
-    share = 0.0 if scale is None else np.nan if scale.left_out is None else scale.left_out
-    return np.full(rows, share)
+    left_out = 0.0 if scale is None else scale.measure("").left_out
+    return np.full(len(answered.parts(form)[0]), np.nan if left_out is None else left_out)
 
 
-def _scale(form: Noisy, answered: Answered, level: float) -> FloatArray:
-    """Ratios do not see the scale, and a weight of rows is part of the standard error already."""
-    release = answered.errors.release
-    scale, above = release.scales.get(answered.plan.view.of), answered.parts(form)[0]
-    if scale is None or isinstance(form, Ratio) or weight_error(release):
-        return np.zeros(len(above))
-    return np.abs(above - form.constant) * scale.relative_error
+_scale = _beside(lambda parts: parts.scale)
 
+PARTS = {
+    "noise": ErrorFunction("what was drawn", _noise),
+    "scale": ErrorFunction("noise of the total that shapes are scaled to", _scale),
+    "spread": ErrorFunction(
+        "groups whose units own more or less than others", _beside(lambda parts: parts.spread)
+    ),
+    "tail": ErrorFunction(
+        "rows of the few who own most; of its longer side", _beside(lambda parts: parts.tail)
+    ),
+}
+"""Standard errors by what they come from; the first two make `DP_STDERR`, all four the interval."""
 
-STDERR = ErrorFunction("standard error of the noise", _stderr)
+STDERR = ErrorFunction("standard error of the noise and of the scale, or of one part", _stderr, parts=PARTS)
 LOW = ErrorFunction(
-    "low end of the interval that holds the answer without noise with this chance",
+    "low end of the interval that holds the plain answer over all rows with this chance",
     _low, takes_level=True, of_quantile=lambda prefix, level: prefix.value(-quantile(level)),
 )  # fmt: skip
 HIGH = ErrorFunction(
@@ -108,8 +144,6 @@ HIGH = ErrorFunction(
 )
 MODEL_BOUND = ErrorFunction("the most that cutting a bin may add, beside the noise", _model_bound)
 BIAS_HINT = ErrorFunction("about which share of the rows bounding left out", _bias_hint)
-SCALE = ErrorFunction("what the error of a table's common scale adds beside the standard error", _scale)
-"""Part of `Result.scale_error`; it has no name in SQL."""
 
 ERRORS = {
     "dp_stderr": STDERR, "dp_interval_low": LOW, "dp_interval_high": HIGH, "dp_model_bound": MODEL_BOUND,

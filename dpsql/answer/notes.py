@@ -18,7 +18,7 @@ left out of the table as a whole; a group whose units own more or fewer rows tha
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from enum import Enum
 from typing import NamedTuple
 
@@ -26,7 +26,7 @@ from dpsql.answer.block import Block, ErrorOf, Known, Ratio, Term, Value, terms_
 from dpsql.answer.errorbars import weight_error
 from dpsql.answer.plan import Plan
 from dpsql.release import Release
-from dpsql.release.format import Meta
+from dpsql.release.format import Meta, ScaleMeta
 
 QUANTILES = ("median", "quantile")
 
@@ -114,31 +114,59 @@ def reported_notes(meta: Meta, block: Block) -> list[Note]:
     return [Note(PARTICIPATIONS[meta.local.participation].note, flag=True)]
 
 
-def scale_notes(plan: Plan, release: Release) -> list[Note]:
-    """The same in words, with R, its error and the axes of the view that may be off most."""
+def scale_notes(plan: Plan, terms: Sequence[Term], release: Release) -> list[Note]:
+    """How the view's numbers got their scale, and how much of them nobody may count for.
+
+    Args:
+        plan: the plan.
+        terms: what is read.
+        release: says what the scale is.
+    """
     scale = release.scales.get(plan.view.of)
-    if scale is None or scale.left_out is None:
+    if scale is None:
         return []
-    if scale.factor == 1.0:
-        told = f"rows of one unit were weighted down; about {scale.left_out:.0%} of the rows are left out"
-        return [Note(f"{scale.of}: {told}")]
+    unit = release.meta.privacy.unit.partition(".")[0]
+    notes = [Note(_factors(scale, bool(weight_error(release))))]
+    notes += [Note(line) for line in _above(scale, terms, unit)]
     sticky = [release.axes[i].name for i in plan.view.axes if release.axes[i].name in scale.sticky]
-    # Nobody who reports for herself is weighted down: what her slots leave out has a note of its own.
-    told = " and part of their error bars" if weight_error(release) else ""
-    reach = f"; {scale.weighted_down:.0%} of the rows belong to units with more than {scale.tau}"
-    text = (
-        f"{scale.of}: counts and sums are shapes times {scale.factor:.3g} (error {scale.relative_error:.1%}, common to "
-        f"all of them{told})"
-        + (reach if scale.weighted_down else "")
-        + (f"; groups along {', '.join(sticky)} may be off most" if sticky else "")
-    )
-    return [Note(text)]
+    if scale.weighted_down:
+        many = f"{scale.of}: {scale.weighted_down:.0%} of the rows are of a {unit} with more than {scale.tau}"
+        notes.append(Note(many + (f"; groups along {', '.join(sticky)} may be off most" if sticky else "")))
+    return notes
+
+
+def _factors(scale: ScaleMeta, inside: bool) -> str:
+    """The factors of rows and of each measure, as far as noise lets them be seen."""
+    parts = [
+        f"{f'sums of {own.measure}' if own.measure else 'counts'} times {own.factor:.3g} (error {own.error.noise:.1%})"
+        for own in scale.measures
+        if own.left_out is not None
+    ]
+    if not parts:
+        return f"{scale.of}: noise hides how many rows there are in all"
+    told = "; its error is common to all of them" + (" and part of their error bars" if inside else "")
+    return f"{scale.of}: shapes are brought to scale: {', '.join(parts)}{told}"
+
+
+TOLD = 0.005
+"""A part of a total that is not worth a note."""
+
+
+def _above(scale: ScaleMeta, terms: Sequence[Term], unit: str) -> Iterator[str]:
+    """What lies above what one unit may count for, of each measure that is read."""
+    for own in dict.fromkeys(scale.measure(term.measure) for term in terms):
+        if own.above > TOLD:
+            what = own.measure or "rows"
+            yield (
+                f"about {own.above:.0%} of {what} lies above what one {unit} may count for; it is put back by "
+                "estimate, and intervals allow for it"
+            )
 
 
 def bias_notes(plan: Plan, terms: Sequence[Term], release: Release) -> list[Note]:
     """What a reader should know about estimates that are biased: their intervals tell of noise alone."""
     name, read = plan.view.name, [plan.view.statistics[term.measure] for term in terms]
-    notes = scale_notes(plan, release)
+    notes = scale_notes(plan, terms, release)
     if any(statistic.biased for statistic in read):
         told = f"is biased ({read[0].mechanism}): errors and intervals tell of its noise alone"
         notes.append(Note(f"view {name} {told}"))

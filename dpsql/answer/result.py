@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from dpsql.answer.errorfunctions import HIGH, LOW, MODEL_BOUND, SCALE, STDERR, ErrorFunction
+from dpsql.answer.errorfunctions import HIGH, LOW, MODEL_BOUND, PARTS, STDERR, ErrorFunction
 from dpsql.answer.notes import Reads
 from dpsql.errors import DataError, InterfaceError
 from dpsql.extras import extra
@@ -67,12 +67,13 @@ class Result:
         return self.grid(MODEL_BOUND, 0.0)
 
     @cached_property
-    def scale_error(self) -> Grid:
-        """What the standard error of a table's common scale adds to every cell beside `stderr`.
+    def components(self) -> Mapping[str, Grid]:
+        """Standard errors of every cell by what they come from: `noise`, `scale`, `spread` and `tail`.
 
-        0 where none was estimated, and where it is part of `stderr`, as the weight of rows of a local release is.
+        `stderr` is of noise and scale together, an interval of all four. Only tables with `max_ids: auto` have the last
+        three; elsewhere they are 0.
         """
-        return self.grid(SCALE, 0.0)
+        return {name: self.grid(part, 0.0) for name, part in PARTS.items()}
 
     @cached_property
     def stderr(self) -> pd.DataFrame:
@@ -88,7 +89,8 @@ class Result:
         """Low and high ends of every cell's interval, each in `df()`'s shape; None where not defined.
 
         Args:
-            level: chance that an interval holds the answer that would have been given without noise.
+            level: chance that an interval holds the answer without noise; the plain answer over all rows where
+                shapes were scaled (`max_ids: auto`).
 
         Raises:
             InterfaceError: a level outside (0, 1).

@@ -33,7 +33,9 @@ from dpsql.release.format import (
     InfluenceMeta,
     LocalMeta,
     ManifestMeta,
+    MeasureScale,
     Promise,
+    RelativeError,
     ScaleMeta,
     ShuffledMeta,
     SlotsLeftOut,
@@ -263,10 +265,11 @@ def _scales(survey: Survey, plan: Plan, scale: Scale) -> list[ScaleMeta]:
     """The weight of rows beyond tau: one error common to all counts and sums; none where there is no weight."""
     if scale.weight_error == 0:
         return []
+    common = RelativeError(*[scale.weight_error / scale.weight] * 3)
     return [
         ScaleMeta(
-            of=survey.of, factor=scale.weight, relative_error=scale.weight_error / scale.weight,
-            left_out=1 - 1 / scale.weight, tau=plan.tau, quantile=0.0, weighted_down=0.0, sticky=(),
-            rows=round(scale.factor), public_rows=False,
+            of=survey.of, tau=plan.tau, quantile=0.0, weighted_down=0.0, sticky=(), rows=round(scale.factor),
+            public_rows=False,
+            measures=(MeasureScale("", scale.weight, 0.0, common, RelativeError(0.0, 0.0, 0.0), 1 - 1 / scale.weight),),
         )
     ]  # fmt: skip

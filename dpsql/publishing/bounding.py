@@ -16,10 +16,10 @@ itself private: one unit changes it by at most REACH tau, and its draw has a lin
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import ClassVar, NamedTuple, Protocol
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
 
@@ -28,14 +28,16 @@ from dpsql.engines.sampling import coefficients
 from dpsql.engines.template import Bound, EveryRow, Sampled, Weighed, left_out
 from dpsql.errors import CatalogError
 from dpsql.mechanisms.family.whitened import UNIT
-from dpsql.mechanisms.law import LAPLACE, NoisyRows
+from dpsql.mechanisms.law import LAPLACE, NoisyRows, NoisyView
 from dpsql.noise import Noise
 from dpsql.progress import Progress, Stage
 from dpsql.publishing.cells import Cells, CountedCells
 from dpsql.publishing.planned import PlannedStatistic, ReleasePlan, Step
 from dpsql.publishing.rows import counted_rows, place_rows
 from dpsql.publishing.userlevel.choose import Buy, Divided, Table, divide
+from dpsql.publishing.userlevel.groups import Corrected
 from dpsql.publishing.userlevel.recipe import TableScale, settle_table
+from dpsql.publishing.userlevel.shapes import SHAPES
 from dpsql.star import Catalog
 
 CLIPPED = "rows left out"
@@ -85,6 +87,9 @@ class Scan(NamedTuple):
     key: bytes
 
 
+NOTHING: Mapping[int, Any] = {}
+
+
 class DrawnTable(NamedTuple):
     """One table, drawn.
 
@@ -93,12 +98,16 @@ class DrawnTable(NamedTuple):
         views: their noisy integers.
         scales: the table's scale, if it has one.
         left_out: what bounding left out, if that is told.
+        corrected: of a table with a scale, what each statistic holds beside its scaled estimates.
+        differences: noisy integers of what the scale leaves out of groups, where that was measured.
     """
 
     statistics: dict[int, PlannedStatistic]
     views: dict[int, NoisyRows]
     scales: tuple[TableScale, ...] = ()
     left_out: tuple[LeftOut, ...] = ()
+    corrected: Mapping[int, Corrected] = NOTHING
+    differences: Mapping[int, NoisyView] = NOTHING
 
 
 class Bounding(Protocol):
@@ -269,15 +278,32 @@ class Auto:
         return view if view in self.grouped else ""
 
     def divide(self, statistics: Sequence[PlannedStatistic], buy: Buy) -> Divided:
-        """The recipe's steps."""
-        return divide(self.of, statistics, buy, public_rows=self.public_rows, grouped=self.grouped)
+        """The recipe's steps.
+
+        Raises:
+            CatalogError: more views have factors by group than the noise allows, or a measure is too wide.
+        """
+        places = [i for i, s in enumerate(statistics) if s.of == self.of]
+        mine = [statistics[i] for i in places]
+        shape = SHAPES[mine[0].law]
+        if len(self.grouped) > shape.most_grouped:
+            raise CatalogError(
+                f"views.{self.grouped[-1]}.calibrate: {len(self.grouped)} views of {self.of} say per_group",
+                hint=f"keep it for {shape.most_grouped} of them, each costs 5%" if shape.most_grouped else
+                "remove it: under a delta differences put groups right in every view",
+            )  # fmt: skip
+        steps, reduced = divide(mine, shape.shares, buy, public_rows=self.public_rows, grouped=self.grouped)
+        kept = dict(zip(places, reduced, strict=True))
+        return Divided(steps, [kept.get(i, s) for i, s in enumerate(statistics)])
 
     def draw(self, scan: Scan) -> DrawnTable:
         """See `Bounding`."""
         raw = scan.raw.as_duckdb(self._needs)
         rows, columns = place_rows(scan.catalog, raw, scan.plan, self.of, scan.key)
         drawn = settle_table(Table(raw.connection, scan.plan, self.of, rows, columns, scan.noise))
-        return DrawnTable(dict(drawn.statistics), dict(drawn.views), (drawn.scale,))
+        return DrawnTable(
+            dict(drawn.statistics), dict(drawn.views), (drawn.scale,), (), drawn.corrected, drawn.differences
+        )
 
 
 KEPT: dict[str, Kept] = {each.name: each for each in (Truncate(), Weight())}
@@ -313,12 +339,15 @@ class DrawnRelease(NamedTuple):
         views: noisy integers of each statistic, in the plan's order.
         scales: of each table with `max_ids: auto`.
         left_out: of each table with `clipped_share`.
+        corrected, differences: as of `DrawnTable`.
     """
 
     plan: ReleasePlan
     views: tuple[NoisyRows, ...]
     scales: tuple[TableScale, ...] = ()
     left_out: tuple[LeftOut, ...] = ()
+    corrected: Mapping[int, Corrected] = NOTHING
+    differences: Mapping[int, NoisyView] = NOTHING
 
 
 def draw_release(scan: Scan, progress: Progress) -> DrawnRelease:
@@ -342,6 +371,8 @@ def draw_release(scan: Scan, progress: Progress) -> DrawnRelease:
         tuple(view for _, view in sorted(views.items())),
         tuple(scale for table in tables for scale in table.scales),
         tuple(each for table in tables for each in table.left_out),
+        {i: each for table in tables for i, each in table.corrected.items()},
+        {i: each for table in tables for i, each in table.differences.items()},
     )
 
 

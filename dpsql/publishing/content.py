@@ -8,11 +8,13 @@ Families of statistics are reconciled here, so that every view of a table tells 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
-from dataclasses import asdict, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, astuple, replace
 from fractions import Fraction
 from functools import reduce
+from itertools import count
 from math import prod
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -20,13 +22,16 @@ import numpy.typing as npt
 from dpsql.mechanisms.family.adaptive import nonnegative, product_tree, signal_tree
 from dpsql.mechanisms.family.measurement import DrawnMember
 from dpsql.mechanisms.family.reconcile import UNIT, Measured, node_sums, round_family, to_units
+from dpsql.mechanisms.family.tails import Factor
 from dpsql.mechanisms.law import NoisyRows
 from dpsql.publishing.bounding import DrawnRelease, bounding_of
 from dpsql.publishing.planned import PlannedStatistic, ReleasePlan
 from dpsql.publishing.userlevel.recipe import TableScale
 from dpsql.release.format import (
     ChoiceMeta,
+    MeasureScale,
     Promise,
+    RelativeError,
     RowsLeftOut,
     RunnerUp,
     ScaleMeta,
@@ -47,6 +52,7 @@ from dpsql.variance import AxisVariance
 from dpsql.variance.kronecker import AxisSplit, ProductReading
 from dpsql.variance.leaves import scaled_leaves
 from dpsql.variance.plane import PlaneReading, PlaneVariance
+from dpsql.variance.scaled import ScaledReading, Spread
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -68,20 +74,30 @@ def release_content(drawn: DrawnRelease, release_id: str, *, insecure: bool) -> 
     views = drawn.views
     plan, splits = _drawn_axes(drawn.plan, views)
     trees = [kary_tree(planned.axis.leaves, LOOKUP_ARITY) for planned in plan.axes]
-    nodes, components = _estimates(plan, views, splits, trees)
+    nodes, components = _estimates(plan, drawn, splits, trees)
     contents = [
-        StatisticContent(view.value, view.budget, sums, _nonnegative(plan, i, sums, trees))
+        StatisticContent(
+            view.value, view.budget, sums, _nonnegative(plan, i, sums, trees), _difference(drawn, i)
+        )
         for i, (view, sums) in enumerate(zip(views, nodes, strict=True))
     ]
-    models: list[AxisVariance | PlaneVariance] = [split.model for split in splits]
+    models: list[AxisVariance | PlaneVariance | Spread] = [split.model for split in splits]
     models += plan.joint.values()
-    statistics = map(StatisticPart, statistic_metas(plan, components), contents)
+    spreads = dict(zip(sorted(drawn.corrected), count(len(models))))
+    models += [drawn.corrected[i].spread for i in spreads]
+    metas = statistic_metas(plan, components, ScaledModels(spreads, frozenset(drawn.differences)))
+    statistics = map(StatisticPart, metas, contents)
     builder = planned_release(plan, release_id, models, list(statistics), insecure=insecure)
     told = [
         RowsLeftOut(**asdict(each), clipped_fraction=each.fraction(_kept(plan, each.of, nodes)))
         for each in drawn.left_out
     ]
     return replace(builder, scales=[scale_meta(scale) for scale in drawn.scales], bounding=told)
+
+
+def _difference(drawn: DrawnRelease, index: int) -> IntArray | None:
+    """The noisy integers of what one factor leaves out of a statistic, where that was measured."""
+    return drawn.differences[index].value if index in drawn.differences else None
 
 
 def _kept(plan: ReleasePlan, of: str, nodes: Sequence[IntArray]) -> float:
@@ -117,21 +133,24 @@ def _nonnegative(plan: ReleasePlan, index: int, nodes: IntArray, trees: list[Tre
 
 
 def _estimates(
-    plan: ReleasePlan, views: Sequence[NoisyRows], splits: list[AxisSplit], trees: list[Tree]
+    plan: ReleasePlan, drawn: DrawnRelease, splits: list[AxisSplit], trees: list[Tree]
 ) -> tuple[list[IntArray], list[Components]]:
-    """Best estimates of every family, then reconciled."""
+    """Best estimates of every family, scaled and corrected where the table has a scale, then reconciled."""
+    views = drawn.views
     strategies = {i: planned.strategy for i, planned in enumerate(plan.axes)}
     leaves: dict[int, FloatArray] = {}
     for members in plan.families:
-        drawn = [DrawnMember(plan.statistics[i].axes, views[i]) for i in members]
-        estimates = plan.statistics[members[0]].measurement.estimates(drawn, strategies)
+        family = [DrawnMember(plan.statistics[i].axes, views[i]) for i in members]
+        estimates = plan.statistics[members[0]].measurement.estimates(family, strategies)
         leaves |= zip(members, estimates, strict=True)
     measured = []
     for i, (s, view) in enumerate(zip(plan.statistics, views, strict=True)):
-        own = leaves[i]
+        own = leaves[i] * s.factor
+        if i in drawn.corrected:
+            own = own + drawn.corrected[i].leaves
         for group, factors in s.groups:
             own = own * np.array(factors).reshape([-1 if axis == group else 1 for axis in s.axes])
-        measured.append(Measured(s.axes, own * s.factor, view.unit_variance * s.factor**2))
+        measured.append(Measured(s.axes, own, view.unit_variance * s.factor**2))
     return reconciled_nodes(plan, measured, splits, trees)
 
 
@@ -169,7 +188,7 @@ def reconciled_nodes(
 def planned_release(
     plan: ReleasePlan,
     release_id: str,
-    models: Sequence[AxisVariance | PlaneVariance],
+    models: Sequence[AxisVariance | PlaneVariance | Spread],
     statistics: Sequence[StatisticPart],
     *,
     insecure: bool,
@@ -179,7 +198,8 @@ def planned_release(
     Args:
         plan: what was measured.
         release_id: the release's id.
-        models: the variance model of each axis, then of each view whose axes are measured together.
+        models: the variance model of each axis, then of each view whose axes are measured together, then how far
+            shares of a scaled view may be off.
         statistics: in the plan's order.
         insecure: whether the noise came from test entropy, or there was none.
     """
@@ -209,9 +229,32 @@ def planned_release(
     )
 
 
-def statistic_metas(plan: ReleasePlan, components: Sequence[Components]) -> list[StatisticMeta]:
-    """What a release says of each statistic, given the variance factors of its parts."""
-    return [_statistic_meta(plan, i, part) for i, part in enumerate(components)]
+class ScaledModels(NamedTuple):
+    """What is stored of scaled statistics beside their views.
+
+    Args:
+        spreads: statistic -> number of the model of how far its shares may be off.
+        differences: statistics with a second table of noisy integers.
+    """
+
+    spreads: Mapping[int, int]
+    differences: frozenset[int]
+
+
+UNSCALED = ScaledModels({}, frozenset())
+
+
+def statistic_metas(
+    plan: ReleasePlan, components: Sequence[Components], scaled: ScaledModels = UNSCALED
+) -> list[StatisticMeta]:
+    """What a release says of each statistic.
+
+    Args:
+        plan: what was measured.
+        components: the variance factors of each one's parts.
+        scaled: of those that are scaled.
+    """
+    return [_statistic_meta(plan, i, part, scaled) for i, part in enumerate(components)]
 
 
 def stores_nonnegative(plan: ReleasePlan, statistic: PlannedStatistic) -> bool:
@@ -246,18 +289,25 @@ def _runners_up(others: Iterable[tuple[str, float]]) -> tuple[RunnerUp, ...]:
 
 
 def scale_meta(scale: TableScale) -> ScaleMeta:
-    """The scale of one table, with what it says about bias."""
-    choices, ratio = scale.choices, scale.ratio
-    left_out = None if ratio.measured is None else max(0.0, 1.0 - 1.0 / ratio.measured)
+    """The scale of one table, and of each of its measures."""
+    choices = scale.choices
     return ScaleMeta(
-        of=scale.of, factor=ratio.value, relative_error=ratio.error, left_out=left_out, tau=choices.tau,
-        quantile=choices.quantile, weighted_down=choices.weighted_down, sticky=scale.sticky,
-        rows=choices.rows.value, public_rows=scale.public_rows,
+        of=scale.of, tau=choices.tau, quantile=choices.quantile, weighted_down=choices.weighted_down,
+        sticky=scale.sticky, rows=round(choices.rows.value), public_rows=scale.public_rows,
+        measures=tuple(_measure_scale(name, factor) for name, factor in scale.factors.items()),
     )  # fmt: skip
 
 
-def _statistic_meta(plan: ReleasePlan, i: int, components: Components) -> StatisticMeta:
-    s = plan.statistics[i]
+def _measure_scale(name: str, factor: Factor) -> MeasureScale:
+    left_out = None if factor.measured is None else max(0.0, 1.0 - 1.0 / factor.measured)
+    return MeasureScale(
+        name, factor.value, factor.put_back, RelativeError(*astuple(factor.error)),
+        RelativeError(*astuple(factor.mean_error)), left_out,
+    )  # fmt: skip
+
+
+def _statistic_meta(plan: ReleasePlan, i: int, components: Components, scaled: ScaledModels) -> StatisticMeta:
+    s, spread = plan.statistics[i], scaled.spreads.get(i)
     positions = tuple(
         (tuple(s.axes.index(axis) for axis in part), sigma2) for part, sigma2 in sorted(components.items())
     )
@@ -265,10 +315,14 @@ def _statistic_meta(plan: ReleasePlan, i: int, components: Components) -> Statis
     mechanism = f"{s.law.name}: {s.measurement.words([plan.axes[axis].choice.name for axis in s.axes])}"
     together = list(plan.joint)
     models = (len(plan.axes) + together.index(s.view),) if s.view in together else s.axes
+    reading = (
+        PlaneReading if s.view in together else ProductReading if spread is None else ScaledReading
+    ).name
     return StatisticMeta(
         id=i, view=s.view, of=s.of, measure=s.measure.name, axes=s.axes, mid=s.mid,
         scale=s.bounds.scale if s.bounds else 0, kind=kind, sensitivity=s.sensitivity, budget=str(s.charge),
         currency=plan.currency.name, mechanism=mechanism, cells=int(np.prod(plan.shape(s))),
-        reading=(PlaneReading if s.view in together else ProductReading).name, models=models, components=positions,
-        nonnegative=stores_nonnegative(plan, s), biased=s.measurement.biased,
+        reading=reading, models=models if spread is None else (*models, spread), components=positions,
+        nonnegative=stores_nonnegative(plan, s), biased=s.measurement.biased, noise_mid=s.noise_mid,
+        difference=i in scaled.differences,
     )  # fmt: skip

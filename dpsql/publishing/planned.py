@@ -174,6 +174,7 @@ class PlannedStatistic:
         unit: drawn integers that make one of these units: 1, or 2^20 where rows have weights.
         factor: what the drawn integers are multiplied by to estimate the answer.
         groups: further factors by group, where it has some.
+        noise_mid: what the noise of its rows is multiplied by in a sum; None where that is `mid`.
         measurement: how it is drawn and estimated.
         alone: its view, where the view agrees with no other; else empty.
     """
@@ -192,6 +193,7 @@ class PlannedStatistic:
     unit: int = 1
     factor: float = 1.0
     groups: tuple[Groups, ...] = ()
+    noise_mid: float | None = None
     measurement: Measurement = PRODUCT
     alone: str = ""
 

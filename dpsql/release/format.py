@@ -5,10 +5,11 @@
 | `meta` | one per key | key, value (JSON) |
 | `axis_<i>` | one per atom of axis i | atom, leaf, kind (see below), weight, public columns |
 | `node` | one per node of each axis's look-up tree | axis, id, parent, level, lo, hi |
-| `measurement_<s>` | one per noisy integer of statistic s, as drawn | r1.. (one a model), value, budget |
+| `measurement_<s>` | one per noisy integer of statistic s, as drawn | r1.. of its reading, value, budget |
 | `node_combination_<s>` | one per combination of nodes | n1..nd, estimate [, nonnegative] in units of 2^-20 |
 | `variance_<k>` | as the kind of model k needs | flat columns of the variance model of an axis, or of a view |
-| `scale` | one per table with `max_ids: auto` | as `ScaleMeta`, lists as text |
+| `scale` | one per table with `max_ids: auto` and measure | as `MeasureScale` |
+| `difference_<s>` | one per noisy integer of what a factor leaves out | r1..rd, value |
 
 Measurements of a table with a scale are in units of a weight, 2^-20; its estimates and variances have the factor in.
 
@@ -113,6 +114,8 @@ class StatisticMeta:
         nonnegative_model: which `variance_<k>` describes that estimate, of a view of one axis; None where its errors
             are told by the unbiased estimate's.
         biased: whether the estimate itself is biased (DiffHR, DAWA): intervals then tell of noise alone.
+        noise_mid: what the noise of the view's count is multiplied by in a sum; None where that is `mid`.
+        difference: whether `difference_<s>` holds noisy integers of what one factor leaves out.
     """
 
     id: int
@@ -134,6 +137,37 @@ class StatisticMeta:
     nonnegative: bool = False
     biased: bool = False
     nonnegative_model: int | None = None
+    noise_mid: float | None = None
+    difference: bool = False
+
+
+class RelativeError(NamedTuple):
+    """Relative standard errors of a scale: of noise, and with what its tail may hold, towards less and more."""
+
+    noise: float
+    down: float
+    up: float
+
+
+@dataclass(frozen=True)
+class MeasureScale:
+    """The factor of one measure.
+
+    Args:
+        measure: `table.column`; empty for rows.
+        factor: R, which is already in the estimates and their variances.
+        above: about which share of the total lies above what one unit may count for in it, put back by estimate.
+        error: of R, common to all answers of the measure.
+        mean_error: what averages err by, sums over counts; that of rows is unused.
+        left_out: about which share of the total the low bound left out, 1 - 1/R; None where noise hides it.
+    """
+
+    measure: str
+    factor: float
+    above: float
+    error: RelativeError
+    mean_error: RelativeError
+    left_out: float | None = None
 
 
 @dataclass(frozen=True)
@@ -142,27 +176,26 @@ class ScaleMeta:
 
     Args:
         of: the counted table.
-        factor: R, which is already in the estimates and their variances; 1 where it was not applied.
-        relative_error: relative standard error of R, common to all COUNT and SUM answers; AVG and shares
-            of a total do not see it.
-        left_out: about which share of the rows the low bound left out, 1 - 1/R; None where noise hides it.
         tau, quantile: rows of a typical unit, and which quantile that is.
         weighted_down: about which share of the rows belongs to units with more than tau.
         sticky: names of axes on which all rows of a unit share one leaf; groups there may be off most.
-        rows: the noisy total with a high bound, N_hi.
+        rows: the noisy total of rows.
         public_rows: whether the number of rows was told exactly.
+        measures: the factor of rows, under the empty name, then of each summed measure.
     """
 
     of: str
-    factor: float
-    relative_error: float
     tau: int
     quantile: float
     weighted_down: float
     sticky: tuple[str, ...]
     rows: int
     public_rows: bool
-    left_out: float | None = None
+    measures: tuple[MeasureScale, ...]
+
+    def measure(self, name: str) -> MeasureScale:
+        """The factor of a measure, or of rows where it has none of its own."""
+        return next((each for each in self.measures if each.measure == name), self.measures[0])
 
 
 class Spend(NamedTuple):

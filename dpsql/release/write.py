@@ -39,6 +39,7 @@ from dpsql.star.sql import identifier
 from dpsql.tree import Tree, kary_tree
 from dpsql.variance import AxisVariance
 from dpsql.variance.plane import PlaneVariance
+from dpsql.variance.scaled import Spread
 
 IntArray = npt.NDArray[np.int64]
 
@@ -73,12 +74,14 @@ class StatisticContent:
         budget: integer budget of each draw, the same shape.
         nodes: estimates of all node combinations in units of 2^-20, shape (nodes_1, .., nodes_d).
         nonnegative: the non-negative estimates, or None.
+        difference: noisy integers of what a factor leaves out, in the shape of `value`, or None.
     """
 
     value: IntArray
     budget: IntArray
     nodes: IntArray
     nonnegative: IntArray | None = None
+    difference: IntArray | None = None
 
 
 class AxisPart(NamedTuple):
@@ -107,7 +110,8 @@ class ReleaseBuilder:
         spends: what it cost.
         insecure: whether noise came from test entropy, or there was none.
         axes, statistics: their ids are their positions.
-        models: the variance models of the axes, then those of views' cells together or of non-negative estimates.
+        models: the variance models of the axes, then those of views' cells together, of non-negative estimates or of
+            scaled shares.
         choices, scales, bounding, stream, local: as in `Meta`.
 
     **Privacy**: stores what it is given. Callers hand over noisy values and public facts only.
@@ -120,7 +124,7 @@ class ReleaseBuilder:
     spends: Sequence[Spend]
     insecure: bool
     axes: Sequence[AxisPart]
-    models: Sequence[AxisVariance | PlaneVariance]
+    models: Sequence[AxisVariance | PlaneVariance | Spread]
     statistics: Sequence[StatisticPart]
     choices: Sequence[ChoiceMeta] = ()
     scales: Sequence[ScaleMeta] = ()
@@ -281,6 +285,9 @@ def _write_statistic(connection: duckdb.DuckDBPyConnection, s: int, statistic: S
     rows = _coordinates("r", statistic.value.shape)
     rows |= {"value": statistic.value.ravel(), "budget": statistic.budget.ravel()}
     _create(connection, f"measurement_{s}", rows)
+    if statistic.difference is not None:
+        left = _coordinates("r", statistic.difference.shape) | {"value": statistic.difference.ravel()}
+        _create(connection, f"difference_{s}", left)
     nodes = _coordinates("n", statistic.nodes.shape)
     key = ", ".join(nodes)
     nodes["estimate"] = statistic.nodes.ravel()
@@ -290,14 +297,16 @@ def _write_statistic(connection: duckdb.DuckDBPyConnection, s: int, statistic: S
 
 
 def _write_scales(connection: duckdb.DuckDBPyConnection, scales: Sequence[ScaleMeta]) -> None:
+    names = ("down", "up", "mean_error", "mean_down", "mean_up")
+    errors = ", ".join(f"{name} DOUBLE" for name in names)
     connection.execute(
-        "CREATE TABLE scale (of_table VARCHAR PRIMARY KEY, factor DOUBLE, relative_error DOUBLE, left_out DOUBLE, "
-        "tau INTEGER, quantile DOUBLE, weighted_down DOUBLE, sticky VARCHAR, total_rows BIGINT, public_rows BOOLEAN)"
+        "CREATE TABLE scale (of_table VARCHAR, measure VARCHAR, factor DOUBLE, left_out DOUBLE, above DOUBLE, "
+        f"relative_error DOUBLE, {errors}, PRIMARY KEY (of_table, measure))"
     )
-    for s in scales:
-        values = (s.of, s.factor, s.relative_error, s.left_out, s.tau, s.quantile, s.weighted_down,
-                  json.dumps(s.sticky), s.rows, s.public_rows)  # fmt: skip
-        connection.execute(f"INSERT INTO scale VALUES ({', '.join('?' * len(values))})", values)
+    for scale in scales:
+        for m in scale.measures:
+            values = (scale.of, m.measure, m.factor, m.left_out, m.above, *m.error, *m.mean_error)
+            connection.execute(f"INSERT INTO scale VALUES ({', '.join('?' * len(values))})", values)
 
 
 def _coordinates(letter: str, shape: tuple[int, ...]) -> dict[str, npt.NDArray[Any]]:

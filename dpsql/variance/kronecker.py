@@ -105,6 +105,11 @@ class ProductReading:
     components: Components
     name: ClassVar[str] = "product"
 
+    @property
+    def indices(self) -> int:
+        """One for each axis."""
+        return len(self.axes)
+
     def terms(self, masks: Sequence[FloatArray]) -> tuple[Sum, ...]:
         """Its own node combinations."""
         return (Sum("node_combination", tuple(masks)),)

@@ -60,13 +60,21 @@ class Covariance(NamedTuple):
 
     Args:
         noise: the noise of the release.
+        spread: groups whose people own more or less than others (`max_ids: auto`).
+        tail: rows of the few who own most, likewise.
     """
 
     noise: FloatArray
+    spread: FloatArray | float = 0.0
+    tail: FloatArray | float = 0.0
 
 
 class Reading(Protocol):
     """How a stored statistic answers; masks are leaf coverages, one array (g, n_i) for each axis of its view."""
+
+    @property
+    def indices(self) -> int:
+        """How many indices each of its noisy integers is stored with."""
 
     def terms(self, masks: Sequence[FloatArray]) -> tuple[Sum, ...]:
         """What the answers under outer products of masks are added up from."""

@@ -175,6 +175,11 @@ class PlaneReading:
     name: ClassVar[str] = "plane"
 
     @property
+    def indices(self) -> int:
+        """One: all rows in a line."""
+        return 1
+
+    @property
     def sigma2(self) -> float:
         """Variance of a row at unit strength, in squared stored units."""
         (sigma2,) = self.components.values()

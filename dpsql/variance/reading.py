@@ -2,7 +2,8 @@
 
 A statistic is stored with the name of its reading, the numbers of the variance tables that it is made of, and its
 components. A view that was measured axis by axis has a `ProductReading`: its variance is a sum of Kronecker terms of
-its axes' models. A view whose axes were measured together has a `PlaneReading`: one model of all of its cells.
+its axes' models. A view whose axes were measured together has a `PlaneReading`: one model of all of its cells. A view
+that was scaled to a total has a `ScaledReading`: the first, and how far shares may be off.
 Answering asks a reading, and never which one it is.
 """
 
@@ -13,12 +14,13 @@ from functools import partial
 from typing import Any
 
 from dpsql.errors import InternalError
-from dpsql.variance import intervals, leaves, plane, sine, tree
+from dpsql.variance import intervals, leaves, plane, scaled, sine, tree
 from dpsql.variance.kronecker import AxisSplit, ProductReading
 from dpsql.variance.model import AxisVariance, Columns, Components, Reading
 from dpsql.variance.plane import PlaneReading, PlaneVariance
+from dpsql.variance.scaled import ScaledReading, Spread, scaled_reading
 
-Piece = AxisSplit | PlaneVariance
+Piece = AxisSplit | PlaneVariance | Spread
 """What a reading is made of."""
 
 AXES: dict[str, Callable[[int, Columns], AxisVariance]] = {
@@ -27,12 +29,15 @@ AXES: dict[str, Callable[[int, Columns], AxisVariance]] = {
 }  # fmt: skip
 """Models of one axis by the kind that their table is stored with."""
 
-TOGETHER: dict[str, Callable[[Columns], PlaneVariance]] = {PlaneVariance.kind: plane.from_columns}
+TOGETHER: dict[str, Callable[[Columns], PlaneVariance | Spread]] = {
+    PlaneVariance.kind: plane.from_columns, Spread.kind: scaled.from_columns,
+}  # fmt: skip
 """Models of a view's cells."""
 
-READINGS: dict[str, tuple[type, Callable[[tuple[Any, ...], Components], Reading]]] = {
+READINGS: dict[str, tuple[type | tuple[type, ...], Callable[[tuple[Any, ...], Components], Reading]]] = {
     ProductReading.name: (AxisSplit, ProductReading),
     PlaneReading.name: (PlaneVariance, PlaneReading),
+    ScaledReading.name: ((AxisSplit, Spread), scaled_reading),
 }
 """Readings by the name that statistics are stored with, each with what it is made of."""
 

@@ -10,7 +10,7 @@ import pytest
 
 import dpsql
 from dpsql.answer.combine import Source, blend, independent, promise_together, rank
-from dpsql.answer.errorfunctions import HIGH, LOW, MODEL_BOUND, SCALE, ErrorFunction
+from dpsql.answer.errorfunctions import HIGH, LOW, MODEL_BOUND, ErrorFunction
 from dpsql.answer.result import Grid, Result
 from dpsql.doors.dbapi import connect
 from dpsql.release.format import LocalMeta, ManifestMeta, Meta, Promise
@@ -19,9 +19,7 @@ from tests.release_fixture import bare_meta
 REGIONS = ("north", "south")
 
 
-def answer(
-    values: Grid, errors: Grid, scale: float = 0.0, columns: tuple[str, ...] = ("region", "n")
-) -> Result:
+def answer(values: Grid, errors: Grid, columns: tuple[str, ...] = ("region", "n")) -> Result:
     def grid(error: ErrorFunction, level: float) -> Grid:
         if error in (LOW, HIGH):
             sign = 2.0 if error is HIGH else -2.0
@@ -29,9 +27,8 @@ def answer(
                 tuple(None if e is None else v + sign * e for v, e in zip(*rows, strict=True))
                 for rows in zip(values, errors, strict=True)
             )
-        if error in (SCALE, MODEL_BOUND):
-            size = scale if error is SCALE else 0.0
-            return tuple(tuple(None if e is None else size for e in row) for row in errors)
+        if error is MODEL_BOUND:
+            return tuple(tuple(None if e is None else 0.0 for e in row) for row in errors)
         return errors
 
     return Result(columns, ("VARCHAR", "DOUBLE"), values, {"privacy": {}}, grid=grid)
@@ -63,17 +60,8 @@ def test_cells_are_weighted_by_inverse_variance() -> None:
     assert high[1][1] - low[1][1] == pytest.approx(4 * 2**0.5)
     assert low[0][0] is None
     assert found.model_bound == ((None, 0.0), (None, 0.0))
-    assert found.scale_error == ((None, 0.0), (None, 0.0))
     shares = [each["mean_share"] for each in found.provenance["combined"]]
     assert sum(shares) == pytest.approx(1)
-
-
-def test_scale_errors_count() -> None:
-    first = answer((("north", 10.0),), ((None, 3.0),), scale=4.0)
-    second = answer((("north", 20.0),), ((None, 5.0),))
-    found = blend([source("a", first), source("b", second)], opened=[])
-    assert found is not None
-    assert found.rows[0][1] == pytest.approx(15)
 
 
 def test_an_exact_value_takes_all() -> None:

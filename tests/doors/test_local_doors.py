@@ -51,10 +51,11 @@ def test_plan_simulate_collect_query(shop: Path) -> None:
     assert found.provenance["privacy"]["simulated"] is True
     assert any("simulated" in note for note in found.notes)
     assert "replacing one person" in found.provenance["privacy"]["adds_up"]
-    assert found.scale_error == ((0.0, 0.0),)  # the weight's error is part of the standard error
+    assert found.components["scale"] == ((0.0, 0.0),)  # the weight's error is part of the noise
     error, total = found.stderr_rows[0][0], found.rows[0][0]
     assert 0 < error < 0.5 * total
-    assert found.provenance["scale"]["sales"]["relative_error"] == pytest.approx(error / total, rel=1e-3)
+    (rows,) = found.provenance["scale"]["sales"]["measures"]
+    assert rows["error"][0] == pytest.approx(error / total, rel=1e-3)
 
 
 def test_a_file_may_stand_alone_and_the_audit_knows_whom_no_ledger_charges(shop: Path) -> None:

@@ -123,17 +123,18 @@ def test_the_page_is_one_file_that_fetches_nothing(shop: Path) -> None:
 
 
 def test_scales_of_tables_with_uneven_owners_are_shown_with_their_errors(tmp_path: Path) -> None:
-    catalog = load_catalog(write_star(tmp_path, *uneven_rows(300, 4)))
+    catalog = load_catalog(write_star(tmp_path, *uneven_rows(900, 4)))
     noise = ExactNoise(insecure_test_entropy(3))
     made = publish_release(catalog, tmp_path / "r.dpsql", noise=noise, key=bytes(32))
     release = open_release(made.path, insecure=True)
     scale, page = release.scales["sales"], report_page(release)
-    assert scale.factor > 1
-    assert f"<td>{scale.factor:.3g}</td><td>{scale.relative_error:.1%}</td>" in page
-    assert f"about {scale.left_out:.0%}, put back by R" in page
+    for own in scale.measures:
+        assert own.factor > 1
+        assert f"<td>{own.factor:.3g}</td><td>{own.error.noise:.1%}</td>" in page
+        assert f"about {own.left_out:.0%}, put back by R" in page
     assert "groups along customer.region may be off most" in page
     hidden = open_release(made.path, insecure=True)
-    masked = replace(scale, factor=1.0, relative_error=0.0, left_out=None)
+    masked = replace(scale, measures=tuple(replace(own, factor=1.0, left_out=None) for own in scale.measures))
     hidden.meta = replace(hidden.meta, scales=(masked,))
     assert "hidden by noise" in report_page(hidden)
 

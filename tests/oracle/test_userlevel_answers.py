@@ -48,8 +48,11 @@ def test_a_long_axis_is_measured_on_two_levels(tmp_path):
     result = answerer.query("SELECT COUNT(*) FROM sales WHERE day BETWEEN 20 AND 110")
     truth = sum(20 <= day <= 110 for _, _, day in rows if day is not None)
     assert result.scalar() == pytest.approx(truth, rel=0.2)
-    assert 0 < result.stderr_rows[0][0] < 0.1 * truth
-    assert 0 < result.scale_error[0][0] < 0.1 * truth
+    parts = {name: grid[0][0] for name, grid in result.components.items()}
+    assert all(0 < part < 0.2 * truth for part in parts.values()), parts
+    assert max(parts["noise"], parts["scale"]) < 0.1 * truth
+    low, high = result.interval_rows(0.95)
+    assert low[0][0] < truth < high[0][0]
 
 
 def test_parts_add_up_to_the_whole_across_views(tmp_path):

@@ -84,9 +84,12 @@ def test_a_weight_chosen_from_data_is_used_up(tmp_path: Path):
     """A heavy customer is clipped, so she costs all that the views spend; the recipe's own steps are not all hers."""
     views = VIEWS.replace("mechanism: identity", "share: 1")
     loss = pair(tmp_path, shop("unit: customer.id, epsilon: 1, delta: 1e-6", "max_ids: auto,", views), 5000)
-    drawn = sum(draw.rho for draw in loss.draws if draw.where.endswith("userlevel.recipe.draw"))
-    paid = sum(amount for purpose, amount in loss.lines if purpose.startswith("view "))
-    assert 0.98 <= drawn / paid <= 1
+    drawn = [draw.rho for draw in loss.draws if draw.where.endswith("userlevel.shapes.draw")]
+    views = [amount for purpose, amount in loss.lines if purpose.startswith("view ")]
+    (left,) = [amount for purpose, amount in loss.lines if purpose == "sales: differences"]
+    assert len(drawn) == 2 * len(views)
+    assert 0.98 <= sum(drawn[: len(views)]) / sum(views) <= 1
+    assert 0.98 <= sum(drawn[len(views) :]) / left <= 1
 
 
 @pytest.mark.parametrize("mechanism", ["diffhr", "dawa", "auto"])

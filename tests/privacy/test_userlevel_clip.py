@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
@@ -12,6 +13,7 @@ from dpsql.mechanisms.family.whitened import (
     LARGEST_NORM,
     UNIT,
     Part,
+    Whitening,
     pure_bound,
     whiten,
 )
@@ -19,9 +21,17 @@ from dpsql.mechanisms.law import GAUSSIAN, LAPLACE, Gaussian
 from dpsql.noise import ExactNoise, ZeroNoise, insecure_test_entropy
 from dpsql.publishing.cells import row_value
 from dpsql.publishing.userlevel import recipe as userlevel
-from dpsql.publishing.userlevel.sql import weighted_cells
+from dpsql.publishing.userlevel import shapes
+from dpsql.publishing.userlevel.choose import DIFFERENCES
+from dpsql.publishing.userlevel.sql import (
+    make_differences,
+    make_norms,
+    make_pure_weights,
+    make_weights,
+    weighted_cells,
+)
 from tests.strategies import dense
-from tests.twins import pure_weight, row_square, weight_of
+from tests.twins import difference_of, pure_weight, row_square, weight_of
 from tests.userlevel_star import Row, open_table, uneven_rows, write_star
 
 VICTIM = 10_000
@@ -61,61 +71,103 @@ def per_unit_cells(table, axes, shape, value):
     return cells
 
 
-def settle(table, monkeypatch):
+@dataclass
+class Settled:
+    """What a table's draws were asked for on the way: the views', then the differences'."""
+
+    drawn: userlevel.Drawn
+    whitening: Whitening
+    variances: list[Fraction]
+    factor: int
+    reach: int
+    clip: int
+
+
+def settle(table, monkeypatch) -> Settled:
     """Settle a table and keep what the engine computed on the way."""
-    kept = {}
-    whole = userlevel.whiten
+    kept: dict[str, object] = {}
+    variances: list[Fraction] = []
 
-    def keep(parts):
-        kept["whitening"] = whole(parts)
-        return kept["whitening"]
+    def keep(place, name, take):
+        whole = getattr(place, name)
 
-    monkeypatch.setattr(userlevel, "whiten", keep)
-    variances = {}
-    draw = Gaussian.draw_at
+        def kept_too(*arguments):
+            found = whole(*arguments)
+            take(found, *arguments)
+            return found
 
-    def drawn(law, exact, axes, variance, sensitivity, noise):
-        variances[len(variances)] = variance
-        return draw(law, exact, axes, variance, sensitivity, noise)
+        monkeypatch.setattr(place, name, kept_too)
 
-    monkeypatch.setattr(Gaussian, "draw_at", drawn)
-    result = userlevel.settle_table(table)
-    return result, kept["whitening"], variances
+    keep(shapes, "whiten", lambda found, *_: kept.update(whitening=found))
+    keep(shapes, "make_weights", lambda _, *given: kept.update(clip=given[3]))
+    keep(shapes, "make_differences", lambda _, *given: kept.update(factor=given[4], reach=given[5]))
+    keep(Gaussian, "draw_at", lambda _, law, exact, axes, variance, *rest: variances.append(variance))
+    drawn = userlevel.settle_table(table)
+    return Settled(drawn, variances=variances, **kept)
+
+
+def told(table, name: str, column: str) -> dict[int, int]:
+    """One number a unit, of a table that the recipe leaves behind."""
+    return dict(table.connection.execute(f'SELECT unit, {column} FROM "{name} sales"').fetchall())
 
 
 @pytest.mark.parametrize("days", [12, 130])
 def test_a_thousand_random_customers_stay_within_the_budget(tmp_path, monkeypatch, days):
-    """sum over statistics and rows of (W row)^2 / sigma^2 <= 2 rho, in fractions, for each customer."""
+    """sum over statistics and rows of (W row)^2 / sigma^2 <= 2 rho, and of (E row)^2 <= 2 rho_D, in fractions."""
     rows, customers = random_customers(1000, days, days)
     table = open_table(
         write_star(tmp_path, rows, customers, days=days), ExactNoise(insecure_test_entropy(days))
     )
-    drawn, _, variances = settle(table, monkeypatch)
-    weights = dict(table.connection.execute('SELECT unit, w FROM "weights sales"').fetchall())
-    spent: dict[int, Fraction] = dict.fromkeys(weights, Fraction(0))
+    settled = settle(table, monkeypatch)
+    views = len(table.statistics)
+    weighted, left = told(table, "weights", "w"), told(table, "differences", "w")
+    assert len(settled.variances) == 2 * views
+    spent = [dict.fromkeys(weighted, Fraction(0)) for _ in range(2)]
     order = [i for group in table.plan.by_view("sales") for i in group]
     for place, i in enumerate(order):
         statistic = table.plan.statistics[i]
         matrices = [
             np.rint(dense(s)).astype(np.int64) * s.budget[:, None] for s in table.plan.strategies(statistic)
         ]
-        value = row_value(drawn.statistics[i], table.columns)
+        value = row_value(settled.drawn.statistics[i], table.columns)
         for unit, cells in per_unit_cells(table, statistic.axes, table.plan.shape(statistic), value).items():
             exact = cells.astype(object)
             for axis, matrix in enumerate(matrices):
                 exact = np.moveaxis(np.tensordot(matrix.astype(object), exact, axes=(1, axis)), 0, axis)
             squares = int((exact * exact).sum())
-            spent[unit] += Fraction(weights[unit] ** 2 * squares) / variances[place]
-    rho = sum(s.spend for s in table.statistics.values())
-    assert len(spent) > 900
-    assert max(spent.values()) <= 2 * rho
-    assert max(spent.values()) > 2 * rho * Fraction(99, 100)
+            for part, weight, at in ((0, weighted[unit], place), (1, left[unit], views + place)):
+                spent[part][unit] += Fraction(weight**2 * squares) / settled.variances[at]
+    rho = [sum(s.spend for s in table.statistics.values()), table.step(DIFFERENCES).spend]
+    assert len(weighted) > 900
+    for own, budget in zip(spent, rho, strict=True):
+        assert 2 * budget * Fraction(98, 100) < max(own.values()) <= 2 * budget
+
+
+def test_differences_are_the_integers_that_the_proof_has(tmp_path, monkeypatch):
+    """E = U - (R0 W >> 20), |E| <= floor sqrt(min(U^2 K2_D // N, 2^46)), of both signs, clipped and not."""
+    rows, customers = random_customers(1000, 7, 12)
+    table = open_table(write_star(tmp_path, rows, customers), ExactNoise(insecure_test_entropy(7)))
+    settled = settle(table, monkeypatch)
+    norms, weights, left = (
+        told(table, *each) for each in (("norms", "norm"), ("weights", "w"), ("differences", "w"))
+    )
+    assert norms.keys() == weights.keys() == left.keys()
+    for unit, norm in norms.items():
+        assert weights[unit] == weight_of(norm, settled.clip)
+        assert left[unit] == difference_of(norm, weights[unit], settled.factor, settled.reach)
+    free = [UNIT - ((settled.factor * weights[unit]) >> 20) for unit in norms]
+    clipped = sum(e != f for e, f in zip(left.values(), free, strict=True))
+    assert 0 < clipped < len(free)
+    assert min(left.values()) < 0 < max(left.values())
+    assert UNIT <= settled.factor <= 8 * UNIT
+    assert settled.factor == round(min(max(settled.drawn.scale.factors[""].value, 1), 8) * UNIT)
 
 
 def test_the_engine_and_python_agree_on_every_weight(tmp_path, monkeypatch):
     rows, customers = uneven_rows(800, 5)
     table = open_table(write_star(tmp_path, rows, customers), ZeroNoise())
-    drawn, whitening, _ = settle(table, monkeypatch)
+    settled = settle(table, monkeypatch)
+    drawn, whitening = settled.drawn, settled.whitening
     norms = dict(table.connection.execute('SELECT unit, norm FROM "norms sales"').fetchall())
     again = dict.fromkeys(norms, 0)
     for index, statistic in enumerate(table.plan.statistics):
@@ -138,18 +190,23 @@ def test_one_more_customer_changes_nobody_else(tmp_path, extra, delta):
     """With the same released choices, all other weights and all other cells stay as they are."""
     rows, customers = uneven_rows(120, 9)
     victim: list[Row] = [(VICTIM, float(7 + i % 50), 1 + i % 12) for i in range(extra)]
-    cells, weights = [], []
+    cells, weights, differences = [], [], []
     for name, more in (("before", []), ("after", victim)):
         file = write_star(tmp_path, rows + more, customers | {VICTIM: "n"}, delta=delta, name=name)
         table = open_table(file, ZeroNoise())
-        choices = userlevel.Choices(0.5, 8, 30, userlevel_rows(), {}, {"sales.amount": 1000}, 0.5)
-        table = table.centred(choices.mids)
-        made = weigh(table, choices)
+        table = table.centred({"sales.amount": 1000})
+        made = weigh(table)
         weights.append(dict(table.connection.execute(f"SELECT unit, w FROM {made}").fetchall()))
         found = weighted_cells(table.connection, table.plan, table.rows, made, table.columns)
         cells.append(found.of(*table.plan.statistics[:2]))
+        if table.law == GAUSSIAN:
+            made = make_differences(table.connection, '"norms sales"', made, "sales", 3 * UNIT // 2, 1 << 40)
+            differences.append(dict(table.connection.execute(f"SELECT unit, w FROM {made}").fetchall()))
     own = weights[1].pop(VICTIM)
     assert weights[0] == weights[1]
+    if differences:
+        assert differences[1].pop(VICTIM) != 0
+        assert differences[0] == differences[1]
     count, total = (after - before for before, after in zip(*cells, strict=True))
     assert count.sum() == own * extra
     if delta == "0":
@@ -158,25 +215,15 @@ def test_one_more_customer_changes_nobody_else(tmp_path, extra, delta):
         assert np.abs(total).sum() <= UNIT * limit
 
 
-def userlevel_rows():
-    """A made-up N_hi."""
-    from dpsql.mechanisms.family.people import NoisyTotal
-
-    return NoisyTotal(1000, 1.0, 10)
-
-
-def weigh(table, choices):
-    """The weights that given choices lead to, with a given K under zCDP."""
+def weigh(table):
+    """The weights that given choices lead to: tau 8, and a given K under zCDP."""
     if table.law == LAPLACE:
         limit = pure_bound(8, 9000, spread(1000, 0, 10000))
-        return userlevel.make_pure_weights(
-            table.connection, table.rows, "sales", 8, [(f"{table.columns['sales.amount']} - (1000)", limit)]
-        )
-    whitening = whiten(userlevel.whitened_parts(table, choices.tau))
-    norms = userlevel.make_norms(
-        table.connection, table.rows, "sales", userlevel.view_shapes(table), whitening
-    )
-    return userlevel.make_weights(table.connection, norms, "sales", 1 << whitening.point)
+        value = f"{table.columns['sales.amount']} - (1000)"
+        return make_pure_weights(table.connection, table.rows, "sales", 8, [(value, limit)])
+    whitening = whiten(shapes.whitened_parts(table, 8))
+    norms = make_norms(table.connection, table.rows, "sales", shapes.norm_views(table), whitening)
+    return make_weights(table.connection, norms, "sales", 1 << whitening.point)
 
 
 def test_coefficients_are_rounded_up_and_weights_down():
@@ -191,7 +238,7 @@ def test_coefficients_are_rounded_up_and_weights_down():
             w = weight_of(norm, clip)
             assert w == UNIT or w * w * norm <= UNIT**2 * clip < (w + 1) ** 2 * norm
     assert weight_of(LARGEST_NORM, 10**30) == 0
-    assert weight_of(0, 1) == UNIT
+    assert weight_of(0, 1) == 0
 
 
 def test_a_row_that_is_cut_leaves_its_owner_out():

@@ -62,7 +62,7 @@ def unbounded(result: Result) -> list[Any]:
         result.stderr_rows,
         *result.interval_rows(0.95),
         result.model_bound,
-        result.scale_error,
+        *result.components.values(),
     ]
     cells = [value for grid in grids for row in grid for value in row]
     return [value for value in cells if isinstance(value, float) and not math.isfinite(value)]

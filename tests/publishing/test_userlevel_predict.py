@@ -3,55 +3,25 @@
 from __future__ import annotations
 
 import os
-from collections import defaultdict
 from pathlib import Path
 
-import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from benchmarks.userlevel.questions import answers, questions
+from benchmarks.userlevel.predicted import predicted, shown
 from benchmarks.userlevel.releases import open_star
 from dpsql import api
-from dpsql.answer.answerer import Answerer
 from dpsql.doors.cli.plan import plan, plan_text
 from dpsql.errors import InterfaceError
-from dpsql.noise import ExactNoise, insecure_test_entropy
 from dpsql.publishing.axes import axis_maker, open_public
-from dpsql.publishing.central import publish_release
 from dpsql.publishing.plan import plan_release
-from dpsql.publishing.userlevel.predict import ClassForecast, Guess, by_kind, expect, predict_classes
-from dpsql.release import open_release
+from dpsql.publishing.userlevel.predict import Guess, expect
 from dpsql.star import load_catalog
 from tests.userlevel_star import uneven_rows, write_star
 
 ROOT = Path(__file__).resolve().parents[2]
 FOODMART = Guess(units=5581, rows=86837)
 FACTOR = 1.5
-KINDS = {"one range": "one range", "ranges joined": "two ranges joined", "month": "month",
-         "one-way group": "one-way group", "total": "total"}  # fmt: skip
-
-
-def shown(pure: bool, releases: int) -> tuple[tuple[ClassForecast, ...], dict[tuple[str, str], float]]:
-    """What was predicted for FoodMart, and the median over views of relative errors that releases show."""
-    star = open_star(ROOT / "catalog" / "foodmart_user.yaml", pure=pure)
-    asked = [
-        q for q in questions(star.truth(), "price", "month") if (q.kind, q.view) != ("one-way group", "month")
-    ]
-    found: dict[tuple[str, str, str], list[float]] = defaultdict(list)
-    for seed in range(1, releases + 1):
-        release = star.release(seed)
-        common = release.drawn.scale.ratio.error
-        for q in asked:
-            for name, answer in answers(release.views[q.view], q.masks).items():
-                own = (answer.high - answer.low) / 2 / 1.96 / abs(answer.value)
-                own = 0.0 if (q.kind, name) == ("total", "COUNT") else own
-                if not np.isnan(own):
-                    found[q.kind, q.view, name].append(own if name == "AVG" else float(np.hypot(own, common)))
-    views: dict[tuple[str, str], list[float]] = defaultdict(list)
-    for (kind, _, name), errors in found.items():
-        views[kind, name].append(float(np.median(errors)))
-    return predict_classes(star.plan, FOODMART), {key: float(np.median(each)) for key, each in views.items()}
 
 
 @pytest.mark.parametrize("pure", [False, True])
@@ -59,20 +29,15 @@ def test_foodmart_shows_what_was_predicted(
     shared_data: Path, pure: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("DPSQL_DATA", os.environ.get("DPSQL_DATA", str(shared_data)))
-    classes, release = shown(pure, releases=5)
-    asked = tuple(c for c in classes if c.kind != "one range" or c.view == "price")
-    compared = 0
-    for (_, kind, measure), (error, mean) in by_kind(asked).items():
-        if kind not in KINDS:
-            continue
-        pairs = [("COUNT", error)] if mean is None else [("SUM", error), ("AVG", mean)]
-        for name, predicted in pairs:
-            if pure and (kind, name) == ("one-way group", "AVG"):
-                continue  # averages below noise are refused, so a release shows its better groups only
-            compared += 1
-            got = release[KINDS[kind], name]
-            assert got / FACTOR <= predicted <= got * FACTOR, (kind, measure, name, predicted, got)
-    assert compared == 15 - pure
+    star = open_star(ROOT / "catalog" / "foodmart_user.yaml", pure=pure)
+    told, found = predicted(star, "price", FOODMART), shown(star, "price", "month", releases=5)
+    if pure:
+        del told[
+            "group", "AVG"
+        ]  # averages below noise are refused, so a release shows its better groups only
+    assert len(told) == 15 - pure
+    for key, error in told.items():
+        assert found[key] / FACTOR <= error <= found[key] * FACTOR, (key, error, found[key])
 
 
 @pytest.mark.parametrize("delta", ["1e-6", "0"])
@@ -82,19 +47,13 @@ def test_a_small_star_shows_what_was_predicted(tmp_path: Path, delta: str) -> No
     catalog.write_text(catalog.read_text().replace("upper: 100", "upper: 40"))
     guess = Guess(5000, len(rows))
     report = api.plan(catalog, guess=guess)
-    noise = ExactNoise(insecure_test_entropy(2))
-    made = publish_release(load_catalog(catalog), tmp_path / "r.dpsql", noise=noise, key=bytes(32))
-    release = open_release(made.path, insecure=True)
-    scale = release.scales["sales"]
-    result = Answerer(release).query("SELECT day, COUNT(*) AS n, SUM(amount) AS s FROM sales GROUP BY day")
-    values = np.array([row[1:] for row in result.rows], dtype=float)
-    errors = np.array([row[1:] for row in result.stderr_rows], dtype=float)
-    groups = [c for c in report.classes if c.view == "days" and c.kind == "one-way group"]
-    for column, found in enumerate(groups):
-        got = float(np.hypot(np.median(errors[:, column] / values[:, column]), scale.relative_error))
-        assert got / FACTOR <= found.error <= got * FACTOR, (found, got)
-    (total,) = [c.error for c in report.classes if c.kind == "total" and c.measure == "count"]
-    assert scale.relative_error / FACTOR <= total <= scale.relative_error * FACTOR
+    star = open_star(catalog)
+    found = shown(star, "days", "days", releases=5)
+    told = {(c.kind, c.measure): c.error for c in report.classes if c.view in ("", "days")}
+    for kind in ("total", "one-way group"):
+        for measure, aggregate in (("count", "COUNT"), ("sales.amount", "SUM")):
+            error, got = told[kind, measure], found[{"one-way group": "month"}.get(kind, kind), aggregate]
+            assert got / FACTOR <= error <= got * FACTOR, (kind, measure, error, got)
 
 
 def test_the_private_table_is_not_opened(tmp_path: Path) -> None:
@@ -142,12 +101,12 @@ def test_tables_with_few_units_are_warned_of(tmp_path: Path) -> None:
     assert many.blind == ()
 
 
-@pytest.mark.parametrize("change", ["nullable", "per_group", "pure"])
+@pytest.mark.parametrize("change", ["nullable", "pure per_group", "pure"])
 def test_every_kind_of_recipe_is_predicted(tmp_path: Path, change: str) -> None:
     catalog = write_star(
-        tmp_path, [], {}, nullable=change == "nullable", delta="0" if change == "pure" else "1e-6"
+        tmp_path, [], {}, nullable=change == "nullable", delta="0" if "pure" in change else "1e-6"
     )
-    if change == "per_group":
+    if "per_group" in change:
         text = catalog.read_text().replace("share: 0.5}", "share: 0.5, calibrate: per_group}")
         catalog.write_text(text)
     classes = api.plan(catalog, guess=Guess(4000, 40000, 6)).classes
@@ -173,4 +132,4 @@ def test_one_row_each_needs_no_factor(tmp_path: Path) -> None:
     star = write_star(tmp_path, [], {})
     loaded = load_catalog(star)
     found = expect(plan_release(loaded, axis_maker(loaded, open_public(loaded))), "sales", Guess(500, 500))
-    assert (found.tau, found.factor, found.scale_error) == (1, 1.0, 0.0)
+    assert found.tau == 1 and found.factor == pytest.approx(1.0, abs=0.02)

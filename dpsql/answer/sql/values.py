@@ -386,10 +386,13 @@ def error_call(node: Node) -> ErrorCall:
     """
     name, arguments = str(node.this), node.expressions
     error = ERRORS[name.lower()]
+    if len(arguments) == 2 and isinstance(arguments[1], exp.Literal) and arguments[1].name in error.parts:
+        return ErrorCall(error.parts[arguments[1].name], arguments[0], DEFAULT_LEVEL)
     if not 1 <= len(arguments) <= 1 + error.takes_level:
+        parts = f" and one of {', '.join(repr(part) for part in error.parts)}" if error.parts else ""
         raise refusal(
             ProgrammingError,
-            f"{name.upper()} takes an aggregate{' and a level' * error.takes_level}",
+            f"{name.upper()} takes an aggregate{' and a level' * error.takes_level}{parts}",
             at=node,
             clause="SELECT",
             nearest=f"SELECT {name.upper()}(COUNT(*)) FROM ..",

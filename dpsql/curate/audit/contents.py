@@ -43,9 +43,9 @@ Columns = dict[str, Any]
 AXIS = {"atom": "INTEGER", "leaf": "INTEGER", "kind": "TINYINT", "weight": "DOUBLE"}
 NODE = dict.fromkeys(("axis", "id", "parent", "level", "lo", "hi"), "INTEGER")
 SCALE = {
-    "of_table": "VARCHAR", "factor": "DOUBLE", "relative_error": "DOUBLE", "left_out": "DOUBLE", "tau": "INTEGER",
-    "quantile": "DOUBLE", "weighted_down": "DOUBLE", "sticky": "VARCHAR", "total_rows": "BIGINT",
-    "public_rows": "BOOLEAN",
+    "of_table": "VARCHAR", "measure": "VARCHAR", "factor": "DOUBLE", "left_out": "DOUBLE", "above": "DOUBLE",
+    "relative_error": "DOUBLE", "down": "DOUBLE", "up": "DOUBLE", "mean_error": "DOUBLE", "mean_down": "DOUBLE",
+    "mean_up": "DOUBLE",
 }  # fmt: skip
 TYPES = {"i": "BIGINT", "f": "DOUBLE"}
 RELEASE_ID = re.compile("[0-9a-f]{32}")
@@ -61,12 +61,14 @@ def whitelist(release: Release) -> dict[str, dict[str, str]]:
         tables[f"variance_{axis.model}"] = _types(release.model(axis.model).columns())
     for s, statistic in enumerate(release.statistics):
         places = range(1, len(statistic.axes) + 1) or (0,)
-        rows = {f"r{i}": "INTEGER" for i in range(1, len(statistic.models) + 1) or (0,)}
+        rows = {f"r{i}": "INTEGER" for i in range(1, release.reading(s).indices + 1) or (0,)}
         stored = zip(statistic.models, release.reading(s).columns(), strict=True)
         tables |= {f"variance_{k}": _types(columns) for k, columns in stored}
         if (own := statistic.nonnegative_model) is not None:
             tables[f"variance_{own}"] = _types(release.model(own).columns())
         tables[f"measurement_{s}"] = rows | {"value": "BIGINT", "budget": "BIGINT"}
+        if statistic.difference:
+            tables[f"difference_{s}"] = rows | {"value": "BIGINT"}
         extra = {"nonnegative": "BIGINT"} if statistic.nonnegative else {}
         nodes = {f"n{i}": "INTEGER" for i in places}
         tables[f"node_combination_{s}"] = nodes | {"estimate": "BIGINT"} | extra

@@ -15,7 +15,7 @@ from typing import Any
 from dpsql.answer.notes import PARTICIPATIONS
 from dpsql.doors.report.model import page_model
 from dpsql.release import Release
-from dpsql.release.format import LocalMeta, RowsLeftOut, ShuffledMeta, SlotsLeftOut
+from dpsql.release.format import LocalMeta, MeasureScale, RowsLeftOut, ScaleMeta, ShuffledMeta, SlotsLeftOut
 
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:"
 """Nothing may be fetched: the page works offline and tells nobody what is looked at."""
@@ -59,7 +59,7 @@ def report_page(release: Release) -> str:
         "<h2>What was spent</h2>",
         table(("on", "amount"), [(str(what), str(amount)) for what, amount in model["spends"]]),
         "<p>Questions cost nothing: the budget was spent once, when the release was made.</p>",
-        *_scales(model["scales"], model["weight_error"] > 0),
+        *_scales(release.meta.scales, model["weight_error"] > 0),
         *_bounding(release.meta.bounding),
         "<h2>How good is my question?</h2>",
         '<div id="ask"></div><div id="answer"></div>',
@@ -160,44 +160,48 @@ def _shuffled(told: ShuffledMeta | None) -> list[str]:
     return [head, f"<p>{escape(promise)}</p>"]
 
 
-def _scales(scales: Sequence[dict[str, Any]], inside: bool) -> list[str]:
-    """R of each table, its error (`inside` error bars or beside them), and what bounding may have biased."""
+def _scales(scales: Sequence[ScaleMeta], inside: bool) -> list[str]:
+    """R of each table and measure, and what bounding may have biased."""
     if not scales:
         return []
     head = (
         "table",
+        "measure",
         "factor R",
         "error of R",
-        "rows left out by the low bound",
-        "where answers may be biased",
+        "left out by the low bound",
+        "above what one unit counts for",
     )
     rows = [
-        (str(s["of"]), f"{s['factor']:.3g}", f"{s['relative_error']:.1%}", _left_out(s), _bias(s))
-        for s in scales
-    ]
+        (
+            scale.of, own.measure or "rows", f"{own.factor:.3g}", f"{own.error.noise:.1%}", _left_out(own),
+            f"{own.above:.0%}",
+        )
+        for scale in scales
+        for own in scale.measures
+    ]  # fmt: skip
     where = "is part of their error bars" if inside else "comes on top of the error bars"
     note = (
         "Counts and sums of these tables are shapes, measured with few rows of each unit, times the factor R. Its "
         f"error is common to all of them and {where}; averages and shares do not see it."
     )
-    return ["<h2>How shapes got their scale</h2>", f"<p>{note}</p>", table(head, rows)]
+    biased = " ".join(f"{scale.of}: {_bias(scale)}." for scale in scales)
+    return [
+        "<h2>How shapes got their scale</h2>", f"<p>{note}</p>", table(head, rows), f"<p>{escape(biased)}</p>"
+    ]  # fmt: skip
 
 
-def _left_out(scale: dict[str, Any]) -> str:
-    if scale["left_out"] is None:
-        return "hidden by noise"
-    return f"about {scale['left_out']:.0%}, " + (
-        "not put back" if scale["factor"] == 1.0 else "put back by R"
-    )
+def _left_out(own: MeasureScale) -> str:
+    return "hidden by noise" if own.left_out is None else f"about {own.left_out:.0%}, put back by R"
 
 
-def _bias(scale: dict[str, Any]) -> str:
-    if not scale["weighted_down"]:
-        return "where rows left out do not resemble the others"
-    hint = f"about {scale['weighted_down']:.0%} of the rows belong to units with more than {scale['tau']}"
-    if scale["sticky"]:
-        hint += f"; groups along {', '.join(scale['sticky'])} may be off most"
-    return hint + ("; the number of rows is told exactly" if scale["public_rows"] else "")
+def _bias(scale: ScaleMeta) -> str:
+    if not scale.weighted_down:
+        return "answers may be biased where rows left out do not resemble the others"
+    hint = f"about {scale.weighted_down:.0%} of the rows belong to units with more than {scale.tau}"
+    if scale.sticky:
+        hint += f"; groups along {', '.join(scale.sticky)} may be off most"
+    return hint + ("; the number of rows is told exactly" if scale.public_rows else "")
 
 
 def _bounding(told: Sequence[RowsLeftOut | SlotsLeftOut]) -> list[str]:

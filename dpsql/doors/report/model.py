@@ -13,7 +13,6 @@ page's prediction is exact. A view whose axes were measured together brings its 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -38,7 +37,7 @@ def page_model(release: Release) -> dict[str, Any]:
         release: an open release.
 
     Returns:
-        name, promise, spends, scales of tables with `max_ids: auto`, the relative error of the weight of rows, axes
+        name, promise, spends, the relative error of the weight of rows, axes
         and views.
 
     **Privacy**: published values and public facts alone.
@@ -51,7 +50,6 @@ def page_model(release: Release) -> dict[str, Any]:
         "description": release.catalog.description,
         "privacy": to_json(release.meta.privacy),
         "spends": release.meta.spends,
-        "scales": [asdict(scale) for scale in release.scales.values()],
         "weight_error": weight_error(release),
         "axes": [_axis(release, i, labels, tables) for i in range(len(release.axes))],
         "views": [_view(release, name, tables) for name in dict.fromkeys(s.view for s in release.statistics)],

@@ -53,6 +53,12 @@ UNIT = 1 << 20
 LARGEST_NORM = 1 << 86
 """Norms from here on get weight 0, so that UNIT^2 times a norm stays inside 127 bits."""
 
+LARGEST_FACTOR = 8 * UNIT
+"""R0, the factor that differences leave out: at most 8."""
+
+LARGEST_DIFFERENCE = 1 << 23
+"""Of a difference, in the units that are stored: R0 times a weight of 1."""
+
 LARGEST_VARIANCE = 1 << 106
 """sigma stays below 2^53, a tenth of a percent of what 64-bit draws hold."""
 

@@ -1,18 +1,19 @@
 """What a `max_ids: auto` table pays for choosing its bounds, and how they follow from what is known.
 
-| step | share | what for |
-|---|---|---|
-| rows per unit | 2% | tau = q.5(n), tau_hi = 3 q.9(n) |
-| sums per unit | 2%, split among measures | C = 3 q.9(S) |
-| norms per unit | 2%, zCDP only | K = q.4(nu) |
-| total rows | 5%, pure 7% | N_hi |
-| total sums | 9%, pure 7%, split among measures | S_hi, mid = S_hi / N_hi |
-| views | what is left | weighted shapes, by the catalog's shares |
-| rows by group | 5% for each view with `calibrate: per_group` | R_g |
+| step | share under a delta | pure | what for |
+|---|---|---|---|
+| rows per unit | 2.5% | 3% | tau = q.5(n), the tail of rows |
+| sums per unit | 2.5%, split among measures | 3% | the tail of each measure |
+| norms per unit | 2% | - | K = q.4(nu), K_H = q.95(nu) |
+| total rows | 5% | 5% | N |
+| total sums | 9%, split among measures | 9% | S, mid = S / N |
+| differences | 6% | - | what one factor leaves out of groups |
+| views | what is left: 73% | 80% | weighted shapes, by the catalog's shares |
+| rows by group | - | 5% for each view with `calibrate: per_group` | R_g |
 
-Steps that a table does not need (no measure, a public number of rows, pure epsilon) leave their share to the
-views, so the shares always add to 1. What is chosen is a function of something `Known`: released histograms
-at publish, public guesses before.
+Steps that a table does not need (no measure, a public number of rows) leave their share to the views, so the
+shares always add to 1. What is chosen is a function of histograms of people: released ones at publish, expected ones
+before (`predict`).
 
 **Privacy**: shares are a function of the catalog, and every step has a ledger line of its own; every number
 fetched here is noised by the draw of its step before anything depends on it.
@@ -25,8 +26,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import cached_property
 from math import prod, sqrt
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import duckdb
 import numpy as np
@@ -36,19 +38,18 @@ from dpsql.engines.template import LARGEST
 from dpsql.errors import CatalogError, InternalError
 from dpsql.mechanisms.family.people import (
     NoisyHistogram,
-    NoisyTotal,
     centre,
     cleaned,
     doubling_edges,
     draw_histogram,
     draw_total,
-    high_bound,
     quantile,
     rounded,
     spread,
 )
-from dpsql.mechanisms.family.whitened import pure_bound, typical_square
-from dpsql.mechanisms.law import GAUSSIAN, LAPLACE, NoiseLaw
+from dpsql.mechanisms.family.tails import HighTotal, Tail, best_clip, high_total, read_tail, told_total
+from dpsql.mechanisms.family.whitened import typical_square
+from dpsql.mechanisms.law import NoiseLaw
 from dpsql.noise import Noise
 from dpsql.publishing.planned import PlannedStatistic, ReleasePlan, Step
 from dpsql.publishing.userlevel.sql import clipped_total, make_people, people_per_bin
@@ -56,30 +57,19 @@ from dpsql.publishing.userlevel.sql import clipped_total, make_people, people_pe
 FloatArray = npt.NDArray[np.float64]
 Buy = Callable[[Fraction, NoiseLaw], Fraction]
 
-SELECTION = Fraction(2, 100)
-"""Of each noisy histogram."""
-
-SCALE = Fraction(14, 100)
-"""Of all totals with a high bound together."""
-
-SCALE_ROWS = {1: Fraction(7, 100), 2: Fraction(5, 100)}
-"""The part of the total of rows, by norm; sums get the rest, since S_hi sets the centre and so every SUM."""
-
 GROUPS = Fraction(5, 100)
 """For each view that is calibrated by group: rows of each group with a high bound."""
 
 LARGEST_REACH = 1 << 30
 """The farthest a value may lie from the middle of its bounds, in units of its scale."""
 
-MOST_GROUPED = 4
-"""Views of one table that may be calibrated by group."""
-
-ROWS, SUMS, NORMS, TOTAL_ROWS, TOTAL_SUMS, GROUP_ROWS = (
+ROWS, SUMS, NORMS, TOTAL_ROWS, TOTAL_SUMS, DIFFERENCES, GROUP_ROWS = (
     "rows per unit",
     "sums per unit",
     "norms per unit",
     "total rows",
     "total sums",
+    "differences",
     "rows by group",
 )
 
@@ -99,33 +89,53 @@ SMALL_NOISE = 0.03
 """Predicted median relative noise below which the low bound is raised."""
 
 
+@dataclass(frozen=True)
+class StepShares:
+    """What a recipe pays for its steps; views get the rest.
+
+    Args:
+        selection: for the histogram of rows, and as much for those of all sums together.
+        norms: for the histogram of norms.
+        rows, sums: for the total of rows, and for those of all sums together.
+        differences: for what one factor leaves out.
+    """
+
+    selection: Fraction
+    norms: Fraction
+    rows: Fraction
+    sums: Fraction
+    differences: Fraction
+
+
 def recipe_shares(
-    measures: Sequence[str], law: NoiseLaw, *, public_rows: bool, grouped: Sequence[str] = ()
+    shares: StepShares, measures: Sequence[str], *, public_rows: bool, grouped: Sequence[str] = ()
 ) -> tuple[dict[tuple[str, str], Fraction], Fraction]:
     """The share of each step, and of the views together.
 
     Args:
+        shares: of the table's law.
         measures: names of the table's summed measures.
-        law: the noise.
         public_rows: whether the number of rows may be told.
         grouped: names of the views that are calibrated by group.
 
     Returns:
         (share by (kind, measure), share of the views); together exactly 1.
 
-    >>> steps, views = recipe_shares(["sales.amount"], GAUSSIAN, public_rows=False)
+    >>> percent = [Fraction(x, 200) for x in (5, 4, 10, 18, 12)]
+    >>> steps, views = recipe_shares(StepShares(*percent), ["sales.amount"], public_rows=False)
     >>> sum(steps.values()) + views, views
-    (Fraction(1, 1), Fraction(4, 5))
+    (Fraction(1, 1), Fraction(73, 100))
     """
-    steps = {(ROWS, ""): SELECTION}
-    steps |= {(SUMS, name): SELECTION / len(measures) for name in measures}
-    if law == GAUSSIAN:
-        steps[NORMS, ""] = SELECTION
+    steps = {(ROWS, ""): shares.selection}
+    steps |= {(SUMS, name): shares.selection / len(measures) for name in measures}
+    steps[NORMS, ""] = shares.norms
     if not public_rows:
-        steps[TOTAL_ROWS, ""] = SCALE_ROWS[law.norm] if measures else SCALE
-    left = SCALE if public_rows else SCALE - SCALE_ROWS[law.norm]
+        steps[TOTAL_ROWS, ""] = shares.rows if measures else shares.rows + shares.sums
+    left = shares.sums + shares.rows if public_rows else shares.sums
     steps |= {(TOTAL_SUMS, name): left / len(measures) for name in measures}
+    steps[DIFFERENCES, ""] = shares.differences
     steps |= {(GROUP_ROWS, view): GROUPS for view in grouped}
+    steps = {step: share for step, share in steps.items() if share}
     return steps, 1 - sum(steps.values(), Fraction(0))
 
 
@@ -137,35 +147,37 @@ class Divided(NamedTuple):
 
 
 def divide(
-    of: str, statistics: Sequence[PlannedStatistic], buy: Buy, *, public_rows: bool, grouped: Sequence[str]
+    mine: Sequence[PlannedStatistic],
+    shares: StepShares,
+    buy: Buy,
+    *,
+    public_rows: bool,
+    grouped: Sequence[str],
 ) -> Divided:
     """Take the recipe's steps out of the charges of one table's views; charges add up to what they were.
 
     Args:
-        of: a table with `max_ids: auto`.
-        statistics: all statistics of the release.
+        mine: the statistics of a table with `max_ids: auto`.
+        shares: of their law.
         buy: (charge, law) -> what it buys in the noise's own currency.
         public_rows: whether the number of rows may be told.
         grouped: names of the views that are calibrated by group.
 
     Raises:
-        CatalogError: too many views are calibrated by group, or a measure is too wide.
+        CatalogError: a measure is too wide.
     """
-    mine = [s for s in statistics if s.of == of]
-    _check(of, mine, grouped)
+    _check(mine)
     whole, law = sum((s.charge for s in mine), Fraction(0)), mine[0].law
     sums = list(dict.fromkeys(s.measure.name for s in mine if s.bounds is not None))
-    shares, left = recipe_shares(sums, law, public_rows=public_rows, grouped=grouped)
+    parts, left = recipe_shares(shares, sums, public_rows=public_rows, grouped=grouped)
     steps = [
-        Step(of, kind, measure, buy(whole * share, law), whole * share)
-        for (kind, measure), share in shares.items()
+        Step(mine[0].of, kind, measure, buy(whole * share, law), whole * share)
+        for (kind, measure), share in parts.items()
     ]
-    reduced = [replace(s, charge=s.charge * left, spend=buy(s.charge * left, law)) for s in mine]
-    kept = iter(reduced)
-    return Divided(steps, [next(kept) if s.of == of else s for s in statistics])
+    return Divided(steps, [replace(s, charge=s.charge * left, spend=buy(s.charge * left, law)) for s in mine])
 
 
-def _check(of: str, mine: Sequence[PlannedStatistic], grouped: Sequence[str]) -> None:
+def _check(mine: Sequence[PlannedStatistic]) -> None:
     """Refuse what weights cannot hold."""
     wide = [s for s in mine if s.bounds is not None and s.bounds.reach > LARGEST_REACH]
     if wide:
@@ -173,30 +185,11 @@ def _check(of: str, mine: Sequence[PlannedStatistic], grouped: Sequence[str]) ->
             f"{wide[0].measure.name}: its bounds are too wide for weighted 64-bit sums at its scale",
             hint="narrow lower and upper, or lower its scale",
         )
-    if len(grouped) > MOST_GROUPED:
-        raise CatalogError(
-            f"views: {len(grouped)} views of {of} say `calibrate: per_group`, which costs 5% each",
-            hint=f"keep it for {MOST_GROUPED} of them",
-        )
-
-
-class Known(Protocol):
-    """What is known of the amounts that people own: released numbers at publish, public guesses before."""
-
-    @property
-    def people(self) -> float:
-        """About how many people there are."""
-
-    def quantile(self, share: float) -> float:
-        """The amount that a share of them do not pass."""
-
-    def weighted(self, tau: int) -> float:
-        """About how much there is if nobody counts for more than tau."""
 
 
 @dataclass(frozen=True)
-class Released:
-    """Known from a noisy histogram."""
+class Owned:
+    """What is known of the amounts that people own: from a released histogram, or from an expected one."""
 
     histogram: NoisyHistogram
 
@@ -205,12 +198,17 @@ class Released:
         """Those who stand out of the noise."""
         return float(cleaned(self.histogram).sum())
 
+    @cached_property
+    def tail(self) -> Tail:
+        """The upper end."""
+        return read_tail(self.histogram)
+
     def quantile(self, share: float) -> float:
-        """See `Known`."""
+        """The amount that a share of them do not pass."""
         return quantile(self.histogram, share)
 
     def weighted(self, tau: int) -> float:
-        """See `Known`."""
+        """About how much there is if nobody counts for more than tau."""
         return float((cleaned(self.histogram) * np.minimum(self._amounts(), tau)).sum())
 
     def owned_above(self, tau: int) -> float:
@@ -225,40 +223,28 @@ class Released:
         return np.concatenate([edges[:1], np.sqrt(edges[1:] * edges[:-1]), edges[-1:]])
 
 
-def low_quantile(plan: ReleasePlan, of: str, known: Known, rows: float) -> float:
+CellVariance = Callable[[PlannedStatistic, int], float]
+"""Predicted variance of one cell of a statistic, at a tau."""
+
+
+def low_quantile(plan: ReleasePlan, of: str, owned: Owned, rows: float, cell_variance: CellVariance) -> float:
     """The quantile of tau: q.5, or q.9 where the noise of a typical cell is predicted to be small at q.5 already.
 
     Args:
         plan: the release.
         of: the table.
-        known: of rows per unit.
+        owned: rows per unit.
         rows: how many there are at most.
+        cell_variance: of the table's law.
     """
-    tau = rounded(known.quantile(LOW))
-    kept = min(rows, known.weighted(tau))
+    tau = rounded(owned.quantile(LOW))
+    kept = min(rows, owned.weighted(tau))
     if kept <= 0:
         return LOW
     relative = [
-        sqrt(cell_variance(plan, s, tau)) * prod(plan.shape(s)) / kept
-        for s in counts_of(plan.mine(of)).values()
+        sqrt(cell_variance(s, tau)) * prod(plan.shape(s)) / kept for s in counts_of(plan.mine(of)).values()
     ]
     return HIGH if relative and float(np.median(relative)) < SMALL_NOISE else LOW
-
-
-def cell_variance(plan: ReleasePlan, statistic: PlannedStatistic, tau: int, clip: float = 1.0) -> float:
-    """Predicted variance of one cell at a given tau; under zCDP K is so many typical norms."""
-    if statistic.law == LAPLACE:
-        return float(2 * (pure_reach(statistic, tau) / statistic.spend) ** 2)
-    return clip * float(typical_size(plan, statistic, tau) / (2 * statistic.spend))
-
-
-def pure_reach(statistic: PlannedStatistic, tau: int) -> int:
-    """The most that a weighted unit adds under pure epsilon: tau for counts, T for sums."""
-    bounds, mid = statistic.bounds, statistic.mid
-    if bounds is None:
-        return tau
-    reach = max(bounds.upper - mid, mid - bounds.lower, 1)
-    return pure_bound(tau, reach, spread(mid, bounds.lower, bounds.upper))
 
 
 def typical_size(plan: ReleasePlan, statistic: PlannedStatistic, tau: int) -> Fraction:
@@ -276,13 +262,6 @@ def view_shares(statistics: Mapping[int, PlannedStatistic]) -> dict[int, Fractio
     return {i: s.charge / whole for i, s in statistics.items()}
 
 
-def total_bound(known: Known, step: Step, law: NoiseLaw) -> int:
-    """The bound of a step's total, from two quantiles."""
-    unit_noise = law.unit_noise(step.spend)
-    bound = high_bound(known.quantile(LOW), known.quantile(HIGH), known.people, unit_noise)
-    return min(bound, LARGEST_BOUND)
-
-
 @dataclass(frozen=True)
 class Choices:
     """What the recipe chose for one table, from released values alone.
@@ -291,19 +270,21 @@ class Choices:
         quantile: q.5 or q.9, of which tau and K are.
         tau: rows of a typical unit.
         high: q.9 of rows per unit, the bound of rows by group.
-        rows: N_hi.
-        sums: S_hi of each measure, by name.
+        rows: N.
+        sums: S of each measure, by name.
         mids: the centre of each measure, by name.
         weighted_down: share of rows, about, whose unit owns more than tau.
+        people: about how many units own rows.
     """
 
     quantile: float
     tau: int
     high: int
-    rows: NoisyTotal
-    sums: Mapping[str, NoisyTotal]
+    rows: HighTotal
+    sums: Mapping[str, HighTotal]
     mids: Mapping[str, int]
     weighted_down: float
+    people: float
 
 
 @dataclass(frozen=True)
@@ -362,38 +343,60 @@ class Table:
         return replace(self, plan=replace(self.plan, statistics=tuple(moved)))
 
 
-def choose_bounds(table: Table) -> Choices:
-    """Steps 1 to 3: tau, the totals with a high bound, the centres."""
+def choose_bounds(table: Table, cell_variance: CellVariance) -> Choices:
+    """Tau, the totals with a high bound, the centres.
+
+    Args:
+        table: its rows are placed.
+        cell_variance: of its law.
+    """
     measures = list(table.sums)
     people = make_people(table.connection, table.rows, table.of, [table.columns[name] for name in measures])
-    per_unit = Released(people_histogram(table, people, "n", doubling_edges(1, ROW_BINS), table.step(ROWS)))
-    rows = _total_rows(table, people, per_unit)
+    owned = Owned(people_histogram(table, people, "n", row_edges(), table.step(ROWS)))
+    sizes = {
+        name: Owned(
+            people_histogram(table, people, f"abs(s{i})", sum_edges(table.sums[name]), table.step(SUMS, name))
+        )
+        for i, name in enumerate(measures)
+    }
+    rows = _total_rows(table, people, owned)
     totals, mids = {}, {}
     for i, name in enumerate(measures):
         bounds = table.sums[name].bounds
         assert bounds is not None
-        largest = max(abs(bounds.lower), abs(bounds.upper), 1)
-        edges = doubling_edges(max(1, largest // SUM_START), SUM_BINS)
-        per_sum = people_histogram(table, people, f"abs(s{i})", edges, table.step(SUMS, name))
-        totals[name] = _total(table, people, f"s{i}", Released(per_sum), table.step(TOTAL_SUMS, name))
-        mids[name] = centre(totals[name], rows, bounds.lower, bounds.upper)
-    share = low_quantile(table.plan, table.of, per_unit, float(rows.value))
-    tau, high = rounded(per_unit.quantile(share)), rounded(per_unit.quantile(HIGH))
-    return Choices(share, tau, high, rows, totals, mids, per_unit.owned_above(tau))
+        totals[name] = _total(table, people, f"s{i}", sizes[name], table.step(TOTAL_SUMS, name))
+        mids[name] = centre(totals[name].clipped, rows.clipped, bounds.lower, bounds.upper)
+    share = low_quantile(table.plan, table.of, owned, rows.value, cell_variance)
+    tau, high = rounded(owned.quantile(share)), rounded(owned.quantile(HIGH))
+    return Choices(share, tau, high, rows, totals, mids, owned.owned_above(tau), owned.people)
 
 
-def _total_rows(table: Table, people: str, per_unit: Known) -> NoisyTotal:
-    """N_hi, or the number of rows where the catalog says that it may be told."""
+def row_edges() -> tuple[int, ...]:
+    """Bins of rows per unit."""
+    return doubling_edges(1, ROW_BINS)
+
+
+def sum_edges(statistic: PlannedStatistic) -> tuple[int, ...]:
+    """Bins of sums per unit."""
+    bounds = statistic.bounds
+    assert bounds is not None
+    largest = max(abs(bounds.lower), abs(bounds.upper), 1)
+    return doubling_edges(max(1, largest // SUM_START), SUM_BINS)
+
+
+def _total_rows(table: Table, people: str, owned: Owned) -> HighTotal:
+    """N, or the number of rows where the catalog says that it may be told."""
     if table.public_rows:
-        return NoisyTotal(clipped_total(table.connection, people, "n", LARGEST), 0.0, 0)
-    return _total(table, people, "n", per_unit, table.step(TOTAL_ROWS))
+        return told_total(clipped_total(table.connection, people, "n", LARGEST))
+    return _total(table, people, "n", owned, table.step(TOTAL_ROWS))
 
 
-def _total(table: Table, people: str, amount: str, known: Known, step: Step) -> NoisyTotal:
-    """The noisy total of an amount, with a high bound from what is known of it."""
-    bound = total_bound(known, step, table.law)
+def _total(table: Table, people: str, amount: str, owned: Owned, step: Step) -> HighTotal:
+    """The total of an amount, clipped where its tail says, and what the clip left out put back."""
+    bound = best_clip(owned.tail, table.law.unit_noise(step.spend), LARGEST_BOUND)
     exact = clipped_total(table.connection, people, amount, bound)
-    return draw_total(exact, bound, step.spend, table.law, table.noise)
+    drawn = draw_total(exact, bound, step.spend, table.law, table.noise)
+    return high_total(drawn, owned.tail, -1 if drawn.value < 0 else 1)
 
 
 def is_sticky(plan: ReleasePlan, of: str, axis: int) -> bool:

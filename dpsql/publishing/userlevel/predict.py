@@ -14,7 +14,7 @@ and asks the recipe's own formulas for the factor, the noise and the errors of t
 |---|---|---|
 | `Guess.typical` | q.5(n) | rows |
 | `Expected.weighted` | sum of w_u n_u | rows |
-| `Expected.factor`, `scale_error` | R and its relative error | 1 |
+| `Expected.factor`, `scales` | R and relative errors of factors | 1 |
 | `Expected.unit_variance` | sigma_v^2 of a row of budget 1 | stored units squared, weights of 1 |
 
 **Privacy**: public facts alone; no private table is opened.
@@ -23,8 +23,9 @@ and asks the recipe's own formulas for the factor, the noise and the errors of t
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import product
 from math import ceil, exp, hypot, log, prod, sqrt
 from statistics import NormalDist
@@ -36,21 +37,31 @@ import numpy.typing as npt
 from dpsql.axis import Axis
 from dpsql.axis.model import OrderedRule
 from dpsql.errors import InterfaceError
-from dpsql.mechanisms.family.people import APPLY, ROWS_SAY, rounded
+from dpsql.mechanisms.family.people import Estimate, NoisyHistogram, NoisyTotal, rounded
 from dpsql.mechanisms.family.reconcile import component_variances
-from dpsql.mechanisms.law import GAUSSIAN
+from dpsql.mechanisms.family.tails import (
+    Factor,
+    HighTotal,
+    Scaled,
+    best_clip,
+    factors,
+    high_total,
+    told_total,
+)
+from dpsql.mechanisms.law import NoiseLaw
 from dpsql.publishing.planned import Bounds, PlannedStatistic, ReleasePlan, Step
 from dpsql.publishing.userlevel.choose import (
+    LARGEST_BOUND,
     ROWS,
+    SUMS,
     TOTAL_ROWS,
     TOTAL_SUMS,
-    cell_variance,
+    Owned,
     low_quantile,
-    total_bound,
-    typical_size,
-    view_shares,
+    row_edges,
+    sum_edges,
 )
-from dpsql.publishing.userlevel.recipe import CLIP
+from dpsql.publishing.userlevel.shapes import SHAPES
 from dpsql.variance.kronecker import AxisSplit, ProductReading
 
 FloatArray = npt.NDArray[np.float64]
@@ -59,6 +70,9 @@ GRID = 400
 """Units that stand for all of them, at even quantiles."""
 
 NORMAL = NormalDist()
+
+HISTOGRAMS, GOLDEN = 15, (sqrt(5) - 1) / 2
+"""Ways that noisy histograms may come out: which clip they choose, and so a total's noise, differs by half."""
 
 CLEAR_UNITS = 60
 """Units, in noise SDs of a histogram, from which bounds are chosen where they should be. With 1,500 log-normal
@@ -110,19 +124,18 @@ class Guess:
         """Standard deviation of log n."""
         return max(0.05, sqrt(2 * log(max(1.0, self.rows / self.units / self.median))))
 
-    @property
-    def people(self) -> float:
-        """The stated units."""
-        return float(self.units)
-
     def quantile(self, share: float) -> float:
         """Rows that `share` of the units do not exceed."""
         return max(1.0, self.median * exp(self.deviation * NORMAL.inv_cdf(share)))
 
-    def weighted(self, tau: int) -> float:
-        """About how many rows count if no unit counts for more than tau."""
-        amounts = self.amounts()
-        return self.rows * float(np.minimum(amounts, tau).sum() / amounts.sum())
+    def histogram(self, edges: tuple[int, ...], times: float = 1.0) -> NoisyHistogram:
+        """How many units are expected in each bin of amounts that are so many times their rows."""
+        running = [
+            self.units * NORMAL.cdf(log(max(edge / times / self.median, 1e-12)) / self.deviation)
+            for edge in edges
+        ]
+        counts = np.diff([0.0, *running, float(self.units)])
+        return NoisyHistogram(edges, np.rint(counts).astype(np.int64), 0.0)
 
     def amounts(self) -> FloatArray:
         """Rows of the units that stand for all."""
@@ -137,8 +150,8 @@ class Expected:
         of: the counted table.
         tau: rows of a typical unit.
         weighted: rows times weights.
-        factor: R, 1 where it will not be applied.
-        scale_error: its relative standard error.
+        factor: R of rows.
+        scales: errors of the factor of rows, under the empty name, and of each measure.
         unit_variance: of each statistic by index in the plan, before the factor.
         means: what a value of each measure is supposed to average, in stored units.
     """
@@ -147,7 +160,7 @@ class Expected:
     tau: int
     weighted: float
     factor: float
-    scale_error: float
+    scales: Mapping[str, ScaleForecast]
     unit_variance: Mapping[int, float]
     means: Mapping[str, float]
 
@@ -185,7 +198,7 @@ def chosen_tables(plan: ReleasePlan) -> dict[str, Step]:
 
 
 def expect(plan: ReleasePlan, of: str, guess: Guess) -> Expected:
-    """Run the recipe's formulas on a guess instead of on released values.
+    """Run the recipe's formulas on expected histograms instead of on released ones.
 
     Args:
         plan: the planned release.
@@ -194,23 +207,16 @@ def expect(plan: ReleasePlan, of: str, guess: Guess) -> Expected:
     """
     plan = _guessed(plan)
     mine = plan.mine(of)
-    low = low_quantile(plan, of, guess, guess.rows)
-    tau = rounded(guess.quantile(low))
-    amounts, clip, weights = guess.amounts(), 1.0, np.ones(GRID)
-    if next(iter(mine.values())).law == GAUSSIAN:
-        squares = _squares(plan, mine, tau, amounts)
-        clip = float(np.interp(CLIP[low], (np.arange(GRID) + 0.5) / GRID, squares))
-        weights = np.sqrt(np.minimum(1.0, clip / squares))
-    else:
-        weights = np.minimum(1.0, tau / amounts)
-    variance = {i: cell_variance(plan, s, tau, clip) for i, s in mine.items()}
+    shape = SHAPES[next(iter(mine.values())).law]
+    owned = Owned(guess.histogram(row_edges()))
+    low = low_quantile(plan, of, owned, guess.rows, partial(shape.cell_variance, plan))
+    tau, amounts = rounded(owned.quantile(low)), guess.amounts()
+    weights, clip = shape.expected(plan, of, tau, low, amounts)
+    variance = {i: clip * shape.cell_variance(plan, s, tau) for i, s in mine.items()}
     kept = min(1.0, float((weights * amounts).sum() / amounts.sum()))
-    applied = 1 / kept >= APPLY
     means = {s.measure.name: abs(_mean(s.bounds)) for s in mine.values() if s.bounds is not None}
-    return Expected(
-        of, tau, guess.rows * kept, 1 / kept if applied else 1.0,
-        _scale_error(plan, of, list(means), guess) if applied else 0.0, variance, means,
-    )  # fmt: skip
+    scales = _expected_scales(plan, of, guess)
+    return Expected(of, tau, guess.rows * kept, 1 / kept, scales, variance, means)
 
 
 def _guessed(plan: ReleasePlan) -> ReleasePlan:
@@ -219,18 +225,8 @@ def _guessed(plan: ReleasePlan) -> ReleasePlan:
     return replace(plan, statistics=tuple(moved))
 
 
-def _squares(
-    plan: ReleasePlan, mine: Mapping[int, PlannedStatistic], tau: int, amounts: FloatArray
-) -> FloatArray:
-    """nu^2 of units by their rows, whose centred values have random signs."""
-    found, shares = np.zeros(len(amounts)), view_shares(mine)
-    for i, s in mine.items():
-        # 1 / m_v: by how much two rows of one unit meet in a view's rows
-        gathered = float(typical_size(plan, replace(s, bounds=None), 1) - 1)
-        meeting = sqrt(gathered) if s.bounds is None else gathered
-        size = amounts + meeting * amounts * (amounts - 1)
-        found += float(shares[i]) * size / (tau + gathered * tau**2)
-    return found
+def _law(plan: ReleasePlan, of: str) -> NoiseLaw:
+    return next(s.law for s in plan.statistics if s.of == of)
 
 
 def _mean(bounds: Bounds) -> float:
@@ -238,23 +234,56 @@ def _mean(bounds: Bounds) -> float:
     return (3 * bounds.lower + bounds.upper) / 4 or (bounds.upper - bounds.lower) / 4 or 1.0
 
 
-def _scale_error(plan: ReleasePlan, of: str, measures: Sequence[str], guess: Guess) -> float:
-    """The relative noise of totals with a high bound: rows have two thirds of the say, measures the rest.
+class ScaleForecast(NamedTuple):
+    """The noise that a scale is expected to have: of answers, and of averages; relative."""
 
-    A sum's bound is to its total as that of rows is to all rows, so its error depends on its spend alone.
-    """
-    law = next(s.law for s in plan.statistics if s.of == of)
+    error: float
+    mean_error: float
 
-    def error(step: Step) -> float:
-        return law.unit_noise(step.spend) * total_bound(guess, step, law) / guess.rows
 
-    rows = plan.step(of, TOTAL_ROWS)
-    if rows is None:  # their number is told
-        return 0.0
-    sums = [error(step) for name in measures if (step := plan.step(of, TOTAL_SUMS, name)) is not None]
-    if not sums:
-        return error(rows)
-    return hypot(ROWS_SAY * error(rows), *((1 - ROWS_SAY) / len(sums) * each for each in sums))
+def _expected_scales(plan: ReleasePlan, of: str, guess: Guess) -> dict[str, ScaleForecast]:
+    """The medians of what histograms lead to that are as noisy as the released ones will be."""
+    drawn = [_factors(plan, of, guess, i) for i in range(HISTOGRAMS)]
+    return {
+        name: ScaleForecast(
+            float(np.median([each[name].error.noise for each in drawn])),
+            float(np.median([each[name].mean_error.noise for each in drawn])),
+        )
+        for name in drawn[0]
+    }
+
+
+def _factors(plan: ReleasePlan, of: str, guess: Guess, turn: int) -> dict[str, Factor]:
+    """The factors of expected totals, pooled as the recipe pools them, for one way that histograms may come out."""
+    law, sums = _law(plan, of), {s.measure.name: s for s in plan.mine(of).values() if s.bounds is not None}
+
+    def total(kind: str, selected: str, measure: str, edges: tuple[int, ...], mean: float) -> HighTotal:
+        selection, step = plan.step(of, selected, measure), plan.step(of, kind, measure)
+        assert selection is not None and step is not None
+        histogram = _shaken(guess.histogram(edges, mean), law.unit_noise(selection.spend), turn)
+        owned, unit = Owned(histogram), law.unit_noise(step.spend)
+        bound = best_clip(owned.tail, unit, LARGEST_BOUND)
+        drawn = high_total(NoisyTotal(0, unit * bound, bound), owned.tail, 1)
+        return replace(drawn, value=guess.rows * mean)
+
+    told = plan.step(of, TOTAL_ROWS) is None
+    rows = told_total(guess.rows) if told else total(TOTAL_ROWS, ROWS, "", row_edges(), 1.0)
+    measures = {}
+    for name, statistic in sums.items():
+        assert statistic.bounds is not None
+        mean = abs(_mean(statistic.bounds))
+        high = total(TOTAL_SUMS, SUMS, name, sum_edges(statistic), mean)
+        measures[name] = Scaled(high, Estimate(high.value, 0.0), 0.0)
+    return factors(
+        Scaled(rows, Estimate(float(guess.rows), 0.0), 0.0), measures, SHAPES[law].least_gap, told=told
+    )
+
+
+def _shaken(histogram: NoisyHistogram, sd: float, turn: int) -> NoisyHistogram:
+    """The histogram with normal noise; bins and turns spread evenly over its law, always alike."""
+    place = np.arange(len(histogram.value)) * GOLDEN + (turn + 0.5) / HISTOGRAMS
+    noise = np.array([NORMAL.inv_cdf(float(x)) for x in np.clip(place % 1.0, 1e-9, 1 - 1e-9)])
+    return NoisyHistogram(histogram.edges, np.rint(histogram.value + sd * noise).astype(np.int64), sd)
 
 
 @dataclass(frozen=True)
@@ -392,13 +421,11 @@ def _totals(
         )
         relative = noise / expected.weighted
         if name == "count":
-            error = expected.scale_error if expected.factor > 1.0 else relative
-            yield ClassForecast("total", "", expected.of, name, error, None)
+            yield ClassForecast("total", "", expected.of, name, expected.scales[""].error, None)
         else:
-            relative /= expected.means[name]
-            yield ClassForecast(
-                "total", "", expected.of, name, hypot(relative, expected.scale_error), relative
-            )
+            scale = expected.scales[name]
+            mean = hypot(relative / expected.means[name], scale.mean_error)
+            yield ClassForecast("total", "", expected.of, name, scale.error, mean)
 
 
 def _questions(
@@ -419,7 +446,9 @@ def _questions(
             rows = rows * expected.means[statistic.measure.name]
             centred = np.sqrt(variances[index].covariance(asked.masks).noise) / rows
             relative, mean = np.hypot(centred, relative), float(np.median(centred))
-        error = hypot(float(np.median(relative)), expected.scale_error)
+        scale = expected.scales["" if statistic.bounds is None else statistic.measure.name]
+        error = hypot(float(np.median(relative)), scale.error)
+        mean = None if mean is None else hypot(mean, scale.mean_error)
         yield ClassForecast(
             asked.kind, statistic.view, statistic.of, statistic.measure.name, error, mean, asked.typical
         )

@@ -7,6 +7,7 @@ value is cut before it is squared, so no row whatever can make a statement fail.
     people     one line per unit: n, s<i>
     norms      one line per unit: norm (2^p nu^2)
     weights    one line per unit: w in units of 2^-20
+    differences  one line per unit: e, what a factor times w leaves out of 1, clipped, in units of 2^-20
 
 **Privacy**: raw; what is fetched is noised by the caller before it is stored or shown.
 """
@@ -22,7 +23,7 @@ import numpy.typing as npt
 
 from dpsql.errors import InternalError
 from dpsql.mechanisms.axis.strategy import AxisStrategy, gathers
-from dpsql.mechanisms.family.whitened import LARGEST_NORM, UNIT, Whitening
+from dpsql.mechanisms.family.whitened import LARGEST_DIFFERENCE, LARGEST_NORM, UNIT, Whitening
 from dpsql.publishing.cells import PlacedCells, huge
 from dpsql.publishing.planned import ReleasePlan
 from dpsql.release.write import registered
@@ -34,7 +35,7 @@ WEIGHT = "CAST(w AS HUGEINT)"
 IntArray = npt.NDArray[np.int64]
 
 
-class Shape(NamedTuple):
+class View(NamedTuple):
     """One view as the norm sees it.
 
     Args:
@@ -88,14 +89,14 @@ def clipped_total(connection: duckdb.DuckDBPyConnection, people: str, amount: st
 
 
 def make_norms(
-    connection: duckdb.DuckDBPyConnection, rows: str, of: str, shapes: Sequence[Shape], whitening: Whitening
+    connection: duckdb.DuckDBPyConnection, rows: str, of: str, views: Sequence[View], whitening: Whitening
 ) -> str:
     """The joint whitened norm of each unit; returns the table's name.
 
     **Privacy**: a unit's norm is a function of its own rows and of released values; sums are exact.
     """
     name = identifier(f"norms {of}")
-    parts = " UNION ALL ".join(_norm_sql(connection, rows, shape, whitening) for shape in shapes)
+    parts = " UNION ALL ".join(_norm_sql(connection, rows, view, whitening) for view in views)
     connection.execute(
         f"CREATE OR REPLACE TEMP TABLE {name} AS SELECT unit, sum(part) AS norm FROM ({parts}) GROUP BY unit"
     )
@@ -113,7 +114,33 @@ def make_weights(connection: duckdb.DuckDBPyConnection, norms: str, of: str, cli
     root = f"CAST(floor(sqrt(CAST({ratio} AS DOUBLE))) AS BIGINT)"
     connection.execute(
         f"CREATE OR REPLACE TEMP TABLE {name} AS "
-        f"SELECT unit, CASE WHEN norm >= {huge(LARGEST_NORM)} THEN 0 ELSE {root} END AS w FROM {norms}"
+        f"SELECT unit, CASE WHEN norm = 0 OR norm >= {huge(LARGEST_NORM)} THEN 0 ELSE {root} END AS w FROM {norms}"
+    )
+    return name
+
+
+def make_differences(
+    connection: duckdb.DuckDBPyConnection, norms: str, weights: str, of: str, factor: int, clip: int
+) -> str:
+    """What the weight of each unit, times a factor, leaves out of her, clipped; returns the table's name.
+
+    E = 2^20 - (factor W >> 20), then |E| <= sqrt(2^40 clip // norm), at most 2^23: below 2^46 the square root of an
+    integer is exact to the floor in double precision.
+
+    Args:
+        connection: where the tables are.
+        norms, weights: of the units.
+        of: the counted table.
+        factor: R0 in units of 2^-20, released.
+        clip: 2^p K_D^2, released.
+    """
+    name = identifier(f"differences {of}")
+    ratio = f"least({huge(UNIT**2 * clip)} // greatest(norm, {huge(1)}), {huge(LARGEST_DIFFERENCE**2)})"
+    root = f"CAST(floor(sqrt(CAST({ratio} AS DOUBLE))) AS BIGINT)"
+    left = f"{UNIT} - ({factor}::BIGINT * w) // {UNIT}"
+    connection.execute(
+        f"CREATE OR REPLACE TEMP TABLE {name} AS SELECT unit, CASE WHEN norm = 0 OR norm >= {huge(LARGEST_NORM)} "
+        f"THEN 0 ELSE greatest(least({left}, {root}), -{root}) END AS w FROM {norms} JOIN {weights} USING (unit)"
     )
     return name
 
@@ -157,18 +184,16 @@ def weighted_cells(
     return PlacedCells(connection, plan, weighted(rows, weights), columns, f"{WEIGHT} * ")
 
 
-def _norm_sql(connection: duckdb.DuckDBPyConnection, rows: str, shape: Shape, whitening: Whitening) -> str:
+def _norm_sql(connection: duckdb.DuckDBPyConnection, rows: str, view: View, whitening: Whitening) -> str:
     """SELECT unit, part: the squared rows of one view's statistics times their coefficients."""
-    keys = ["unit", *(f"a{axis}" for axis in shape.axes)]
-    sums = [
-        f"coalesce(sum(CAST({value} AS HUGEINT)), 0) AS v{index}" for index, value in shape.values.items()
-    ]
+    keys = ["unit", *(f"a{axis}" for axis in view.axes)]
+    sums = [f"coalesce(sum(CAST({value} AS HUGEINT)), 0) AS v{index}" for index, value in view.values.items()]
     inner = f"SELECT {', '.join([*keys, *sums])} FROM {rows} GROUP BY {', '.join(keys)}"
-    gathered = {axis: s for axis, s in shape.axes.items() if gathers(s)}
+    gathered = {axis: s for axis, s in view.axes.items() if gathers(s)}
     if gathered:
-        inner = _gathered(connection, inner, shape, gathered)
+        inner = _gathered(connection, inner, view, gathered)
     squares = []
-    for index in shape.values:
+    for index in view.values:
         shift = whitening.parts[index].shift
         cut = f"least(abs(v{index}), {huge(whitening.largest_row(index))})"
         square = (
@@ -179,12 +204,12 @@ def _norm_sql(connection: duckdb.DuckDBPyConnection, rows: str, shape: Shape, wh
 
 
 def _gathered(
-    connection: duckdb.DuckDBPyConnection, cells: str, shape: Shape, gathered: Mapping[int, AxisStrategy]
+    connection: duckdb.DuckDBPyConnection, cells: str, view: View, gathered: Mapping[int, AxisStrategy]
 ) -> str:
     """Cells summed into the rows of the strategies: each leaf joins the rows that hold it."""
     entries = " * ".join(f"r{axis}.entry" for axis in gathered)
-    sums = [f"sum(c.v{index} * {entries}) AS v{index}" for index in shape.values]
-    keys = ["c.unit", *(f"r{axis}.number" if axis in gathered else f"c.a{axis}" for axis in shape.axes)]
+    sums = [f"sum(c.v{index} * {entries}) AS v{index}" for index in view.values]
+    keys = ["c.unit", *(f"r{axis}.number" if axis in gathered else f"c.a{axis}" for axis in view.axes)]
     joins = " ".join(
         f"JOIN {_store_rows(connection, axis, strategy)} AS r{axis} ON c.a{axis} = r{axis}.leaf"
         for axis, strategy in gathered.items()

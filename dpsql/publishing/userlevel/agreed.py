@@ -1,0 +1,132 @@
+"""The noisy views of one table once they agree: what the recipe reads totals and groups off.
+
+Views are reconciled family by family, as the release will be (`reconcile`), before anything is scaled.
+
+**Privacy**: post-processing of noisy integers and public facts.
+**Source**: docs/method/views.md, "Views that share axes".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import prod, sqrt
+
+import numpy as np
+import numpy.typing as npt
+
+from dpsql.mechanisms.axis.strategy import leaf_estimates
+from dpsql.mechanisms.family.people import Estimate, pooled
+from dpsql.mechanisms.family.reconcile import Measured
+from dpsql.mechanisms.family.whitened import UNIT
+from dpsql.mechanisms.law import NoisyView
+from dpsql.publishing.planned import PlannedStatistic, ReleasePlan
+from dpsql.variance.kronecker import AxisSplit, ProductReading
+
+FloatArray = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Agreed:
+    """The views of one table, in units of a weight of 1 and of the measure.
+
+    Args:
+        plan: the release.
+        leaves: leaf estimates of each statistic, by index in the plan.
+        readings: how it answers, without factors.
+    """
+
+    plan: ReleasePlan
+    leaves: Mapping[int, FloatArray]
+    readings: Mapping[int, ProductReading]
+
+    def of(self, measure: str) -> dict[int, PlannedStatistic]:
+        """The statistics of a measure by index."""
+        return {
+            i: self.plan.statistics[i] for i in self.leaves if self.plan.statistics[i].measure.name == measure
+        }
+
+    def total(self, measure: str) -> Estimate:
+        """The total of a measure; views that stand alone have totals of their own."""
+        families = {s.family: i for i, s in self.of(measure).items()}
+        return pooled(
+            [
+                Estimate(float(self.leaves[i].sum()), sqrt(self.readings[i].components[()]))
+                for i in families.values()
+            ]
+        )
+
+    def margin(self, measure: str, axis: int) -> GroupSums:
+        """Sums of the groups of one axis, from any view that holds it."""
+        i, s = next((i, s) for i, s in self.of(measure).items() if axis in s.axes)
+        place = s.axes.index(axis)
+        away = tuple(position for position in range(len(s.axes)) if position != place)
+        value = np.asarray(self.leaves[i].sum(axis=away), np.float64)
+        return GroupSums(value, sqrt(mean_variance(self.readings[i], (place,))))
+
+    def cell_variance(self, index: int) -> float:
+        """Mean variance of the cells of a statistic."""
+        return mean_variance(self.readings[index], tuple(range(len(self.plan.statistics[index].axes))))
+
+
+@dataclass(frozen=True, eq=False)
+class GroupSums:
+    """Estimates of groups with the standard error of a typical one.
+
+    Args:
+        value: shape (n,).
+        sd: its root mean square.
+    """
+
+    value: FloatArray
+    sd: float
+
+
+def mean_variance(reading: ProductReading, places: tuple[int, ...]) -> float:
+    """Mean variance of single groups of some axes, all of the others added up."""
+    means = []
+    for place, split in enumerate(reading.axes):
+        n = split.model.n
+        masks = np.eye(n) if place in places else np.ones((1, n))
+        rest, share = split.parts(masks)
+        means.append((float(rest.mean()), float(share.mean())))
+    return sum(
+        sigma2 * prod(rest if place in part else share for place, (rest, share) in enumerate(means))
+        for part, sigma2 in reading.components.items()
+    )
+
+
+def agree(plan: ReleasePlan, views: Mapping[int, NoisyView]) -> Agreed:
+    """Estimate and reconcile drawn views.
+
+    Args:
+        plan: the release.
+        views: what was drawn of one table, by index in the plan.
+    """
+    splits = {a: AxisSplit(planned.strategy.variance()) for a, planned in enumerate(plan.axes)}
+    totals = {a: split.total for a, split in splits.items()}
+    spreads = {a: split.spread for a, split in splits.items()}
+    leaves: dict[int, FloatArray] = {}
+    readings: dict[int, ProductReading] = {}
+    for members in plan.families:
+        if members[0] not in views:
+            continue
+        measurement = plan.statistics[members[0]].measurement
+        measured = [
+            Measured(
+                plan.statistics[i].axes,
+                leaf_estimates(views[i], plan.strategies(plan.statistics[i])) / UNIT,
+                views[i].unit_variance / UNIT**2,
+            )
+            for i in members
+        ]
+        sigma2 = measurement.components([(m.axes, m.unit_variance) for m in measured], totals)
+        leaves |= zip(members, measurement.agreed(measured, totals, spreads), strict=True)
+        for i, own in zip(members, measured, strict=True):
+            parts = {
+                tuple(own.axes.index(axis) for axis in part): s2
+                for part, s2 in sigma2.items()
+                if set(part) <= set(own.axes)
+            }
+            readings[i] = ProductReading(tuple(splits[a] for a in own.axes), parts)
+    return Agreed(plan, leaves, readings)

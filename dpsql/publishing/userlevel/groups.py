@@ -1,0 +1,226 @@
+"""From low views and factors to what a release holds beside them: corrections of groups, and how far shares are off.
+
+COUNT = R_N c + d and SUM = R_S (y + mid c) + dy + mid d. A release stores counts, and sums around mid, so beside
+R_S y the stored sum has (R_S - R_N) mid c + dy.
+
+| here | there | unit |
+|---|---|---|
+| `Group.counts`, `Group.sums` | d, dy with their v_g, of the groups of one axis | rows, stored units |
+| `Corrected.leaves` | what is added to R times the leaf estimates | rows, stored units |
+| `Corrected.spread` | v_g, i2 and the rows in few hands, per statistic | the same, squared |
+
+**Privacy**: functions of released values alone.
+**Source**: docs/method/user_level.md, "Differences", "Intervals that hold the plain answer".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from dpsql.mechanisms.family.differences import (
+    Correction,
+    SumScale,
+    carried,
+    corrected_counts,
+    corrected_sums,
+    fitted,
+    groups_of,
+    interaction,
+    parts_of,
+)
+from dpsql.mechanisms.family.people import spread
+from dpsql.mechanisms.family.tails import Factor
+from dpsql.publishing.planned import PlannedStatistic
+from dpsql.publishing.userlevel.agreed import Agreed, agree
+from dpsql.publishing.userlevel.shapes import Differences
+from dpsql.variance.scaled import Spread
+
+FloatArray = npt.NDArray[np.float64]
+
+ALLOWED = 0.3
+"""How far groups are off where no differences are measured, as a part of what the low bound left out."""
+
+
+class Corrected(NamedTuple):
+    """What a release holds of one statistic beside its scaled leaf estimates.
+
+    Args:
+        leaves: what is added to them, in the statistic's shape.
+        spread: how far shares of the whole may be off.
+    """
+
+    leaves: FloatArray
+    spread: Spread
+
+
+@dataclass(frozen=True)
+class Low:
+    """The low views with their factors.
+
+    Args:
+        views: as they agree.
+        factors: by measure; of rows under the empty name.
+    """
+
+    views: Agreed
+    factors: Mapping[str, Factor]
+
+    def factor(self, statistic: PlannedStatistic) -> Factor:
+        """The one that a statistic is multiplied by."""
+        return self.factors["" if statistic.bounds is None else statistic.measure.name]
+
+    def rows_of(self, measure: str) -> str:
+        """The statistic that counts the rows of a measure: its own where it may be NULL."""
+        own = f"count({measure})"
+        return own if self.views.of(own) else "count"
+
+    def rows_in(self, index: int) -> int:
+        """The statistic of the same view that counts the rows of a statistic's measure."""
+        statistic = self.views.plan.statistics[index]
+        if statistic.bounds is None:
+            return index
+        wanted = self.rows_of(statistic.measure.name)
+        return next(i for i, s in self.views.of(wanted).items() if s.view == statistic.view)
+
+    def apart(self, index: int) -> FloatArray:
+        """(R_S - R_N) mid c: what a centred sum has of its rows, since both have factors of their own."""
+        statistic, rows = self.views.plan.statistics[index], self.views.leaves[self.rows_in(index)]
+        gap = self.factor(statistic).value - self.factors[""].value
+        return gap * statistic.mid * rows
+
+
+def allowed(low: Low, people: float) -> dict[int, Corrected]:
+    """Where nothing was measured of what the factors leave out of groups.
+
+    Args:
+        low: the views.
+        people: about how many there are.
+    """
+    found = {}
+    for i, s in low.views.plan.mine(_table(low)).items():
+        left = 1 - 1 / low.factors[""].value
+        rows = low.rows_in(i)
+        whole = low.factors[""].value * low.views.leaves[rows].sum() * left * _size(s)
+        shares = parts_of(low.views.leaves[rows])
+        groups = tuple(np.zeros(n) for n in shares.shape)
+        few = whole**2 / max(people / 2, 1.0)
+        found[i] = Corrected(
+            low.apart(i), Spread(shares, groups, interaction=few, common=(ALLOWED * whole) ** 2)
+        )
+    return found
+
+
+def _size(statistic: PlannedStatistic) -> float:
+    """How far a value of a statistic typically is from its centre: 1 for rows."""
+    bounds = statistic.bounds
+    return 1.0 if bounds is None else float(spread(statistic.mid, bounds.lower, bounds.upper))
+
+
+def _table(low: Low) -> str:
+    return low.views.plan.statistics[next(iter(low.views.leaves))].of
+
+
+def measured(low: Low, drawn: Differences) -> dict[int, Corrected]:
+    """Where differences were drawn: groups are moved as far as they are seen to vary, and the rest is told.
+
+    Args:
+        low: the views.
+        drawn: what R0 leaves out of them.
+    """
+    off = _Off(low, agree(low.views.plan, drawn.views), drawn)
+    return {i: off.corrected(i) for i in low.views.leaves}
+
+
+class _Off:
+    """Differences of one table beside its low views."""
+
+    def __init__(self, low: Low, views: Agreed, drawn: Differences) -> None:
+        self.low, self.views, self.drawn = low, views, drawn
+        self.counts: dict[tuple[str, int], Correction] = {}
+
+    def corrected(self, index: int) -> Corrected:
+        """Corrections of one statistic, and how far its shares may be off."""
+        statistic = self.views.plan.statistics[index]
+        rows = self.low.views.leaves[self.low.rows_in(index)]
+        groups = [self.group(statistic, axis) for axis in statistic.axes]
+        moved = fitted(rows, [each.value for each in groups]) if groups else np.zeros_like(rows)
+        rest = self.difference(statistic, self.low.views.leaves[index], rows, self.views.leaves[index],
+                               self.views.leaves[self.low.rows_in(index)])  # fmt: skip
+        cells = interaction(rest - moved, self.views.cell_variance(index)) * rows.size
+        tail = (self.left(statistic) * self.whole(statistic) * _size(statistic)) ** 2 / self.drawn.few
+        own = np.zeros_like(rows) if statistic.bounds is None else self.low.apart(index)
+        shown = Spread(parts_of(rows), tuple(each.variance for each in groups), cells, tail)
+        return Corrected(own + moved, shown)
+
+    def group(self, statistic: PlannedStatistic, axis: int) -> Correction:
+        """How the groups of one axis are moved."""
+        name = statistic.measure.name
+        if (name, axis) not in self.counts:
+            rows_name = name if statistic.bounds is None else self.low.rows_of(name)
+            low_rows, rows = (views.margin(rows_name, axis) for views in (self.low.views, self.views))
+            low_own, own = (views.margin(name, axis) for views in (self.low.views, self.views))
+            groups = groups_of(low_rows.value, low_rows.sd)
+            x = self.difference(statistic, low_own.value, low_rows.value, own.value, rows.value)
+            if statistic.bounds is None:
+                found = corrected_counts(groups, x, own.sd**2)
+            else:
+                counts = self.group(self.rows_statistic(statistic), axis)
+                scale = SumScale(self.low.factors[""].value, self.low.factor(statistic).value, statistic.mid)
+                towards = carried(groups, counts, low_own.value, scale)
+                found = corrected_sums(groups, x, towards, own.sd**2)
+            self.counts[name, axis] = found
+        return self.counts[name, axis]
+
+    def rows_statistic(self, statistic: PlannedStatistic) -> PlannedStatistic:
+        """One that counts the rows of a measure."""
+        return next(iter(self.views.of(self.low.rows_of(statistic.measure.name)).values()))
+
+    def difference(
+        self,
+        statistic: PlannedStatistic,
+        low: FloatArray,
+        low_rows: FloatArray,
+        own: FloatArray,
+        rows: FloatArray,
+    ) -> FloatArray:
+        """x: differences less their parts of the whole's, so that they add to 0."""
+        if statistic.bounds is None:
+            return own - self.part(statistic) * low
+        counts, mid = self.part(self.rows_statistic(statistic)), statistic.mid
+        return own - self.part(statistic) * (low + mid * low_rows) + mid * counts * low_rows
+
+    def part(self, statistic: PlannedStatistic) -> float:
+        """The whole's difference over the whole: pc of counts, pS of sums that are not centred."""
+        low, own = (self.uncentred(views, statistic) for views in (self.low.views, self.views))
+        return own / low if low else 0.0
+
+    def uncentred(self, views: Agreed, statistic: PlannedStatistic) -> float:
+        """The total of a statistic, its centre put back."""
+        name = statistic.measure.name
+        own = views.total(name).value
+        return (
+            own
+            if statistic.bounds is None
+            else own + statistic.mid * views.total(self.low.rows_of(name)).value
+        )
+
+    def whole(self, statistic: PlannedStatistic) -> float:
+        """All rows of a statistic's measure."""
+        name = (
+            statistic.measure.name if statistic.bounds is None else self.low.rows_of(statistic.measure.name)
+        )
+        return self.low.factors[""].value * self.low.views.total(name).value
+
+    def left(self, statistic: PlannedStatistic) -> float:
+        """The part of the whole that neither views nor differences show; of a sum, at least that of its rows."""
+        whole = self.low.factor(statistic).value * self.uncentred(self.low.views, statistic)
+        shown = self.drawn.factor * self.uncentred(self.low.views, statistic) + self.uncentred(
+            self.views, statistic
+        )
+        own = max(0.0, 1 - shown / whole) if whole else 0.0
+        return own if statistic.bounds is None else max(own, self.left(self.rows_statistic(statistic)))

@@ -1,0 +1,207 @@
+"""How far an answer may be off when its view was measured with few rows of each person and then scaled.
+
+A view's shape is scaled so that its total is right. What is left is a question of shares: noise of the part that a
+question asks for, groups whose people own more or less than others, and rows of the few who own most.
+
+| here | there | unit |
+|---|---|---|
+| `shares` | W: about which part of the rows each cell holds | 1 |
+| F | the part of the rows that a question asks for | 1 |
+| `groups[i]` | v_g: how far groups of one axis are off, squared | squared stored units |
+| `interaction` | i2 cells: how far cells are off beyond their groups, over all cells | squared stored units |
+| `tail` | (left n)^2 / (F H): what nobody's rows showed, in few hands | squared stored units |
+| `common` | (1 - 1/R)^2 .3^2 n^2 / F^2, where no groups were measured | squared stored units |
+
+With m_g the part of group g that a question covers, two questions have in common
+
+    noise      the view's own, both questions less their part F of the total: the total is scaled exactly
+    spread     sum over axes and groups of v_g (m_g - mean m) (m'_g - mean m') + interaction (F_both - F F')
+    tail       tail (F_both - F F')
+
+so that the whole has none of them. `common` is of single questions: it is multiplied by the correlation that F_both
+- F F' gives.
+
+**Source**: docs/method/user_level.md, "Intervals that hold the plain answer".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+
+from dpsql.tree import FloatArray
+from dpsql.variance.kronecker import ProductReading
+from dpsql.variance.model import Columns, Covariance, Sum
+
+CELLS, CONSTANTS = -1, -2
+"""What `part` says in the stored table where it is no axis."""
+
+WHOLE = 1e-9
+"""A question that leaves out less asks for the whole."""
+
+
+@dataclass(frozen=True, eq=False)
+class Spread:
+    """What a release holds of it, of one statistic.
+
+    Args:
+        shares: shape (n_1, .., n_d), adding to 1.
+        groups: one array (n_i,) for each axis.
+        interaction, tail, common: as in the module's table.
+    """
+
+    shares: FloatArray
+    groups: tuple[FloatArray, ...]
+    interaction: float = 0.0
+    tail: float = 0.0
+    common: float = 0.0
+    kind: ClassVar[str] = "spread"
+
+    def columns(self) -> dict[str, Any]:
+        """One table: cells, groups of each axis, constants."""
+        parts = [
+            (CELLS, self.shares.ravel()),
+            *enumerate(self.groups),
+            (CONSTANTS, np.array([self.interaction, self.tail, self.common])),
+        ]
+        return {
+            "part": np.concatenate([np.full(len(values), part, np.int64) for part, values in parts]),
+            "place": np.concatenate([np.arange(len(values), dtype=np.int64) for _, values in parts]),
+            "value": np.concatenate([np.asarray(values, np.float64) for _, values in parts]),
+        }
+
+    def scaled(self, factor: float) -> Spread:
+        """The same of answers that are `factor` times as large."""
+        square = factor**2
+        return Spread(self.shares, tuple(square * each for each in self.groups), square * self.interaction,
+                      square * self.tail, square * self.common)  # fmt: skip
+
+    def asked(self, masks: Sequence[FloatArray]) -> Asked:
+        """What masks ask for."""
+        letters = "abcdefghijklmnopqrstuvwxyz"[: len(masks)]
+        covered = []
+        for i, own in enumerate(masks):
+            others = [j for j in range(len(masks)) if j != i]
+            names = ",".join([letters, *(f"z{letters[j]}" for j in others)])
+            if others:
+                inside = np.einsum(
+                    f"{names}->z{letters[i]}", self.shares, *(masks[j] for j in others), optimize=True
+                )
+                whole = self.shares.sum(axis=tuple(others))
+                own = own * np.divide(inside, whole, out=np.zeros_like(inside), where=whole > 0)
+            covered.append(own)
+        share = self.part(masks)
+        margins = [
+            self.shares.sum(axis=tuple(j for j in range(len(masks)) if j != i)) for i in range(len(masks))
+        ]
+        return Asked(share, tuple(m - (m @ f)[:, None] for m, f in zip(covered, margins, strict=True)))
+
+    def part(self, masks: Sequence[FloatArray]) -> FloatArray:
+        """F of outer products of masks, shape (g,)."""
+        if not masks:
+            return np.ones(1)
+        letters = "abcdefghijklmnopqrstuvwxyz"[: len(masks)]
+        names = ",".join([letters, *(f"z{letter}" for letter in letters)])
+        return np.asarray(np.einsum(f"{names}->z", self.shares, *masks, optimize=True), np.float64)
+
+
+class Asked(NamedTuple):
+    """One side of a covariance.
+
+    Args:
+        share: F, shape (g,).
+        off: for each axis m_g less its mean, shape (g, n_i).
+    """
+
+    share: FloatArray
+    off: tuple[FloatArray, ...]
+
+
+def from_columns(columns: Columns) -> Spread:
+    """What `Spread.columns` gave."""
+    part, value = np.asarray(columns["part"]), np.asarray(columns["value"], np.float64)
+    axes = int(part.max(initial=CELLS)) + 1
+    groups = tuple(value[part == i] for i in range(axes))
+    interaction, tail, common = value[part == CONSTANTS].tolist()
+    shape = [len(group) for group in groups]
+    return Spread(value[part == CELLS].reshape(shape), groups, interaction, tail, common)
+
+
+@dataclass(frozen=True, eq=False)
+class ScaledReading:
+    """How a statistic answers whose view was scaled to a total.
+
+    Args:
+        shape: how the view was measured, its variances scaled.
+        spread: how far shares may be off.
+
+    **Source**: docs/method/user_level.md, "Intervals that hold the plain answer".
+    """
+
+    shape: ProductReading
+    spread: Spread
+    name: ClassVar[str] = "scaled"
+
+    @property
+    def indices(self) -> int:
+        """Those of the shape."""
+        return self.shape.indices
+
+    def terms(self, masks: Sequence[FloatArray]) -> tuple[Sum, ...]:
+        """Those of the shape."""
+        return self.shape.terms(masks)
+
+    def covariance(
+        self, masks: Sequence[FloatArray], other: Sequence[FloatArray] | None = None
+    ) -> Covariance:
+        """See `Reading`; noise, spread and tail."""
+        left, second = self.spread.asked(masks), masks if other is None else other
+        right = left if other is None else self.spread.asked(second)
+        both = self.spread.part([u * w for u, w in zip(masks, second, strict=True)])
+        apart = both - left.share * right.share
+        spread = self.spread.interaction * apart
+        for variance, one, two in zip(self.spread.groups, left.off, right.off, strict=True):
+            spread = spread + (one * two) @ variance
+        spread = spread + self._common(left.share, right.share, apart)
+        return Covariance(
+            self._noise(masks, second, left.share, right.share), spread, self.spread.tail * apart
+        )
+
+    def columns(self) -> tuple[Columns, ...]:
+        """Those of the shape, then the spread's."""
+        return (*self.shape.columns(), self.spread.columns())
+
+    def page(self) -> Mapping[str, Any]:
+        """Nothing: a page tells of noise by each axis's table."""
+        return {}
+
+    def _noise(
+        self, masks: Sequence[FloatArray], other: Sequence[FloatArray], left: FloatArray, right: FloatArray
+    ) -> FloatArray:
+        """Of both questions less their parts of the total, whose covariance with any question is that of the first
+        component alone."""
+        total = self.shape.components[()]
+        one, two = (
+            prod((u @ axis.spread for axis, u in zip(self.shape.axes, side, strict=True)), start=np.ones(1))
+            for side in (masks, other)
+        )
+        own = self.shape.covariance(masks, None if other is masks else other).noise
+        noise = own + total * (left * right - left * two - right * one)
+        return np.maximum(noise, 0.0) if other is masks else noise
+
+    def _common(self, left: FloatArray, right: FloatArray, apart: FloatArray) -> FloatArray:
+        if not self.spread.common:
+            return np.zeros(1)
+        alone = np.sqrt(np.maximum(left * (1 - left) * right * (1 - right), 0.0))
+        seen = (np.minimum(left, right) > 0) & (np.maximum(left, right) < 1 - WHOLE)
+        alike = np.divide(apart, alone, out=np.zeros_like(apart), where=seen & (alone > 0))
+        return np.asarray(self.spread.common * left * right * alike, np.float64)
+
+
+def scaled_reading(pieces: tuple[Any, ...], components: Mapping[tuple[int, ...], float]) -> ScaledReading:
+    """The reading of stored pieces: the axes' splits, then the spread."""
+    return ScaledReading(ProductReading(pieces[:-1], components), pieces[-1])

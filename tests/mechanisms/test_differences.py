@@ -1,0 +1,142 @@
+"""What one factor leaves out of groups: shrunk, fitted into cells, and what intervals make of the rest."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from dpsql.mechanisms.axis.leaves import LeafStrategy
+from dpsql.mechanisms.family.differences import (
+    SumScale,
+    carried,
+    corrected_counts,
+    corrected_sums,
+    fitted,
+    groups_of,
+    interaction,
+)
+from dpsql.variance.kronecker import AxisSplit, ProductReading
+from dpsql.variance.reading import piece, reading
+from dpsql.variance.scaled import ScaledReading, Spread
+
+ROWS = np.array([400.0, 300.0, 200.0, 80.0, 20.0])
+
+
+def test_groups_are_moved_as_far_as_they_vary_beyond_noise():
+    groups, off = groups_of(ROWS, 1.0), np.array([60.0, -40.0, -30.0, 15.0, -5.0])
+    clear = corrected_counts(groups, off, 1.0)
+    assert clear.value == pytest.approx(off, abs=1.0)
+    assert np.all(clear.variance < 2.0)
+    noise = corrected_counts(groups, off, 1000.0)
+    assert np.all(noise.value == 0.0)
+    assert noise.variance[0] > noise.variance[-1] > 0
+    assert abs(clear.value.sum()) < 1e-9
+
+
+def test_shrinking_beats_the_raw_difference_and_says_how_far_off_it_is():
+    """Of groups whose offs follow the prior, errors have the size that is told."""
+    rng, part = np.random.default_rng(3), ROWS / ROWS.sum()
+    groups = groups_of(ROWS, 1.0)
+    shrunk, raw, told = [], [], []
+    for _ in range(2000):
+        true = rng.normal(0, 20 * np.sqrt(groups.prior))
+        true -= part * true.sum()
+        noisy = true + rng.normal(0, 20, 5)
+        found = corrected_counts(groups, noisy, 400.0)
+        shrunk.append((found.value - true) ** 2)
+        raw.append((noisy - true) ** 2)
+        told.append(found.variance)
+    assert np.mean(shrunk) < 0.95 * np.mean(raw)
+    assert np.mean(told) > 0.9 * np.mean(shrunk)
+
+
+def test_sums_follow_their_counts():
+    groups = groups_of(ROWS, 1.0)
+    counts = corrected_counts(groups, np.array([60.0, -40.0, -30.0, 15.0, -5.0]), 1.0)
+    towards = carried(groups, counts, 3.0 * ROWS, SumScale(2.0, 2.0, 10.0))
+    assert towards == pytest.approx(3.0 * counts.value)  # y doubles where rows do
+    found = corrected_sums(groups, np.zeros(5), towards, 1e9)
+    assert found.value == pytest.approx(towards - groups.part * towards.sum())
+    unseen = carried(groups_of(ROWS, 1000.0), counts, 3.0 * ROWS, SumScale(2.0, 2.2, 10.0))
+    assert unseen == pytest.approx(0.1 * 10.0 * counts.value)
+
+
+def test_corrections_of_cells_add_up_along_every_axis():
+    rng = np.random.default_rng(5)
+    for shape in ((4, 6), (3, 4, 5)):
+        rows = rng.gamma(1.0, 100.0, shape)
+        margins = [rng.normal(0, 10, n) for n in shape]
+        margins = [m - m.mean() for m in margins]
+        cells = fitted(rows, margins)
+        for axis, wanted in enumerate(margins):
+            others = tuple(i for i in range(len(shape)) if i != axis)
+            assert cells.sum(axis=others) == pytest.approx(wanted, abs=0.05)
+    assert fitted(ROWS, [ROWS - 200.0]).tolist() == (ROWS - 200.0).tolist()
+
+
+def test_interaction_is_what_margins_do_not_explain():
+    rng = np.random.default_rng(6)
+    additive = rng.normal(0, 50, (30, 1)) + rng.normal(0, 50, (1, 20))
+    noise = rng.normal(0, 3, (30, 20))
+    assert interaction(additive + noise, 9.0) < 2.0
+    assert interaction(additive + noise + rng.normal(0, 10, (30, 20)), 9.0) == pytest.approx(100, rel=0.3)
+    assert interaction(ROWS, 1.0) == 0.0
+
+
+def readings() -> list[ScaledReading]:
+    """One axis, and two of uneven cells."""
+    rng = np.random.default_rng(7)
+    found = []
+    for shape in ((5,), (4, 3)):
+        cells = rng.gamma(1.0, 1.0, shape)
+        components = {(): 4.0} | {(i,): 5.0 for i in range(len(shape))}
+        components |= {(0, 1): 6.0} if len(shape) > 1 else {}
+        base = ProductReading(tuple(AxisSplit(LeafStrategy(n).variance()) for n in shape), components)
+        groups = tuple(rng.random(n) for n in shape)
+        found.append(ScaledReading(base, Spread(cells / cells.sum(), groups, 3.0, 2.0, 0.5)))
+    return found
+
+
+@pytest.mark.parametrize("own", readings(), ids=["one axis", "two axes"])
+def test_the_whole_has_no_part_and_covariances_are_a_form(own):
+    shape = own.spread.shares.shape
+    whole = own.covariance([np.ones((1, n)) for n in shape])
+    assert (float(whole.noise[0]), float(whole.spread[0]), float(whole.tail[0])) == pytest.approx(
+        (0, 0, 0), abs=1e-9
+    )
+    rng = np.random.default_rng(8)
+    masks = [(rng.random((40, n)) < 0.5).astype(float) for n in shape]
+    single = own.covariance(masks)
+    again = own.covariance(masks, [mask.copy() for mask in masks])
+    for a, b in zip(single, again, strict=True):
+        assert np.all(a >= -1e-12) and a == pytest.approx(b)
+    other = [np.roll(mask, 1, axis=0) for mask in masks]
+    mixed, back = own.covariance(masks, other), own.covariance(other, masks)
+    assert mixed.spread == pytest.approx(back.spread) and mixed.noise == pytest.approx(back.noise)
+    right = own.covariance(other)
+    for name in ("noise", "spread", "tail"):
+        one, two, both = (getattr(each, name) for each in (single, right, mixed))
+        assert np.all(both**2 <= one * two * (1 + 1e-9) + 1e-12), name
+
+
+def test_one_axis_is_as_written():
+    (own, _), f = readings(), None
+    f, v = own.spread.shares, own.spread.groups[0]
+    mask = np.array([[1.0, 0.0, 1.0, 0.0, 0.0]])
+    share = float((mask @ f)[0])
+    found = own.covariance([mask])
+    spread = float((v * (mask[0] - share) ** 2).sum()) + 3.0 * share * (1 - share) + 0.5 * share**2
+    assert found.spread[0] == pytest.approx(spread)
+    assert found.tail[0] == pytest.approx(2.0 * share * (1 - share))
+
+
+def test_a_stored_spread_reads_back():
+    for own in readings():
+        stored = own.spread.columns()
+        back = piece(Spread.kind, 0, stored)
+        assert isinstance(back, Spread)
+        assert back.shares == pytest.approx(own.spread.shares)
+        restored = reading("scaled", [*own.shape.axes, back], own.shape.components)
+        masks = [np.eye(n)[:2] for n in own.spread.shares.shape]
+        assert restored.covariance(masks).spread == pytest.approx(own.covariance(masks).spread)
+        assert len(restored.columns()) == len(masks) + 1
