@@ -161,7 +161,7 @@ def collection_plan(
         people: how many are expected to report; grids depend on it.
         label: tells repeated collections of one catalog apart; a device answers each once.
         after: with `tau: estimate`, the first round's plan; without it that first round is planned.
-        reports: the first round's reports, Parquet and JSON-lines files.
+        reports: the first round's reports, as in `collect`.
 
     Returns:
         Predicted standard errors, in rows a person, before anyone reports.
@@ -198,7 +198,7 @@ def collect(
 
     Args:
         plan: the plan that they answered.
-        reports: Parquet and JSON-lines files; one may stand alone.
+        reports: Parquet, CSV and JSON-lines files, or folders of them; one may stand alone.
         output: the release file to make.
         catalog: the YAML file; only where an axis is a public dimension's rows.
         state: a private file that remembers what was counted, for later runs with more files.

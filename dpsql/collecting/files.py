@@ -11,19 +11,22 @@ whole or not there, and a state goes on under its own key alone: under another o
 | a state | has its key: that was renamed into place first |
 
 DuckDB makes files with the machine's default mode. So the state is made aside, holding public facts, and gets its mode
-before its name; and every commit goes to the file itself, without a log beside it.
+before its name; and every commit goes to the file itself, without a log beside it. What does not fit in memory goes to
+a folder that nobody else may read, tokens hashed.
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
+import weakref
 from pathlib import Path
 from typing import NamedTuple
 
 import duckdb
 
 from dpsql.client.plan import Plan, read_plan
+from dpsql.engines.connection import private_folder
 from dpsql.errors import DataError, InterfaceError, OperationalError
 from dpsql.ledger.files import PRIVATE_FILE, sync, write_private
 from dpsql.release.write import ReleaseBuilder
@@ -112,6 +115,8 @@ def unwritable(path: Path) -> OperationalError:
 
 
 KEY_BYTES = 32
+MEMORY, MOST_THREADS = "1GB", 4
+"""Of a collector, whatever the number of reports; what is more goes to a folder of its owner's alone."""
 SCHEMA = """
 CREATE TABLE plan (hash BLOB PRIMARY KEY, key BLOB);
 CREATE TABLE file (hash VARCHAR PRIMARY KEY, name VARCHAR, reports BIGINT, accepted BIGINT);
@@ -119,7 +124,7 @@ CREATE TABLE size (file VARCHAR PRIMARY KEY, bytes BIGINT);
 CREATE TABLE rejected (file VARCHAR, reason VARCHAR, reports BIGINT);
 CREATE TABLE tally (file VARCHAR, view INTEGER, fold INTEGER, item INTEGER, support BIGINT);
 CREATE TABLE people (file VARCHAR, view INTEGER, fold INTEGER, reports BIGINT);
-CREATE TABLE held (token VARCHAR, epoch INTEGER, report BLOB, PRIMARY KEY (token, epoch));
+CREATE TABLE held (part UTINYINT, token UHUGEINT, epoch INTEGER, report BLOB);
 """
 BACKUP = "bring it back; without it begin with a new state and all spools"
 
@@ -243,13 +248,20 @@ def _make(plan: Plan, kept: Kept) -> None:
 
 
 def _connect(path: Path | None) -> duckdb.DuckDBPyConnection:
+    spill = private_folder()
     try:
-        state = duckdb.connect(":memory:" if path is None else str(path))
+        state = duckdb.connect(
+            ":memory:" if path is None else str(path),
+            config={"python_enable_replacements": "false", "temp_directory": spill.name},
+        )
     except duckdb.Error as error:
+        spill.cleanup()
         raise OperationalError(f"cannot open the state {path}", hint="name a new one, or the last") from error
-    state.execute("SET threads = 1")
+    weakref.finalize(state, spill.cleanup)
     state.execute("SET wal_autocheckpoint = '0KB'")
-    state.execute("SET max_temp_directory_size = '0B'")  # nothing is spilled for others to read
+    state.execute(f"SET threads = {min(os.cpu_count() or 1, MOST_THREADS)}")
+    state.execute(f"SET memory_limit = '{MEMORY}'")
+    state.execute("SET preserve_insertion_order = false")
     return state
 
 

@@ -26,16 +26,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+import duckdb
 import numpy as np
 from numpy.typing import NDArray
 
 from dpsql.client.plan import Plan
 from dpsql.client.report import HEADER, MAGIC
-from dpsql.collecting.collector import Manifest, file_hash, read_spool
+from dpsql.collecting.collector import Manifest
 from dpsql.collecting.content import statistic_content, survey_axes
 from dpsql.collecting.estimate import model_of
 from dpsql.collecting.files import open_state
 from dpsql.collecting.services import Positions, Sheet, penalty, strengths
+from dpsql.collecting.spools import Spool, counted_file
 from dpsql.collecting.survey import Survey
 from dpsql.collecting.tallies import oracle_of
 from dpsql.mechanisms.family.reconcile import round_family
@@ -88,16 +90,18 @@ def join_spools(sheet: Sheet, spools: Sequence[Path], key: bytes, progress: Prog
     connection = open_state(next(iter(sheet.plans.values())))
     try:
         for path in spools:
-            digest = file_hash(path)
-            if digest in seen:
+            content = counted_file(path)
+            if content.digest in seen:
                 progress(Stage("known", path.name))
                 continue
-            seen.add(digest)
-            spool = read_spool(connection, path)
+            seen.add(content.digest)
+            spool, count = Spool(path, content, (), Counter()), 0
+            for reports, tokens in _portions(connection, spool):
+                count += len(reports)
+                _hold(sheet, held, reports, tokens, key, rejected)
             rejected += spool.unreadable
-            total += len(spool.reports) + sum(spool.unreadable.values())
-            _hold(sheet, held, spool.reports, spool.tokens, key, rejected)
-            progress(Stage("counted", path.name, {"reports": len(spool.reports)}))
+            total += count + spool.unreadable.total()
+            progress(Stage("counted", path.name, {"reports": count}))
     finally:
         connection.close()
     everywhere = sorted(set.intersection(*(set(own) for own in held.values())))
@@ -109,16 +113,35 @@ def join_spools(sheet: Sheet, spools: Sequence[Path], key: bytes, progress: Prog
     )
 
 
+ROWS = 100_000
+"""Reports that are looked at at once."""
+
+
+def _portions(
+    connection: duckdb.DuckDBPyConnection, spool: Spool
+) -> Iterator[tuple[list[bytes], list[str | None]]]:
+    """A file's reports and their pseudonyms, some at a time; of a damaged file none."""
+    try:
+        for portion in spool.portions(connection):
+            # All of it is readable before any of it is kept; no pseudonym gets to a table, which might be spilled.
+            connection.execute(f"SELECT max(report), max(token) FROM {portion}").fetchall()
+            rows = connection.execute(f"SELECT report, token FROM {portion}")
+            while some := rows.fetchmany(ROWS):
+                yield [report for report, _ in some], [token for _, token in some]
+    except duckdb.Error:
+        spool.unreadable["unreadable file"] += 1
+
+
 def _hold(
     sheet: Sheet,
     held: dict[str, Held],
     reports: Sequence[bytes],
-    tokens: Sequence[str | None] | None,
+    tokens: Sequence[str | None],
     key: bytes,
     rejected: Counter[str],
 ) -> None:
     """Check one spool's reports and keep them by hashed pseudonym."""
-    given = np.array(tokens if tokens is not None else [None] * len(reports), dtype=object)
+    given = np.array([*tokens, None], dtype=object)[:-1]
     said = np.array([bytes(r) for r in reports] + [b""], dtype=object)[:-1]
     known = np.array([r[2:10] for r in said.tolist()] + [b""], dtype=object)[:-1]
     named = np.array([t is not None for t in given], dtype=bool)

@@ -40,6 +40,7 @@ from dpsql.collecting.files import (
 from dpsql.collecting.joined import join_spools, joined_content
 from dpsql.collecting.plan import Design, facts_of
 from dpsql.collecting.services import Sheet, make_sheet, predict_services, read_sheet, write_sheet
+from dpsql.collecting.spools import spool_files
 from dpsql.collecting.survey import Survey, design_of, needs_rows, public_axis_maker, survey_of
 from dpsql.collecting.tallies import ViewTally
 from dpsql.collecting.tau import Prediction, asks_rows_alone, first_plan, predict, row_reports, second_plan
@@ -73,7 +74,7 @@ class Reports(NamedTuple):
 
     Args:
         plan: the plan that was answered.
-        spools: Parquet and JSON-lines files of reports.
+        spools: Parquet, CSV and JSON-lines files of reports, and folders of them.
         key: secret bytes under which one-time tokens are hashed, unless the state has its own.
         catalog: the YAML file; needed only where an axis is a public dimension's rows.
         state: where to keep what was counted, for later runs.
@@ -205,7 +206,7 @@ def _tallied(plan: Plan, reports: Reports, progress: Progress) -> tuple[list[Vie
     key = token_key(reports.state, reports.key)
     state = open_state(plan, None if reports.state is None else Kept(reports.state, key))
     try:
-        for spool in reports.spools:
+        for spool in spool_files(reports.spools):
             count = add_spool(state, plan, spool, key)
             counts = {"reports": count.reports, "accepted": count.accepted}
             progress(Stage("known" if count.known else "counted", spool.name, counts))
@@ -221,7 +222,7 @@ def _joined(
     if reports.state is not None:
         raise InterfaceError("reports of services are joined in one run", hint="name all files, and no state")
     survey = _survey(sheet.catalog, reports.catalog)
-    joined = join_spools(sheet, reports.spools, reports.key, progress)
+    joined = join_spools(sheet, spool_files(reports.spools), reports.key, progress)
     if joined.people < 2:
         why = ", ".join(f"{count} {reason}" for reason, count in joined.manifest.rejected.items())
         raise DataError(

@@ -19,7 +19,7 @@ import numpy as np
 from dpsql.axis import KeyRule, leaf_sql
 from dpsql.client.plan import Plan, read_plan
 from dpsql.client.report import MAGIC
-from dpsql.collecting.collector import decode_reports
+from dpsql.collecting.counting import decode_reports
 from dpsql.collecting.files import check_folder, unwritable, write_plan_file
 from dpsql.collecting.services import make_sheet, write_sheet
 from dpsql.collecting.survey import Survey, design_of, public_axis_maker, survey_of

@@ -20,6 +20,22 @@ from dpsql.errors import OperationalError
 SpillFolder = TemporaryDirectory[str]
 
 
+def private_folder() -> SpillFolder:
+    """A folder that nobody else may read, for what does not fit in memory.
+
+    Raises:
+        OperationalError: no folder can be made there.
+    """
+    place = os.environ.get("DPSQL_TMPDIR") or None
+    try:
+        return TemporaryDirectory(prefix="dpsql-", dir=place, ignore_cleanup_errors=True)
+    except OSError as error:
+        raise OperationalError(
+            f"no temporary folder can be made ({type(error).__name__})",
+            hint="set DPSQL_TMPDIR to a folder where you may write",
+        ) from error
+
+
 def private_connection() -> tuple[duckdb.DuckDBPyConnection, SpillFolder]:
     """A connection in memory with a spill folder of its own.
 
@@ -29,14 +45,7 @@ def private_connection() -> tuple[duckdb.DuckDBPyConnection, SpillFolder]:
     Raises:
         OperationalError: no folder can be made there.
     """
-    place = os.environ.get("DPSQL_TMPDIR") or None
-    try:
-        folder = TemporaryDirectory(prefix="dpsql-", dir=place, ignore_cleanup_errors=True)
-    except OSError as error:
-        raise OperationalError(
-            f"no temporary folder can be made ({type(error).__name__})",
-            hint="set DPSQL_TMPDIR to a folder where you may write",
-        ) from error
+    folder = private_folder()
     try:
         connection = duckdb.connect(
             ":memory:", config={"python_enable_replacements": "false", "temp_directory": folder.name}

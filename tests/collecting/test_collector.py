@@ -15,11 +15,13 @@ import pytest
 from benchmarks.local.simulated import one_row_each, simulate_tallies
 from dpsql.client import Row, decode, encode, read_plan, respond, to_json
 from dpsql.client.plan import Plan
-from dpsql.collecting.collector import add_spool, close_collection, decode_reports, file_hash
+from dpsql.collecting.collector import add_spool, close_collection
+from dpsql.collecting.counting import decode_reports
 from dpsql.collecting.estimate import axis_table
 from dpsql.collecting.files import Kept, open_state
 from dpsql.collecting.plan import Design, PlannedAxis, PlannedGrid, PlannedMeasure, build_plan
 from dpsql.collecting.simulate import simulate_reports
+from dpsql.collecting.spools import counted_file
 from dpsql.collecting.tallies import People
 from dpsql.collecting.tau import predict, range_variances
 from dpsql.errors import CatalogError, DataError, OperationalError
@@ -201,7 +203,7 @@ def test_files_that_are_no_spools(tmp_path: Path) -> None:
     )
     assert found[1:] == ({"no report": 1, "no report column of bytes": 3, "unreadable file": 1}, 4)
     with pytest.raises(OperationalError):
-        file_hash(tmp_path / "absent.parquet")
+        counted_file(tmp_path / "absent.parquet")
 
 
 def broken(rng: np.random.Generator, plan: Plan, report: bytes) -> tuple[bytes, set[str]]:

@@ -62,7 +62,7 @@ def collection_plan(catalog: Path, output: Path, people: int, **asked: Any) -> T
 def collect(
     plan: Path, reports: tuple[Path, ...], output: Path, catalog: Path | None, state: Path | None
 ) -> Told:
-    """Count REPORTS (Parquet or JSON lines) of PLAN and write a release."""
+    """Count REPORTS (Parquet, CSV, JSON lines, or folders of these) of PLAN and write a release."""
     with steps("collect") as progress:
         done = api.collect(plan, reports, output, catalog=catalog, state=state, progress=progress)
     manifest = done.manifest
