@@ -261,21 +261,24 @@ def simulate(
 
 def query(
     sql: str,
-    release: ReleasePath | None = None,
+    release: ReleasePath | Sequence[ReleasePath] | None = None,
     *,
     dialect: str = "duckdb",
     as_of: int | str | None = None,
     nonnegative: bool = False,
+    combine: bool = False,
 ) -> Result:
     """Answer one SQL statement.
 
     Args:
         sql: the statement.
-        release: a release file or a stream directory; without it `$DPSQL_RELEASE`, else the one set by `use`.
+        release: a release file or a stream directory, or several, which are asked as `connect` asks them; without it
+            `$DPSQL_RELEASE`, else the one set by `use`.
         dialect: the SQL dialect the statement is written in.
         as_of: for streams, the newest batch wanted, by number or label.
         nonnegative: answer counts from their non-negative (biased) estimates; errors are theirs where a release has
             a model of them (one axis of a local release), else the unbiased ones'.
+        combine: of several releases, answer from what independent ones hold together where that errs less.
 
     Returns:
         Rows with standard errors, intervals, the plan and its provenance.
@@ -286,18 +289,24 @@ def query(
 
     **Privacy**: post-processing of a release; costs nothing.
     """
-    return session.answerer(release, as_of, nonnegative=nonnegative).query(sql, dialect=dialect)
+    asked = session.opened(release, as_of, nonnegative=nonnegative, combine=combine)
+    return asked.query(sql, dialect=dialect)
 
 
 def explain(
-    sql: str, release: ReleasePath | None = None, *, dialect: str = "duckdb", as_of: int | str | None = None
+    sql: str,
+    release: ReleasePath | Sequence[ReleasePath] | None = None,
+    *,
+    dialect: str = "duckdb",
+    as_of: int | str | None = None,
+    combine: bool = False,
 ) -> str:
     """How a statement would be answered, as numbered stages in words.
 
     Args:
-        sql, release, dialect, as_of: as for `query`.
+        sql, release, dialect, as_of, combine: as for `query`.
     """
-    return session.answerer(release, as_of).explain(sql, dialect=dialect)
+    return session.opened(release, as_of, combine=combine).explain(sql, dialect=dialect)
 
 
 def plan(

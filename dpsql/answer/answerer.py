@@ -16,7 +16,7 @@ from typing import Any
 
 import duckdb
 
-from dpsql.answer.block import Form
+from dpsql.answer.block import Block, Form
 from dpsql.answer.errorfunctions import ErrorFunction
 from dpsql.answer.explain import Stages, explain_relation
 from dpsql.answer.leafsets import UNBOUND
@@ -102,32 +102,52 @@ class Answerer:
 
     def _answer(self, text: str, dialect: str) -> Result:
         statement = take_apart(parse(text, dialect), self.schema, text)
-        relations = [
-            relate(block, self.release, self.schema, self.on_partial_bin) for block in statement.blocks
-        ]
-        outer = run_outer(self.release, self.schema, statement, relations, self.timeout)
-        shown = tuple(row[: len(statement.names)] for row in outer.rows)
-        carried = [row[len(statement.names) :] for row in outer.rows]
+        relations = [self.relate(block) for block in statement.blocks]
+        return put_together(statement, relations, [self] * len(relations), self)
 
-        def grid(error: ErrorFunction, level: float) -> Grid:
-            return error_grid(statement, relations, carried, error, level)
+    def relate(self, block: Block) -> Relation:
+        """The relation of a block's groups.
 
-        release = self.release  # not the answerer: results outlive it, and it keeps them
+        Raises:
+            NoViewError, NotSupportedError: no view answers it.
+        """
+        return relate(block, self.release, self.schema, self.on_partial_bin)
 
-        def stages() -> tuple[str, ...]:
-            plan = Stages([], [])
-            for number, relation in enumerate(relations):
-                explain_relation(number, relation, release, plan)
-            plan.statements.append(statement.text)
-            return plan.numbered()
 
-        local = release.meta.local
-        stamp = [Note(SIMULATED)] if local is not None and local.simulated else []
-        notes = list(dict.fromkeys([*(note for relation in relations for note in relation.notes), *stamp]))
-        return Result(
-            statement.names, outer.types, shown, provenance(release, relations), tuple(n.text for n in notes), grid,
-            stages, reads_of(statement.blocks), tuple(n.text for n in notes if n.flag), statement.ordered,
-        )  # fmt: skip
+def put_together(
+    statement: Statement, relations: Sequence[Relation], by: Sequence[Answerer], runs: Answerer
+) -> Result:
+    """A statement's answer from those of its blocks.
+
+    Args:
+        statement: the statement.
+        relations: one for each block.
+        by: who answered each.
+        runs: on whose connection the outer statement runs.
+    """
+    outer = run_outer(runs.release, runs.schema, statement, relations, runs.timeout)
+    shown = tuple(row[: len(statement.names)] for row in outer.rows)
+    carried = [row[len(statement.names) :] for row in outer.rows]
+
+    def grid(error: ErrorFunction, level: float) -> Grid:
+        return error_grid(statement, relations, carried, error, level)
+
+    releases = [each.release for each in by]  # not the answerers: results outlive them, and they keep results
+
+    def stages() -> tuple[str, ...]:
+        plan = Stages([], [])
+        for number, (relation, release) in enumerate(zip(relations, releases, strict=True)):
+            explain_relation(number, relation, release, plan)
+        plan.statements.append(statement.text)
+        return plan.numbered()
+
+    simulated = any(r.meta.local is not None and r.meta.local.simulated for r in (runs.release, *releases))
+    stamp = [Note(SIMULATED)] if simulated else []
+    notes = list(dict.fromkeys([*(note for relation in relations for note in relation.notes), *stamp]))
+    return Result(
+        statement.names, outer.types, shown, provenance(runs.release, relations), tuple(n.text for n in notes), grid,
+        stages, reads_of(statement.blocks), tuple(n.text for n in notes if n.flag), statement.ordered,
+    )  # fmt: skip
 
 
 def run_outer(

@@ -184,8 +184,8 @@ class Errors:
         a, b = reads_of(self.plan, left), reads_of(self.plan, right)
         for (statistic, box), factor in a.items():
             for (other, second), weight in b.items():
-                if statistic == other and factor and weight:
-                    total += factor * weight * self.product(statistic, box, second).noise
+                if factor and weight:
+                    total += factor * weight * self.product(statistic, box, second, other).noise
         return total
 
     def variance(self, form: Linear) -> FloatArray:
@@ -240,9 +240,15 @@ class Errors:
                 total += factor * self.product(statistic, box, None).noise
         return total
 
-    def product(self, statistic: int, left: Box, right: Box | None) -> Covariance:
-        """Covariances of two boxes of one statistic by part, each of shape (rows,); None is all of the view's rows."""
-        reading, one = self.release.reading(statistic), self.plan.box_masks(left)
+    def product(self, statistic: int, left: Box, right: Box | None, other: int | None = None) -> Covariance:
+        """Covariances of two boxes by part, each of shape (rows,), of one statistic or of two; None is all rows."""
+        second = statistic if other is None else other
+        if second < statistic and right is not None:
+            return self.product(second, right, left, statistic)
+        reading = self.release.shared(statistic, second)
+        if reading is None:
+            return Covariance(np.zeros(len(self.index[0]) if self.index else 1))
+        one = self.plan.box_masks(left)
         if right is None:
             two = [np.ones_like(mask) for mask in one]
         else:
@@ -254,7 +260,8 @@ class Errors:
         for a in range(0, len(self.index[0]), step):
             rows = [index[a : a + step] for index in self.index]
             u, v = ([mask[i] for mask, i in zip(masks, rows, strict=True)] for masks in (one, two))
-            found.append(reading.covariance(u, None if left == right else v))
+            alone = left == right and second == statistic
+            found.append(reading.covariance(u, None if alone else v))
         if not found:
             return Covariance(np.zeros(0))
         return Covariance(*(_joined(parts, len(self.index[0])) for parts in zip(*found, strict=True)))

@@ -2,7 +2,7 @@
 
 **Whom.** A central release counts the rows that its curator holds. A local one counts the people who reported, exactly
 and without a word about the others: with 10,000 reports of 50,000 people COUNT(*) is 10,000 with an error of 0. Its
-catalog says whom they stand for (`participation:` under `collection:`):
+catalog says whom they stand for (`participation:` under `collection:`). As they are, reports of
 
 | word | who reported | stands for everybody in |
 |---|---|---|
@@ -10,7 +10,7 @@ catalog says whom they stand for (`participation:` under `collection:`):
 | `random` | a random sample | averages, shares and quantiles |
 | `unknown` | nobody says | nothing |
 
-The share of people who took part is not estimated here, so counts and sums of a sample are not scaled up.
+Counts and sums of a random sample are scaled to everybody where their number is known (`dpsql.answer.population`).
 
 **Bias.** Tables with `max_ids: auto` publish weighted shapes and one common factor. The factor puts back what weighting
 left out of the table as a whole; a group whose units own more or fewer rows than others stays off by some of it.
@@ -61,12 +61,12 @@ class Participation(NamedTuple):
 
 
 PARTICIPATIONS = {each.word: each for each in (
-    Participation("all", "of those who reported: everybody, says the catalog", frozenset(Reads)),
+    Participation("all", "of the {} who reported: everybody, says the catalog", frozenset(Reads)),
     Participation(
-        "random", "of those who reported, not of everybody: a random sample, says the catalog",
+        "random", "of the {} who reported, not of everybody: a random sample, says the catalog",
         frozenset((Reads.CATALOG, Reads.AVERAGES)),
     ),
-    Participation("unknown", "of those who reported, not of everybody", frozenset((Reads.CATALOG,))),
+    Participation("unknown", "of the {} who reported, not of everybody", frozenset((Reads.CATALOG,))),
 )}  # fmt: skip
 """Every participation by its word."""
 
@@ -97,21 +97,16 @@ def _has_no_size(value: Value) -> bool:
     return isinstance(value, Known)
 
 
-def stands_for_everybody(meta: Meta, reads: Reads) -> bool:
-    """Whether a release's answer is about everybody of its population, so that it may stand in for another's.
-
-    Args:
-        meta: the release's `meta` table.
-        reads: what the statement takes from it.
-    """
-    return meta.local is None or reads in PARTICIPATIONS[meta.local.participation].everybody
-
-
 def reported_notes(meta: Meta, block: Block) -> list[Note]:
     """What a reader of a block's numbers should know about whom they are about; nothing for a central release."""
     if meta.local is None or reads_of([block]) is Reads.CATALOG:
         return []
-    return [Note(PARTICIPATIONS[meta.local.participation].note, flag=True)]
+    whole, reported = meta.local.stands_for, f"{meta.local.reporters:,}"
+    if whole is None:
+        return [Note(PARTICIPATIONS[meta.local.participation].note.format(reported), flag=True)]
+    rows = f"{whole.rows:,.0f}" + (f" +- {whole.error:,.0f}" if whole.error else "")
+    told = f"of everybody: shares of a random sample of {reported}, times {rows} rows ({whole.source})"
+    return [Note(told, flag=True)]
 
 
 def scale_notes(plan: Plan, terms: Sequence[Term], release: Release) -> list[Note]:

@@ -1,10 +1,10 @@
 """Releases that are open: several under one connection, what its user has set, and those that this process keeps.
 
 One release answers everything. With several, a table name says which ones may answer: releases whose
-catalogs name the same population are alternatives and the smallest predicted error wins, except that those who
-reported stand for everybody only where their catalog says so; a schema name (`retail.sales`) picks one release by
-its catalog's name. DB-API, the shell and the wire server hold such a session; what a user sets in SQL is a `Settings`
-of her own. The functions of `dpsql.api` name a release in each call: it stays open while its file stays the same.
+catalogs name the same population are alternatives (`dpsql.answer.route`); a schema name (`retail.sales`) picks one
+release by its catalog's name. DB-API, the shell and the wire server hold such a session; what a user sets in SQL is a
+`Settings` of her own. The functions of `dpsql.api` name a release in each call: it stays open while its file stays the
+same.
 """
 
 from __future__ import annotations
@@ -12,43 +12,20 @@ from __future__ import annotations
 import os
 import threading
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
 
 from dpsql.answer.answerer import Answerer
-from dpsql.answer.combine import Source, blend, rank, routed
-from dpsql.answer.notes import stands_for_everybody
 from dpsql.answer.relation import checked
 from dpsql.answer.result import Result
+from dpsql.answer.route import Router
 from dpsql.answer.sql.settings import read_change
-from dpsql.errors import InterfaceError, NotSupportedError, QueryTimeout, UnknownName
+from dpsql.errors import InterfaceError, QueryTimeout
 from dpsql.release import Release, open_release
 from dpsql.release.read import release_file
-
-NOT_COMBINED = (
-    "not combined: groups differ, a value has no standard error, or the releases are not independent"
-)
-
-
-class Choice(NamedTuple):
-    """Which releases may answer a statement.
-
-    Args:
-        sources: their answers, the best first.
-        answerers: theirs, in the same order.
-        left_out: names of those that answer too, but only for the people who reported to them.
-    """
-
-    sources: list[Source]
-    answerers: list[Answerer]
-    left_out: list[str]
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """What a reader should know about who does not answer."""
-        return tuple(f"{name} is left out: it answers for those who reported to it" for name in self.left_out)
 
 
 @dataclass(frozen=True)
@@ -58,13 +35,22 @@ class OpenReleases:
     Args:
         releases: the open files.
         answerers: one for each.
-        combine: whether independent answers are averaged by inverse variance.
+        combine: whether what independent releases hold alike is put together.
     """
 
     releases: tuple[Release, ...]
     answerers: tuple[Answerer, ...]
     combine: bool = False
     _turned: list[OpenReleases] = field(default_factory=list, repr=False, compare=False)
+
+    @cached_property
+    def router(self) -> Router | None:
+        """Who answers what; None where one release answers all as it is."""
+        local = self.releases[0].meta.local
+        if len(self.answerers) == 1 and (local is None or local.everybody is None):
+            return None
+        names = tuple(_label(release, self.releases) for release in self.releases)
+        return Router(self.answerers, names, self.combine)
 
     @property
     def nonnegative(self) -> bool:
@@ -83,7 +69,7 @@ class OpenReleases:
         return self._turned[0]
 
     def query(self, sql: str, *, dialect: str = "duckdb") -> Result:
-        """The answer with the smallest mean predicted error, or with `combine` the estimate from all.
+        """The answer of whoever errs least, block by block; with `combine` also of tables that several hold together.
 
         Args:
             sql: one statement.
@@ -92,61 +78,26 @@ class OpenReleases:
         Raises:
             ProgrammingError, NotSupportedError: no release can answer; the first one says why.
 
-        **Privacy**: post-processing; the choice depends on published variances alone.
+        **Privacy**: post-processing; the choice depends on published numbers alone.
         """
-        if len(self.answerers) == 1:
-            return _ask(self.answerers[0], sql, dialect)
-        choice = self._choose(sql, dialect)
-        sources, opened = choice.sources, [release.meta for release in self.releases]
-        best = sources[0].result
-        if self.combine:
-            blended = blend(sources, opened)
-            if blended is not None:
-                return replace(blended, notes=(*blended.notes, *choice.notes))
-            best = replace(best, notes=(*best.notes, NOT_COMBINED)) if len(sources) > 1 else best
-        route = {"routed": routed(sources, choice.left_out, opened)}
-        return replace(best, provenance={**best.provenance, **route}, notes=(*best.notes, *choice.notes))
+        router = self.router
+        return _stoppable(
+            lambda: (
+                self.answerers[0].query(sql, dialect=dialect)
+                if router is None
+                else router.query(sql, dialect)
+            )
+        )
 
     def explain(self, sql: str, *, dialect: str = "duckdb") -> str:
-        """How a statement would be answered, by the release that `query` would take."""
-        if len(self.answerers) == 1:
-            return self.answerers[0].explain(sql, dialect=dialect)
-        choice = self._choose(sql, dialect)
-        return "\n".join([choice.answerers[0].explain(sql, dialect=dialect), *choice.notes])
-
-    def _choose(self, sql: str, dialect: str) -> Choice:
-        """The releases that may answer, the best first."""
-        answers: list[tuple[Source, Answerer]] = []
-        refusals: list[NotSupportedError | UnknownName] = []
-        answering: list[Release] = []
-        for release, answerer in zip(self.releases, self.answerers, strict=True):
-            try:
-                source = Source(_label(release, self.releases), release.meta, _ask(answerer, sql, dialect))
-            except (NotSupportedError, UnknownName) as error:
-                refusals.append(error)
-            else:
-                answers.append((source, answerer))
-                answering.append(release)
-        if not answers:
-            raise refusals[0]
-        _check_alternatives(answering)
-        kept = (
-            answers
-            if len(answers) == 1
-            else [(s, a) for s, a in answers if stands_for_everybody(s.meta, s.result.reads)]
-        )
-        if not kept:
-            names = [source.name for source, _ in answers]
-            raise UnknownName(
-                f"several releases ({', '.join(names)}) answer, each for those who reported to it alone",
-                hint=f"qualify the tables, for instance {answering[0].name}.table, or open one of them",
-            )
-        kept = sorted(kept, key=lambda each: rank(each[0]))
-        left_out = [each[0].name for each in answers if not any(each[0] is source for source, _ in kept)]
-        return Choice([source for source, _ in kept], [answerer for _, answerer in kept], left_out)
+        """How a statement would be answered, as numbered stages in words, by whom `query` would take."""
+        result = self.query(sql, dialect=dialect)
+        return "\n".join([*result.plan, *(note for note in result.notes if self.router is not None)])
 
     def close(self) -> None:
         """Close every release."""
+        if "router" in self.__dict__ and self.router is not None:
+            self.router.close()
         for release in self.releases:
             release.close()
 
@@ -232,10 +183,10 @@ def open_session(
         raise
 
 
-def _ask(answerer: Answerer, sql: str, dialect: str) -> Result:
+def _stoppable(ask: Callable[[], Result]) -> Result:
     """Ask; Ctrl-C, which DuckDB turns into a RuntimeError of its own, becomes a typed error."""
     try:
-        return answerer.query(sql, dialect=dialect)
+        return ask()
     except RuntimeError as error:
         if "interrupted" not in str(error):
             raise
@@ -246,17 +197,6 @@ def _label(release: Release, others: Sequence[Release]) -> str:
     """A release's catalog name, with its file's where several share it."""
     alone = sum(other.name == release.name for other in others) == 1
     return release.name if alone else f"{release.name} ({release.path.name})"
-
-
-def _check_alternatives(releases: Sequence[Release]) -> None:
-    """Releases may answer for each other only if they are about the same people."""
-    populations = {release.catalog.population or str(release.path) for release in releases}
-    if len(populations) > 1:
-        names = ", ".join(release.name for release in releases)
-        raise UnknownName(
-            f"the tables stand in several releases ({names}) about different people",
-            hint=f"qualify them, for instance {releases[0].name}.table",
-        )
 
 
 ReleasePath = str | os.PathLike[str]
@@ -282,6 +222,7 @@ class Opened:
     def __init__(self, most: int) -> None:
         self.most, self.default, self._lock = most, None, threading.Lock()
         self._answerers: OrderedDict[State, Answerer] = OrderedDict()
+        self._sessions: OrderedDict[tuple[object, ...], OpenReleases] = OrderedDict()
 
     default: Path | None
 
@@ -314,6 +255,40 @@ class Opened:
                 self._answerers.popitem(last=False)
             return self._answerers[state]
 
+    def session(
+        self,
+        releases: ReleasePath | Sequence[ReleasePath] | None,
+        as_of: int | str | None = None,
+        *,
+        nonnegative: bool = False,
+        combine: bool = False,
+    ) -> OpenReleases:
+        """Releases that are asked together, one or several, as `connect` asks them.
+
+        Args:
+            releases: their paths; None as in `path`.
+            as_of, nonnegative: as for `answerer`.
+            combine: whether what independent releases hold alike is put together.
+
+        Raises:
+            InterfaceError: none is named.
+            ReleaseError: one cannot be opened.
+        """
+        alone = releases is None or isinstance(releases, str | os.PathLike)
+        paths: list[ReleasePath | None] = [releases] if alone else list(releases)  # type: ignore[list-item, arg-type]
+        if not paths:
+            raise InterfaceError("no release is named", hint="pass the path of at least one release")
+        answerers = tuple(self.answerer(path, as_of, nonnegative=nonnegative) for path in paths)
+        key = (*map(id, answerers), combine)
+        with self._lock:
+            if key not in self._sessions:
+                opened = tuple(answerer.release for answerer in answerers)
+                self._sessions[key] = OpenReleases(opened, answerers, combine)
+            self._sessions.move_to_end(key)
+            while len(self._sessions) > self.most:
+                self._sessions.popitem(last=False)
+            return self._sessions[key]
+
     def _forget_older(self, state: State) -> None:
         """Close what a path held before: DuckDB would go on answering from it."""
         older = [s for s in self._answerers if s.path == state.path and s[1:3] != state[1:3]]
@@ -336,6 +311,7 @@ class Opened:
     def close(self) -> None:
         """Close all of them, and forget the one asked when none is named."""
         with self._lock:
+            self._sessions.clear()
             while self._answerers:
                 self._answerers.popitem()[1].release.close()
             self.default = None
@@ -344,6 +320,7 @@ class Opened:
 OPENED = Opened(MOST_OPEN)
 """The process's own."""
 answerer = OPENED.answerer
+opened = OPENED.session
 
 
 def use(release: ReleasePath) -> None:

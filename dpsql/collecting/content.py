@@ -224,6 +224,7 @@ def _collected(survey: Survey, plan: Plan, manifest: Manifest, scale: Scale) -> 
     return LocalMeta(
         collection=plan.collection,
         participation=survey.participation,
+        everybody=survey.everybody,
         manifest=ManifestMeta(**manifest._asdict()),
         tau=plan.tau,
         plan_hash=plan.hash.hex(),

@@ -331,6 +331,7 @@ def _collected(survey: Survey, sheet: Sheet, joined: Joined) -> LocalMeta:
     return LocalMeta(
         collection=sheet.collection,
         participation=survey.participation,
+        everybody=survey.everybody,
         manifest=ManifestMeta(**joined.manifest._asdict()),
         tau=1,
         people=joined.people,

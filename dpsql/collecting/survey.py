@@ -56,6 +56,12 @@ class Survey:
         collection = self.catalog.collection
         return "unknown" if collection is None else collection.participation
 
+    @property
+    def everybody(self) -> int | None:
+        """How many people the population has, where that is declared."""
+        collection = self.catalog.collection
+        return None if collection is None else collection.everybody
+
 
 def survey_of(catalog: Catalog, make: AxisMaker) -> Survey:
     """Read a catalog's views as questions to people.

@@ -154,14 +154,11 @@ def _ask_three_ways(
     for sex, exact in sorted(truth.execute(ASKED_THREE_WAYS).fetchall()):
         table.add_row(str(sex), *(shown.get(sex, "-") for shown in cells.values()), number(exact))
     console.print(table)
-    for part in told.get("combined", ()):
-        console.print(
-            f"  {part['release']}: error {number(part['mean_error'])}, weight {part['mean_share']:.0%}"
-        )
-    if told.get("all_together"):
-        console.print(
-            f"  Somebody in all of them: epsilon {told['all_together']['epsilon']} for replacing a person."
-        )
+    together = told.get("routed", {}).get("all_together")
+    if told.get("combined"):
+        console.print(f"  Both: one table from {', '.join(told['combined'])}.")
+    if together:
+        console.print(f"  Somebody in all of them: epsilon {together['epsilon']} for replacing a person.")
 
 
 def _cells(result: Result) -> dict[str, str]:

@@ -391,6 +391,19 @@ class ShuffledMeta:
     holds_if: str | None = None
 
 
+class StandsFor(NamedTuple):
+    """Whom a random sample was scaled to, when releases were opened together.
+
+    Args:
+        rows: of everybody, with standard error `error`.
+        source: who says so: a release, or `declared`.
+    """
+
+    rows: float
+    error: float
+    source: str
+
+
 @dataclass(frozen=True)
 class LocalMeta:
     """What people reported for themselves.
@@ -412,6 +425,8 @@ class LocalMeta:
         smooth_outside_unbiased: axis -> part of its ranges where smooth counts leave the 95% interval.
         people, services: of a collection by services: who answered all, and each service's part of epsilon.
         times_the_variance_of_a_device_join: axes of several services -> how much noisier than one device.
+        everybody: how many people the population has, where the catalog declares it.
+        stands_for: of a random sample that was scaled to everybody; never in a file.
         simulated: True where made-up people reported.
     """
 
@@ -433,7 +448,14 @@ class LocalMeta:
     people: int | None = None
     services: Mapping[str, str] | None = None
     times_the_variance_of_a_device_join: Mapping[str, float] | None = None
+    everybody: int | None = None
+    stands_for: StandsFor | None = None
     simulated: bool | None = None
+
+    @property
+    def reporters(self) -> int:
+        """How many people reported."""
+        return self.manifest.accepted if self.people is None else self.people
 
     @property
     def weight_error(self) -> float:

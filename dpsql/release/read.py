@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -54,12 +54,15 @@ class Release:
         connection: read-only DuckDB connection to it.
         meta: the `meta` table.
         nonnegative: whether answers are taken from the non-negative (biased) estimates where they are stored.
+        together: of a release in memory: two statistics -> how both err together; of a file nothing, since its
+            statistics err independently.
     """
 
     path: Path
     connection: duckdb.DuckDBPyConnection
     meta: Meta
     nonnegative: bool = False
+    together: Mapping[tuple[int, int], Reading] = field(default_factory=dict)
     _trees: dict[int, Tree] = field(default_factory=dict)
     _models: dict[int, Piece] = field(default_factory=dict)
     _atoms: dict[int, dict[str, Any]] = field(default_factory=dict)
@@ -138,10 +141,22 @@ class Release:
     def reading(self, statistic: int) -> Reading:
         """How a statistic answers; its variances are in squared stored units (before the 2^-20)."""
         entry = self.statistics[statistic]
+        if (statistic, statistic) in self.together:
+            return self.together[statistic, statistic]
         if self.estimate(statistic) == "nonnegative" and entry.nonnegative_model is not None:
             own = self.split(entry.nonnegative_model)
             return ProductReading((own,), {(): own.total, (0,): 1.0})
         return reading(entry.reading, [self.model(k) for k in entry.models], dict(entry.components))
+
+    def shared(self, left: int, right: int) -> Reading | None:
+        """How two statistics err together, the masks of the lower one first; None where independently."""
+        return (
+            self.reading(left) if left == right else self.together.get((min(left, right), max(left, right)))
+        )
+
+    def keep_trees(self, trees: Mapping[int, Tree]) -> None:
+        """Take look-up trees as known, by axis."""
+        self._trees.update(trees)
 
     def estimate(self, statistic: int) -> str:
         """The column of a statistic's node combinations that answers are taken from."""

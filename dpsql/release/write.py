@@ -168,7 +168,7 @@ class ReleaseBuilder:
         try:
             _write_axes(connection, [axis.content for axis in self.axes])
             for k, model in enumerate(self.models):
-                _create(connection, f"variance_{k}", model.columns())
+                create_table(connection, f"variance_{k}", model.columns())
             for s, statistic in enumerate(self.statistics):
                 _write_statistic(connection, s, statistic.content)
             _write_scales(connection, self.scales)
@@ -278,22 +278,22 @@ def _write_axes(connection: duckdb.DuckDBPyConnection, axes: Sequence[AxisConten
         name: np.concatenate([array[j] for array in arrays]) if arrays else np.zeros(0, np.int64)
         for j, name in enumerate(names)
     }
-    _create(connection, "node", columns, dict.fromkeys(names, "INTEGER"))
+    create_table(connection, "node", columns, dict.fromkeys(names, "INTEGER"))
 
 
 def _write_statistic(connection: duckdb.DuckDBPyConnection, s: int, statistic: StatisticContent) -> None:
     rows = _coordinates("r", statistic.value.shape)
     rows |= {"value": statistic.value.ravel(), "budget": statistic.budget.ravel()}
-    _create(connection, f"measurement_{s}", rows)
+    create_table(connection, f"measurement_{s}", rows)
     if statistic.difference is not None:
         left = _coordinates("r", statistic.difference.shape) | {"value": statistic.difference.ravel()}
-        _create(connection, f"difference_{s}", left)
-    nodes = _coordinates("n", statistic.nodes.shape)
+        create_table(connection, f"difference_{s}", left)
+    nodes = node_coordinates(statistic.nodes.shape)
     key = ", ".join(nodes)
     nodes["estimate"] = statistic.nodes.ravel()
     if statistic.nonnegative is not None:
         nodes["nonnegative"] = statistic.nonnegative.ravel()
-    _create(connection, f"node_combination_{s}", nodes, primary_key=key)
+    create_table(connection, f"node_combination_{s}", nodes, primary_key=key)
 
 
 def _write_scales(connection: duckdb.DuckDBPyConnection, scales: Sequence[ScaleMeta]) -> None:
@@ -309,6 +309,11 @@ def _write_scales(connection: duckdb.DuckDBPyConnection, scales: Sequence[ScaleM
             connection.execute(f"INSERT INTO scale VALUES ({', '.join('?' * len(values))})", values)
 
 
+def node_coordinates(shape: tuple[int, ...]) -> dict[str, npt.NDArray[Any]]:
+    """The columns n1..nd that number the entries of a flattened array of node combinations."""
+    return _coordinates("n", shape)
+
+
 def _coordinates(letter: str, shape: tuple[int, ...]) -> dict[str, npt.NDArray[Any]]:
     """Index columns n1..nd of a flattened array; a view without axes has the single column n0 = 0."""
     if not shape:
@@ -317,14 +322,14 @@ def _coordinates(letter: str, shape: tuple[int, ...]) -> dict[str, npt.NDArray[A
     return {f"{letter}{i + 1}": np.broadcast_to(index, shape).ravel() for i, index in enumerate(grid)}
 
 
-def _create(
+def create_table(
     connection: duckdb.DuckDBPyConnection,
     table: str,
     data: Mapping[str, npt.NDArray[Any]],
     types: Mapping[str, str] | None = None,
     primary_key: str = "",
 ) -> None:
-    """One table from columns; types follow numpy's where none are given."""
+    """Make one table of columns; types follow numpy's where none are given."""
     kinds = (
         dict(types) if types is not None else {name: _duckdb_type(np.asarray(data[name])) for name in data}
     )

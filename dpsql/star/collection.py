@@ -9,6 +9,7 @@
 | `joint`         | grids over three axes or more, each asked of its own part of the people |
 | `shares`        | view: part of the people who report on its axes and pairs |
 | `participation` | whom the people who report stand for: everybody, a random sample of them, or nobody knows |
+| `everybody`     | how many people the population has |
 | `services`      | who holds which axes, where no device holds them all |
 
 Each service collects a report of its own about its axes, for its part of the person's epsilon; the collector joins
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 
 
 MOST_SERVICES = 8
-BESIDE_SERVICES = {"epsilon", "services", "participation"}
+BESIDE_SERVICES = {"epsilon", "services", "participation", "everybody"}
 """Keys that a collection by services may set."""
 
 
@@ -238,7 +239,10 @@ class Collection(Model):
     participation: Participation = Field(
         "unknown",
         description="who reports: all of the population, a random sample of it, or unknown; "
-        "counts and sums stand for everybody only under `all`",
+        "a random sample is scaled to everybody where their number is known",
+    )
+    everybody: int | None = Field(
+        None, ge=1, description="people of the population, a public number: what a random sample is scaled to"
     )
     services: dict[str, Service] = Field(
         default_factory=dict,
@@ -283,6 +287,11 @@ def check_collection(catalog: Catalog) -> None:
             f"devices refuse epsilon {epsilon}; a report's is above 0 and at most {MOST_EPSILON}",
         )
     _check_rows(collection)
+    if collection.everybody is not None and collection.participation != "random":
+        raise Problem(
+            ("collection", "everybody"),
+            "only a random sample is scaled to everybody; write participation: random, or leave the number out",
+        )
     check_services(catalog)
     for name in collection.shares:
         if name not in catalog.views:

@@ -89,6 +89,12 @@ class AxisSplit:
         product = (self.model.quadratic(left + right) - self.model.quadratic(left - right)) / 4.0
         return product - self.total * share, share
 
+    def table(self, masks: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """`mixed` of all pairs of rows of masks, each of shape (g, g)."""
+        pairs = [self.mixed(np.broadcast_to(mask, masks.shape), masks) for mask in masks]
+        rest, share = (np.array([pair[i] for pair in pairs]) for i in (0, 1))
+        return (rest + rest.T) / 2, share
+
 
 @dataclass(frozen=True)
 class ProductReading:
@@ -121,6 +127,17 @@ class ProductReading:
         pairs = zip(self.axes, masks, masks if other is None else other, strict=True)
         return Covariance(self._sum([axis.parts(u) if u is w or np.array_equal(u, w) else axis.mixed(u, w)
                                      for axis, u, w in pairs]))  # fmt: skip
+
+    def matrix(self, masks: Sequence[FloatArray]) -> FloatArray:
+        """Covariances of all combinations of rows, as `Reading` says: Kronecker products of the axes' own."""
+        parts = [axis.table(mask) for axis, mask in zip(self.axes, masks, strict=True)]
+        found = np.zeros((1, 1))
+        for subset, sigma2 in self.components.items():
+            term = np.full((1, 1), sigma2)
+            for position, (rest, share) in enumerate(parts):
+                term = np.kron(term, rest if position in subset else share)
+            found = found + term
+        return found
 
     def columns(self) -> tuple[Columns, ...]:
         """One table for each axis."""

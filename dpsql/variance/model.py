@@ -87,6 +87,9 @@ class Reading(Protocol):
         Without `other` they are variances, never below 0.
         """
 
+    def matrix(self, masks: Sequence[FloatArray]) -> FloatArray:
+        """Covariances of all combinations of the rows of `masks`, one row of each, in row-major order: (m, m)."""
+
     def columns(self) -> tuple[Columns, ...]:
         """The variance tables that a release holds for it, in the order of the statistic's `models`."""
 

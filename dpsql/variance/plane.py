@@ -198,6 +198,15 @@ class PlaneReading:
             return Covariance(np.maximum(self.sigma2 * model.quadratic(first, second), 0.0))
         return Covariance(self.sigma2 * model.bilinear((first, second), (other[0], other[1])))
 
+    def matrix(self, masks: Sequence[FloatArray]) -> FloatArray:
+        """Covariances of all combinations of rows, as `Reading` says."""
+        (model,), (first, second) = self.pieces, masks
+        i, j = (grid.ravel() for grid in np.indices((len(first), len(second))))
+        u, v = first[i], second[j]
+        rows = [model.bilinear((np.broadcast_to(a, u.shape), np.broadcast_to(b, v.shape)), (u, v))
+                for a, b in zip(u, v, strict=True)]  # fmt: skip
+        return self.sigma2 * np.array(rows)
+
     def columns(self) -> tuple[Columns, ...]:
         """The one table of the cells' model."""
         return tuple(model.columns() for model in self.pieces)

@@ -146,6 +146,10 @@ class ScaledReading:
     spread: Spread
     name: ClassVar[str] = "scaled"
 
+    def matrix(self, masks: Sequence[FloatArray]) -> FloatArray:
+        """The noise of all combinations of rows, as `Reading` says."""
+        return self.shape.matrix(masks)
+
     @property
     def indices(self) -> int:
         """Those of the shape."""

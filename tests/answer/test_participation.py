@@ -1,4 +1,4 @@
-"""A local release counts those who reported: it says so, and stands for everybody only where its catalog says so."""
+"""Whom a local release stands for: what is scaled, tested, mixed, left out and said, block by block."""
 
 from __future__ import annotations
 
@@ -8,55 +8,68 @@ import numpy as np
 import pytest
 
 import dpsql
-from dpsql.answer.notes import PARTICIPATIONS, Reads, stands_for_everybody
+from dpsql.answer.notes import PARTICIPATIONS
 from dpsql.answer.output import render
 from dpsql.answer.session import OpenReleases
 from dpsql.doors.dbapi import connect
-from dpsql.errors import CatalogError, UnknownName
-
-WHOM = {word: each.note for word, each in PARTICIPATIONS.items()}
+from dpsql.errors import CatalogError, InterfaceError, UnknownName
 
 ROOT = Path(__file__).parents[2]
-PEOPLE, ASKED = 2000, 400
+PEOPLE, ASKED = 8000, 2000
+WHOM = {word: each.note.format(f"{ASKED:,}") for word, each in PARTICIPATIONS.items()}
 COUNT = "SELECT COUNT(*) AS n FROM customer"
 BY_SEX = "SELECT sex, COUNT(*) AS n FROM customer GROUP BY sex"
+BY_AGE = "SELECT (age - 18) // 12 AS g, COUNT(*) AS n FROM customer GROUP BY 1"
 MEAN = "SELECT AVG(income) AS mean FROM customer"
 VIEW = """views:
-  people: {of: customer, axes: [customer.age, customer.sex], measures: [count, customer.income]}
+  people: {of: customer, axes: [{axis: customer.age, cuts: {width: 12}}, customer.sex],
+    measures: [count, customer.income]}
 """
+REGION = "views:\n  places: {of: customer, axes: [customer.region], measures: [count]}\n"
+DIFFERS = "who reported to biased differs from the population: it is not scaled to everybody, and mixed with nothing"
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Two central releases of everybody, and local ones of a fifth, mostly women, by `participation`."""
+    """Central releases of everybody, and local ones of a quarter: by chance, mostly women, or of everybody."""
     from dpsql.examples.retail import make_star, write_star
 
     folder = tmp_path_factory.mktemp("participation")
     star = make_star(3, PEOPLE, 20)
     write_star(folder / "data", star)
-    few = np.argsort(star["customer"]["sex"], kind="stable")[:ASKED]
-    asked = {column: values[few] for column, values in star["customer"].items()}
-    write_star(folder / "asked", {**star, "customer": asked})
+    rng = np.random.default_rng(5)
+    drawn = {
+        "asked": rng.choice(PEOPLE, ASKED, replace=False),
+        "women": np.argsort(star["customer"]["sex"], kind="stable")[:ASKED],
+    }
+    for name, few in drawn.items():
+        write_star(folder / name, {**star, "customer": {c: v[few] for c, v in star["customer"].items()}})
     text = (ROOT / "catalog" / "retail.yaml").read_text()
     head = text[: text.index("views:")].replace("income: {type: int", "income: {type: int, measure: true")
-    for name in ("one", "two"):
-        central = head.replace("name: retail", f"name: {name}")
-        (folder / f"{name}.yaml").write_text(central + VIEW)
+    for name, view in (("one", VIEW), ("two", VIEW), ("places", REGION)):
+        central = head.replace("name: retail", f"name: {name}").replace("epsilon: 1.0", "epsilon: 0.04")
+        (folder / f"{name}.yaml").write_text(central + view)
         dpsql.publish(folder / f"{name}.yaml", folder / f"{name}.dpsql")
-    for word in ("unknown", "random", "all"):
-        said = "" if word == "unknown" else f", participation: {word}"
-        asks = head.replace("name: retail", f"name: {word}").replace("root: data", "root: asked")
-        (folder / f"{word}.yaml").write_text(f"{asks}collection: {{epsilon: 8{said}}}\n{VIEW}")
-        dpsql.simulate(folder / f"{word}.yaml", folder / f"{word}.parquet", folder / f"{word}.json", seed=1)
-        dpsql.collect(folder / f"{word}.json", folder / f"{word}.parquet", folder / f"{word}.dpsql")
+    collect(folder, head, "unknown", "asked", "")
+    collect(folder, head, "random", "asked", ", participation: random")
+    collect(folder, head, "biased", "women", ", participation: random")
+    collect(folder, head, "declared", "asked", f", participation: random, everybody: {PEOPLE}")
+    collect(folder, head, "all", "data", ", participation: all")
     return folder
+
+
+def collect(folder: Path, head: str, name: str, root: str, said: str) -> None:
+    asks = head.replace("name: retail", f"name: {name}").replace("root: data", f"root: {root}")
+    (folder / f"{name}.yaml").write_text(f"{asks}collection: {{epsilon: 8{said}}}\n{VIEW}")
+    dpsql.simulate(folder / f"{name}.yaml", folder / f"{name}.parquet", folder / f"{name}.json", seed=1)
+    dpsql.collect(folder / f"{name}.json", folder / f"{name}.parquet", folder / f"{name}.dpsql")
 
 
 def session(folder: Path, *names: str, combine: bool = False) -> OpenReleases:
     return connect(*(folder / f"{name}.dpsql" for name in names), combine=combine).session
 
 
-@pytest.mark.parametrize("name", ["unknown", "random", "all"])
+@pytest.mark.parametrize("name", ["unknown", "random"])
 def test_every_answer_of_a_local_release_says_whom_it_is_about(folder: Path, name: str) -> None:
     released = session(folder, name)
     for sql in (COUNT, BY_SEX, MEAN, "SELECT SUM(income) FROM customer", "SELECT MEDIAN(age) FROM customer"):
@@ -70,61 +83,95 @@ def test_every_answer_of_a_local_release_says_whom_it_is_about(folder: Path, nam
     assert result.provenance["local"]["participation"] == name
     listed = released.query("SELECT DISTINCT sex FROM customer")
     assert not any(note in WHOM.values() for note in listed.notes)
-    assert WHOM[name] in "".join(report_page(folder, name))
-
-
-def report_page(folder: Path, name: str) -> list[str]:
-    from dpsql.doors.report import collected
-    from dpsql.release import open_release
-
-    release = open_release(folder / f"{name}.dpsql")
-    try:
-        return collected(release.meta.local)
-    finally:
-        release.close()
+    assert released.query(COUNT).rows == ((ASKED,),), "nobody says how many everybody is"
 
 
 @pytest.mark.parametrize("combine", [False, True])
-@pytest.mark.parametrize("name", ["unknown", "random"])
-def test_those_who_reported_do_not_stand_for_everybody(folder: Path, name: str, combine: bool) -> None:
-    both = session(folder, "one", name, combine=combine)
-    for sql in (COUNT, BY_SEX, "SELECT SUM(income) FROM customer"):
+def test_unknown_people_answer_nothing_that_a_central_release_can(folder: Path, combine: bool) -> None:
+    both = session(folder, "one", "unknown", combine=combine)
+    for sql in (COUNT, BY_SEX, MEAN, "SELECT SUM(income) FROM customer"):
         result = both.query(sql)
         assert result.provenance["routed"]["chosen"] == "one", sql
-        assert result.provenance["routed"]["left_out"] == [name]
-        left_out = f"{name} is left out: it answers for those who reported to it"
+        assert result.provenance["routed"]["left_out"] == ["unknown"]
+        left_out = "unknown is left out: it answers for those who reported to it"
         assert left_out in result.notes
         assert left_out in both.explain(sql)
-        low, high = result.interval_rows(0.999)
-        assert all(a[-1] < b[-1] for a, b in zip(low, high, strict=True))
-    ((count,),) = both.query(COUNT).rows
-    assert abs(count - PEOPLE) < 6 * both.query(COUNT).stderr_rows[0][0]
+    assert not both.query(COUNT).provenance["routed"]["tests"]
 
 
-def test_averages_of_a_random_sample_may_stand_in_and_those_of_others_not(folder: Path) -> None:
-    mean = session(folder, "one", "random", combine=True).query(MEAN)
-    assert {each["release"] for each in mean.provenance["combined"]} == {"one", "random"}
-    alone = session(folder, "one", "unknown", combine=True).query(MEAN)
-    assert (alone.provenance["routed"]["chosen"], alone.provenance["routed"]["left_out"]) == (
-        "one",
-        ["unknown"],
-    )
-    share = "SELECT COUNT(*) / SUM(COUNT(*)) OVER () FROM customer GROUP BY sex"
-    assert session(folder, "one", "random").query(share).provenance["routed"]["left_out"] == ["random"]
+def test_a_random_sample_is_scaled_to_what_a_central_release_counts(folder: Path) -> None:
+    both = session(folder, "one", "random")
+    result = both.query(BY_AGE)
+    total = session(folder, "one").query(COUNT).scalar()
+    assert result.provenance["routed"]["chosen"] == "random", "it errs less"
+    assert sum(row[1] for row in result.rows) == pytest.approx(total, abs=1e-4)
+    assert result.notes[0].startswith(f"of everybody: shares of a random sample of {ASKED:,}, times ")
+    low, high = both.query(COUNT).interval_rows(0.999)
+    assert low[0][0] < PEOPLE < high[0][0]
+    ((test,),) = (result.provenance["routed"]["tests"],)
+    assert (test["local"], test["central"], test["rejected"]) == ("random", "one", False)
 
 
-def test_everybody_s_reports_are_an_alternative(folder: Path) -> None:
-    routed = session(folder, "one", "all").query(COUNT)
-    assert routed.provenance["routed"]["chosen"] == "all"
-    assert routed.provenance["routed"]["left_out"] == []
-    assert "combined" in session(folder, "one", "all", combine=True).query(BY_SEX).provenance
+def test_a_declared_number_scales_a_sample_that_stands_alone(folder: Path) -> None:
+    alone = session(folder, "declared")
+    assert alone.query(COUNT).rows == ((PEOPLE,),)
+    shares = session(folder, "random").query(BY_SEX).rows
+    for row, few in zip(alone.query(BY_SEX).rows, shares, strict=True):
+        assert row[1] == pytest.approx(few[1] * PEOPLE / ASKED)
+    assert "(declared)" in alone.query(COUNT).notes[0]
 
 
-def test_one_that_alone_can_answer_does_and_two_of_unknown_people_do_not(folder: Path) -> None:
+@pytest.mark.parametrize("combine", [False, True])
+def test_a_sample_that_differs_is_mixed_with_nothing(folder: Path, combine: bool) -> None:
+    both = session(folder, "one", "biased", combine=combine)
+    for sql in (COUNT, BY_SEX, MEAN):
+        result = both.query(sql)
+        assert result.provenance["routed"]["chosen"] == "one"
+        assert [test["rejected"] for test in result.provenance["routed"]["tests"]] == [True]
+        assert DIFFERS in result.notes
+        assert DIFFERS in both.explain(sql)
+
+
+def test_together_they_err_less_and_parts_add_up(folder: Path) -> None:
+    pooled, routed = session(folder, "one", "random", combine=True), session(folder, "one", "random")
+    result = pooled.query(BY_AGE)
+    assert result.provenance["combined"] == ["one", "random"]
+    for row, single in zip(result.stderr_rows, routed.query(BY_AGE).stderr_rows, strict=True):
+        assert 0 < row[1] < single[1]
+    both = f"SELECT ({COUNT}) - SUM(n) FROM ({BY_SEX}) AS g"
+    assert pooled.query(both).rows[0][0] == 0.0
+    assert len(pooled.query(both).provenance["routed"]["blocks"]) == 2
+    by_age = "SELECT (age - 18) // 12 AS g, COUNT(*) AS n FROM customer WHERE sex = 'F' GROUP BY 1"
+    women = pooled.query("SELECT COUNT(*) FROM customer WHERE sex = 'F'").scalar()
+    assert sum(row[1] for row in pooled.query(by_age).rows) == women
+
+
+def test_a_total_and_its_parts_come_from_one_table(folder: Path) -> None:
+    both = session(folder, "one", "all")
+    assert both.query(COUNT).rows == ((PEOPLE,),), "a census counts exactly"
+    statement = f"SELECT ({COUNT}) - SUM(n) FROM ({BY_SEX}) AS g"
+    result = both.query(statement)
+    assert result.rows[0][0] == 0.0
+    assert len(set(result.provenance["routed"]["blocks"])) == 1
+
+
+def test_blocks_that_no_one_release_answers_are_routed_one_by_one(folder: Path) -> None:
+    both, central, census = (session(folder, *names) for names in (("places", "all"), ("places",), ("all",)))
+    region = "SELECT COUNT(*) AS n FROM customer WHERE region = 'north'"
+    women = "SELECT COUNT(*) AS n FROM customer WHERE sex = 'F' AND age < 42"
+    result = both.query(f"{region} UNION ALL {women}")
+    expected = [central.query(region), census.query(women)]
+    assert result.rows == tuple(each.rows[0] for each in expected)
+    assert result.stderr_rows == tuple(each.stderr_rows[0] for each in expected)
+    assert result.provenance["routed"]["blocks"] == ["places", "all"]
+    assert any("says the catalog" in note for note in result.notes)
+
+
+def test_two_of_unknown_people_do_not_answer_for_each_other(folder: Path) -> None:
     assert session(folder, "one", "unknown").query("SELECT COUNT(*) FROM unknown.customer").scalar() == ASKED
     with pytest.raises(UnknownName, match="each for those who reported to it alone"):
-        session(folder, "random", "unknown").query(COUNT)
-    assert session(folder, "random", "unknown").query("SELECT DISTINCT sex FROM customer").rows
+        session(folder, "biased", "unknown").query(COUNT)
+    assert session(folder, "biased", "unknown").query("SELECT DISTINCT sex FROM customer").rows
 
 
 @pytest.mark.parametrize("combine", [False, True])
@@ -133,21 +180,34 @@ def test_the_promise_of_all_open_releases_is_told_not_that_of_those_that_answer(
 ) -> None:
     def told(*names: str, sql: str = BY_SEX) -> str:
         provenance = session(folder, *names, combine=combine).query(sql).provenance
-        told = provenance if "combined" in provenance else provenance["routed"]
-        return str(told["all_together"]["epsilon"])
+        return str(provenance["routed"]["all_together"]["epsilon"])
 
-    assert told("one", "two") == "4"
-    assert told("one", "two", sql="SELECT COUNT(*) FROM one.customer") == "4"
-    assert told("one", "unknown") == "10"
-    assert told("one", "two", "unknown", "all") == "20"
-    assert told("one", "one") == "2", "one draw, opened twice"
+    assert told("one", "two") == "4/25"
+    assert told("one", "two", sql="SELECT COUNT(*) FROM one.customer") == "4/25"
+    assert told("one", "unknown") == "202/25"
+    assert told("one", "two", "unknown", "all") == "404/25"
+    assert told("one", "one") == "2/25", "one draw, opened twice"
+
+
+def test_paths_are_asked_together_as_connect_does(folder: Path) -> None:
+    paths = [folder / "one.dpsql", folder / "random.dpsql"]
+    assert dpsql.query(BY_SEX, paths).rows == session(folder, "one", "random").query(BY_SEX).rows
+    found = dpsql.query(BY_SEX, paths, combine=True)
+    assert found.rows == session(folder, "one", "random", combine=True).query(BY_SEX).rows
+    assert "times" in dpsql.explain(BY_AGE, paths)
+    assert dpsql.query(COUNT, [paths[0]]).rows == dpsql.query(COUNT, paths[0]).rows
+    with pytest.raises(InterfaceError):
+        dpsql.query(COUNT, [])
 
 
 def test_what_participation_may_say(folder: Path) -> None:
-    central, unknown = (session(folder, name).releases[0].meta for name in ("one", "unknown"))
-    assert stands_for_everybody(central, Reads.TOTALS)
-    assert not stands_for_everybody(unknown, Reads.AVERAGES), "nothing said is unknown"
-    text = (folder / "all.yaml").read_text().replace("participation: all", "participation: most")
-    (folder / "wrong.yaml").write_text(text)
-    with pytest.raises(CatalogError, match="participation"):
-        dpsql.collection_plan(folder / "wrong.yaml", folder / "wrong.json", people=10)
+    wrong = {
+        "participation: most": "participation",
+        "participation: all, everybody: 10": "everybody",
+        "participation: random, everybody: 0": "everybody",
+    }
+    for said, message in wrong.items():
+        text = (folder / "all.yaml").read_text().replace("participation: all", said)
+        (folder / "wrong.yaml").write_text(text)
+        with pytest.raises(CatalogError, match=message):
+            dpsql.collection_plan(folder / "wrong.yaml", folder / "wrong.json", people=10)

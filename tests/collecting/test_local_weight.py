@@ -13,10 +13,13 @@ import pytest
 
 import dpsql
 from benchmarks.local.simulated import simulate_tallies
-from dpsql.answer import Answerer, Result
-from dpsql.answer.combine import Source, blend, mean_error
+from dpsql.answer import Answerer
+from dpsql.answer.block import TRUE, Block, Term, one
 from dpsql.answer.errorbars import Weight, weight_error, weight_of
 from dpsql.answer.explain import predict
+from dpsql.answer.plan import views_of
+from dpsql.answer.route import rank
+from dpsql.answer.tables import read_table
 from dpsql.client.plan import Plan, read_plan
 from dpsql.collecting import content
 from dpsql.collecting.collector import Manifest
@@ -25,9 +28,7 @@ from dpsql.collecting.survey import Survey, design_of, public_axis_maker, survey
 from dpsql.collecting.tallies import People
 from dpsql.doors.report.model import page_model
 from dpsql.release import open_release
-from dpsql.release.format import Promise
 from dpsql.star import load_catalog
-from tests.release_fixture import bare_meta
 
 CATALOG = """
 dpsql: 1
@@ -228,17 +229,19 @@ def test_every_door_tells_the_same_error(answerer: Answerer) -> None:
     )
 
 
-def source(name: str, result: Result) -> Source:
-    return Source(name, bare_meta(name, Promise("person.id", "replace_one", "2")), result)
-
-
 def test_routing_and_means_weigh_by_the_whole_error(answerer: Answerer) -> None:
-    result = answerer.query("SELECT COUNT(*) FROM visit")
-    assert mean_error(result) == pytest.approx(result.stderr_rows[0][0])
-    sources = [source("a", result), source("b", result)]
-    mixed = blend(sources, opened=[each.meta for each in sources])
-    assert mixed is not None
-    assert mixed.stderr_rows[0][0] == pytest.approx(result.stderr_rows[0][0] / 2**0.5)
+    (view,) = views_of(answerer.release)
+    table = read_table(answerer.release, view)
+    assert table is not None
+    asked = ("COUNT(*)", f"COUNT(*) {EARLY}", "SUM(cost)", f"SUM(cost) {EARLY}")
+    found = np.square(errors(answerer, *asked))
+    assert rank([answerer.relate(Block("visit", (), (), TRUE, (), (one(Term("count")),)))])[
+        1
+    ] ** 2 == pytest.approx(found[0])
+    assert table.total_variance == pytest.approx(found[0], rel=1e-6)
+    whole = [np.ones((1, n)) for n in table.shape]
+    mean = float(sum(piece.between(whole, whole)[0] for piece in table.errors["visit.cost", "visit.cost"]))
+    assert mean == pytest.approx(found[2], rel=1e-6)
 
 
 def test_no_weight_no_error(tmp_path: Path) -> None:

@@ -43,9 +43,8 @@ def test_the_demo_answers_one_question_three_ways(tmp_path: Path) -> None:
     said = run(tmp_path, "-m", "dpsql.examples.demo")
     assert "3000 simulated reports, 3000 accepted" in said
     assert re.search(r"^sex +central +local +both +true$", said, re.MULTILINE)
-    weights = [int(found) for found in re.findall(r"weight (\d+)%", said)]
-    assert len(weights) == 3
-    assert abs(sum(weights) - 100) <= 2
+    (names,) = re.findall(r"Both: one table from (.*?)\.$", said, re.MULTILINE)
+    assert len(names.split(", ")) >= 2
     assert "Somebody in all of them: epsilon 6 for replacing a person." in said
     readme = (ROOT / "README.md").read_text("utf-8")
     (shown,) = re.findall(r'^\$ dpsql query retail.dpsql "(.*?)"$', readme, re.MULTILINE | re.DOTALL)

@@ -16,36 +16,43 @@ from dpsql.errors import OperationalError
 
 LEVEL = click.FloatRange(0.5, 0.9999)
 as_of = click.option("--as-of", help="of a stream: the newest batch wanted, by number or date")
+combine = click.option("--combine", is_flag=True, help="also answer from what several releases hold together")
+several = click.argument("releases", type=FILE, nargs=-1, required=True)
 
 
 @cli.command()
-@click.argument("release", type=FILE)
+@several
 @click.argument("sql")
 @click.option("--format", "style", type=click.Choice(FORMATS), default="table", show_default=True)
 @click.option("--dialect", default="duckdb", show_default=True, help="SQL dialect of the statement")
 @click.option("--level", type=LEVEL, default=0.95, show_default=True, help="of intervals")
 @as_of
 @click.option("--nonnegative", is_flag=True, help="counts from their non-negative (biased) estimates")
-def query(release: Path, sql: str, style: str, level: float, **asking: Any) -> None:
-    """Answer one SQL statement on RELEASE (a file or a stream); every aggregate comes with its error."""
-    result = api.query(sql, release=release, **asking)
+@combine
+def query(releases: tuple[Path, ...], sql: str, style: str, level: float, **asking: Any) -> None:
+    """Answer one SQL statement on RELEASES (files or streams); every aggregate comes with its error.
+
+    Several releases of one population are alternatives: block by block the smallest predicted error answers.
+    """
+    result = api.query(sql, release=releases, **asking)
     click.echo(render(result, style, level))
     for note in notes_beside(result, style):
         click.echo(f"note: {note}", err=True)
 
 
 @cli.command()
-@click.argument("release", type=FILE)
+@several
 @click.argument("sql")
 @click.option("--dialect", default="duckdb", show_default=True)
 @as_of
+@combine
 @click.option("--json", "as_json", is_flag=True, help="report as JSON, with the predicted errors as numbers")
-def explain(release: Path, sql: str, dialect: str, as_of: str | None, as_json: bool) -> None:
+def explain(releases: tuple[Path, ...], sql: str, as_json: bool, **asking: Any) -> None:
     """Say how a statement would be answered: route, view, nodes, predicted error, the DuckDB SQL."""
     if not as_json:
-        click.echo(api.explain(sql, release=release, dialect=dialect, as_of=as_of))
+        click.echo(api.explain(sql, release=releases, **asking))
         return
-    result = api.query(sql, release=release, dialect=dialect, as_of=as_of)
+    result = api.query(sql, release=releases, **asking)
     report = {
         "columns": result.columns,
         "plan": result.plan,
@@ -97,17 +104,20 @@ def shell(
 
 
 @cli.command()
-@click.argument("release", type=FILE)
+@several
 @click.option("-o", "--output", required=True, type=FILE, help="HTML file to write")
 @tells
-def report(release: Path, output: Path) -> Told:
-    """Write one self-contained page about RELEASE: promise, spends, histograms, error maps, search box."""
-    from dpsql.doors.report import report_page
-    from dpsql.release import open_release
+def report(releases: tuple[Path, ...], output: Path) -> Told:
+    """Write one self-contained page about a release: promise, spends, histograms, error maps, search box.
 
-    opened = open_release(release)
+    Of several RELEASES it is about the first, and says what all of them promise and whom each stands for.
+    """
+    from dpsql.answer.session import open_session
+    from dpsql.doors.report import report_page
+
+    opened = open_session(releases)
     try:
-        page = report_page(opened)
+        page = report_page(opened.releases[0], opened if len(releases) > 1 else None)
     finally:
         opened.close()
     try:

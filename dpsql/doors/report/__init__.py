@@ -12,7 +12,9 @@ from html import escape
 from importlib.resources import files
 from typing import Any
 
+from dpsql.answer.combine import promise_together
 from dpsql.answer.notes import PARTICIPATIONS
+from dpsql.answer.session import OpenReleases
 from dpsql.doors.report.model import page_model
 from dpsql.release import Release
 from dpsql.release.format import LocalMeta, MeasureScale, RowsLeftOut, ScaleMeta, ShuffledMeta, SlotsLeftOut
@@ -37,11 +39,12 @@ SIMULATED = (
 )
 
 
-def report_page(release: Release) -> str:
+def report_page(release: Release, beside: OpenReleases | None = None) -> str:
     """The page as HTML.
 
     Args:
         release: an open release.
+        beside: it and others that are open together: what they promise, and whom each stands for.
 
     Returns:
         A whole document.
@@ -56,6 +59,7 @@ def report_page(release: Release) -> str:
         "<h2>What is promised</h2>",
         *_promise(model["privacy"]),
         *collected(release.meta.local),
+        *(_together(beside) if beside is not None else ()),
         "<h2>What was spent</h2>",
         table(("on", "amount"), [(str(what), str(amount)) for what, amount in model["spends"]]),
         "<p>Questions cost nothing: the budget was spent once, when the release was made.</p>",
@@ -66,6 +70,24 @@ def report_page(release: Release) -> str:
         *(_view(view, model) for view in model["views"]),
     ]
     return _document(model["name"], "\n".join(parts), model)
+
+
+def _together(beside: OpenReleases) -> list[str]:
+    """Releases that are open together: what they promise a person who is in all of them, and who answers for whom."""
+    promised = promise_together([release.meta for release in beside.releases])
+    words = (
+        "no single epsilon: their promises are of different kinds"
+        if promised is None
+        else f"epsilon {promised['epsilon']} for replacing everything of one {promised['unit']}"
+    )
+    rows = [(release.name, release.meta.release_id) for release in beside.releases]
+    standing = [] if beside.router is None else beside.router.words()
+    return [
+        "<h2>Opened together</h2>",
+        table(("release", "id"), rows),
+        f"<p>Whoever is in all of them is promised {escape(words)}, whichever answers.</p>",
+        *(f"<p>{escape(line)}</p>" for line in standing),
+    ]
 
 
 def _promise(privacy: dict[str, Any]) -> list[str]:

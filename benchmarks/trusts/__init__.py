@@ -1,0 +1,1 @@
+"""Releases of two trusts, asked as one, and releases made of both."""

@@ -1,0 +1,308 @@
+"""One view of an open release as arrays: what every cell holds, and how cells and measures err together.
+
+Counts and sums of a view that answers for itself err independently once sums are centred, and SQL is answered so. Put
+together with another release they do not: a table here has plain sums, S = y + mid c, and all of their covariances.
+
+| here | there | unit |
+|---|---|---|
+| `values[m]` | x: leaf estimates of a measure, shape of the axes | stored units: rows, or 10^-scale of the measure |
+| `errors[a, b]` | Cov(x_a, x_b) as pieces; b does not stand before a in `measures` | the same, squared |
+| `scaled` | N f, f = x / T, Var = N^2 [V(f) - f (1 - f) / N] + f^2 s_N^2 | rows |
+| N, T | everybody's rows with standard error s_N, the rows of those who reported | rows |
+| V | variance of the reports, of independent draws: sampling included | squared shares |
+
+**Privacy**: post-processing of releases.
+
+**Source**: docs/method/local.md, "What a local release stands for".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
+from typing import NamedTuple
+
+import numpy as np
+
+from dpsql.answer.errorbars import weight_error
+from dpsql.answer.leafsets import FloatArray
+from dpsql.answer.plan import View, presence
+from dpsql.answer.run import run
+from dpsql.release import Release, StatisticMeta
+from dpsql.release.format import UNIT, Meta
+from dpsql.release.memory import MadeStatistic, TakenAxis, release_in_memory
+from dpsql.variance.pooled import Diagonal, Lean, Matrix, Outer, Piece, PooledReading, Read
+
+COUNT = "count"
+LARGEST = 2.0**42
+"""Sums beyond it, in stored units, leave 64 bits once they are counted in units of 2^-20."""
+Errors = Mapping[tuple[str, str], tuple[Piece, ...]]
+
+
+class Everybody(NamedTuple):
+    """How many rows everybody has.
+
+    Args:
+        rows: the number.
+        error: its standard error; 0 where it is declared.
+        source: who says so.
+    """
+
+    rows: float
+    error: float
+    source: str
+
+
+@dataclass(frozen=True, eq=False)
+class Table:
+    """A view as arrays.
+
+    Args:
+        view: its name.
+        of: the table whose rows it counts.
+        axes: where its axes come from.
+        measures: described statistics by measure, COUNT first; their centre is 0.
+        values: leaf estimates by measure.
+        errors: pieces of their covariances.
+        release: the open release that it was read from.
+    """
+
+    view: str
+    of: str
+    axes: tuple[TakenAxis, ...]
+    measures: Mapping[str, StatisticMeta]
+    values: Mapping[str, FloatArray]
+    errors: Errors
+    release: Release = field(repr=False)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Leaves of its axes."""
+        return tuple(axis.meta.leaves for axis in self.axes)
+
+    @property
+    def cells(self) -> int:
+        """Numbers that it holds, of all measures."""
+        return len(self.measures) * int(np.prod(self.shape))
+
+    @cached_property
+    def total(self) -> float:
+        """All rows."""
+        return float(self.values[COUNT].sum())
+
+    @cached_property
+    def total_variance(self) -> float:
+        """Its variance."""
+        whole = [np.ones((1, n)) for n in self.shape]
+        return max(float(sum(p.between(whole, whole)[0] for p in self.errors[COUNT, COUNT])), 0.0)
+
+    def pairs(self) -> list[tuple[str, str]]:
+        """Every pair of measures once."""
+        names = list(self.measures)
+        return [(a, b) for i, a in enumerate(names) for b in names[i:]]
+
+    def with_count(self, measure: str) -> tuple[Piece, ...]:
+        """How a measure errs with counts: the measure on the left."""
+        return tuple(piece.transposed() for piece in self.errors[COUNT, measure])
+
+    def adding(self, more: Mapping[tuple[str, str], Sequence[Piece]]) -> Table:
+        """The same numbers with more errors."""
+        return replace(self, errors={k: (*v, *more.get(k, ())) for k, v in self.errors.items()})
+
+    def only(self, measures: Sequence[str]) -> Table:
+        """Some of its measures."""
+        kept = [m for m in self.measures if m in measures]
+        return replace(
+            self,
+            measures={m: self.measures[m] for m in kept},
+            values={m: self.values[m] for m in kept},
+            errors={(a, b): v for (a, b), v in self.errors.items() if a in kept and b in kept},
+        )
+
+    def measured(self, numbers: FloatArray, covariance: FloatArray) -> Table:
+        """The same cells with other numbers and their covariances, measure after measure."""
+        size, shape = int(np.prod(self.shape)), self.shape
+        part = {m: slice(i * size, (i + 1) * size) for i, m in enumerate(self.measures)}
+        errors = {(a, b): (Matrix(covariance[part[a], part[b]], shape),) for a, b in self.pairs()}
+        return replace(self, values={m: numbers[part[m]].reshape(shape) for m in part}, errors=errors)
+
+    def times(self, factor: float) -> Table:
+        """All numbers times a factor, and errors with them."""
+        return replace(
+            self,
+            values={m: x * factor for m, x in self.values.items()},
+            errors={k: tuple(p.times(factor**2) for p in v) for k, v in self.errors.items()},
+        )
+
+    def on_total(self) -> Table:
+        """Errors of x / T, times T: what the error of the table's own total moves in all cells alike cancels."""
+        variance, more = self.total_variance, {}
+        if variance <= 1e-12 * self.total**2:
+            return self
+        for a, b in self.pairs():
+            shares = [self.values[m] / self.total for m in (a, b)]
+            more[a, b] = (
+                Lean(self.with_count(a), shares[1], weight=-1.0),
+                Lean(self.with_count(b), shares[0], turned=True, weight=-1.0),
+                Outer(shares[0], shares[1], variance),
+            )
+        return self.adding(more)
+
+    def sharing(self, relative: float) -> Table:
+        """The table with one relative error more that all of its cells share."""
+        if not relative:
+            return self
+        together = {(a, b): (Outer(self.values[a], self.values[b], relative**2),) for a, b in self.pairs()}
+        return self.adding(together)
+
+
+@dataclass(frozen=True)
+class Place:
+    """What identifies an axis beyond one release, and where it stands in a view of one."""
+
+    key: tuple[object, ...]
+    position: int
+
+
+def places(release: Release, view: View) -> list[Place]:
+    """The axes of a view; two with one key have the same leaves, columns and atoms."""
+    found = []
+    for position, number in enumerate(view.axes):
+        meta = release.axes[number]
+        described = replace(meta, model=0, strategy="")
+        rows = release.kept(("axis", number), partial(_digest, release, number))
+        found.append(Place((described, rows), position))
+    return found
+
+
+def _digest(release: Release, number: int) -> object:
+    return run(release, f"SELECT COUNT(*), bit_xor(hash(t)) FROM axis_{number} AS t").rows[0]
+
+
+def read_table(release: Release, view: View, kept: Sequence[int] | None = None) -> Table | None:
+    """A view's numbers, other axes added up.
+
+    Args:
+        release: an open release.
+        view: one of its views.
+        kept: positions of its axes that stay, in the order wanted; all if None.
+
+    Returns:
+        The table; None where the view has no counts, or was scaled to a total, whose spread over groups no table holds.
+    """
+    local = release.meta.local is not None
+    if COUNT not in view.statistics or (not local and view.of in release.scales):
+        return None
+    release = replace(release, nonnegative=False)
+    wanted = tuple(range(len(view.axes))) if kept is None else tuple(kept)
+    axes = tuple(TakenAxis(release, view.axes[i]) for i in wanted)
+    centres = {m: presence(m, view) for m, s in view.statistics.items() if s.mid}
+    usable = {m: s for m, s in view.statistics.items() if m == COUNT or not s.mid or centres[m] is not None}
+    names = [COUNT, *sorted(m for m in usable if m != COUNT)]
+    stored = {m: _leaves(release, usable[m], wanted, axes) for m in names}
+    values, errors = {}, dict[tuple[str, str], tuple[Piece, ...]]()
+    own = {m: _own(release, usable[m], wanted) for m in names}
+    for m in names:
+        count = centres.get(m)
+        values[m] = stored[m] + (usable[m].mid * stored[count.measure] if count is not None else 0.0)
+    fits = [m for m in names if float(np.abs(values[m]).sum()) < LARGEST]
+    for i, a in enumerate(fits):
+        for b in fits[i:]:
+            errors[a, b] = _joint(a, b, usable, centres, own)
+    described = {m: replace(usable[m], mid=0, axes=tuple(range(len(axes))), nonnegative=False) for m in fits}
+    table = Table(view.name, view.of, axes, described, {m: values[m] for m in fits}, errors, release)
+    relative = weight_error(release)
+    return table.on_total().sharing(relative) if relative else table
+
+
+def _joint(
+    a: str,
+    b: str,
+    usable: Mapping[str, StatisticMeta],
+    centres: Mapping[str, StatisticMeta | None],
+    own: Mapping[str, Piece],
+) -> tuple[Piece, ...]:
+    """Covariances of two plain sums: each is a centred one and mid times a count, all of which err independently."""
+    parts = []
+    for m in (a, b):
+        count = centres.get(m)
+        parts.append({m: 1.0} | ({} if count is None else {count.measure: float(usable[m].mid)}))
+    return tuple(own[m].times(f * parts[1][m]) for m, f in parts[0].items() if m in parts[1])
+
+
+def _own(release: Release, statistic: StatisticMeta, wanted: Sequence[int]) -> Read:
+    where = tuple(wanted.index(i) if i in wanted else None for i in range(len(statistic.axes)))
+    sizes = tuple(release.axes[a].leaves for a in statistic.axes)
+    return Read(release.reading(statistic.id), where, sizes)
+
+
+def _leaves(
+    release: Release, statistic: StatisticMeta, wanted: Sequence[int], axes: Sequence[TakenAxis]
+) -> FloatArray:
+    """Leaf estimates in stored units, shape of the wanted axes."""
+    columns = [f"n{i + 1}" for i in wanted]
+    roots = [f"n{i + 1} = 0" for i in range(len(statistic.axes)) if i not in wanted]
+    where = f" WHERE {' AND '.join(roots)}" if roots else ""
+    picked = ", ".join([*columns, release.estimate(statistic.id)])
+    rows = run(release, f"SELECT {picked} FROM node_combination_{statistic.id}{where}").rows
+    numbers = np.array(rows, np.int64)
+    if not axes:
+        return np.array(numbers[0, -1] / UNIT)
+    shape = [axis.meta.leaves for axis in axes]
+    found, kept, at = np.zeros(shape), np.ones(len(numbers), bool), []
+    for i, axis in enumerate(axes):
+        leaf = np.full(axis.tree.size, -1, np.int64)
+        leaf[axis.tree.leaves] = np.arange(axis.tree.n)
+        at.append(leaf[numbers[:, i]])
+        kept &= at[-1] >= 0
+    found[tuple(index[kept] for index in at)] = numbers[kept, -1] / UNIT
+    return found
+
+
+def scaled(table: Table, everybody: Everybody) -> Table:
+    """A random sample's table as everybody's: counts and sums with the errors of reports, sampling and the number.
+
+    Args:
+        table: what those who reported say.
+        everybody: how many rows everybody has.
+    """
+    return sampled(table, everybody).sharing(everybody.error / everybody.rows)
+
+
+def sampled(table: Table, everybody: Everybody) -> Table:
+    """`scaled`, as if everybody's number were exact.
+
+    Errors of reports are those of independent draws from everybody: sampling is in them. A sample without replacement
+    errs by f (1 - f) / N less, which matters where most people report. Sums would need the spread of values inside of
+    cells, which nobody published: with them nothing is taken away.
+    """
+    whole = table.on_total().times(everybody.rows / table.total)
+    if len(whole.measures) > 1:
+        return whole
+    count = np.maximum(whole.values[COUNT], 0.0)
+    less = (Diagonal(-count), Outer(count, count, 1.0 / everybody.rows))
+    return whole.adding({(COUNT, COUNT): less})
+
+
+def release_of(tables: Sequence[Table], meta: Meta) -> Release:
+    """Tables as a release in memory: one view each, axes shared.
+
+    Args:
+        tables: of one release, or one table of several.
+        meta: what it says of itself.
+    """
+    axes: list[TakenAxis] = []
+    statistics: list[MadeStatistic] = []
+    readings = {}
+    for table in tables:
+        known = [axis.key for axis in axes]
+        axes += [axis for axis in table.axes if axis.key not in known]
+        numbers = {m: len(statistics) + i for i, m in enumerate(table.measures)}
+        where = tuple([axis.key for axis in axes].index(axis.key) for axis in table.axes)
+        for measure, described in table.measures.items():
+            units = np.rint(table.values[measure] * UNIT).astype(np.int64)
+            statistics.append(MadeStatistic(replace(described, view=table.view, axes=where), units))
+        for (a, b), pieces in table.errors.items():
+            readings[numbers[a], numbers[b]] = PooledReading(pieces, table.shape)
+    return release_in_memory(meta, axes, statistics, readings)
