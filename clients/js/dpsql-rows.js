@@ -1,19 +1,43 @@
 // From what a page or a device holds to rows of leaves, as in Python's dpsql.client.rows. Every value has a leaf, or its
 // row is left out as the catalog says; none makes the client fail, which would tell it.
 
-const DECIMAL = /^\s*([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+))(?:e([+-]?[0-9]+))?\s*$/i;
-const ISO = /^[0-9]{4}-[0-9]{2}-[0-9]{2}([T ][0-9]{2}:[0-9]{2}(:[0-9]{2}([.][0-9]{1,6})?)?(Z|[+-][0-9]{2}:[0-9]{2})?)?$/;
+// What texts say: docs/values.md.
+const NUMBER =
+  /^[ \t\n\v\f\r]*([+-]?)(?:(?:([0-9]+)(?:\.([0-9]*))?|\.([0-9]+))(?:[eE]([+-]?[0-9]+))?|inf|infinity)[ \t\n\v\f\r]*$/i;
+const MOMENT =
+  /^[ \t\n\v\f\r]*([0-9]{4})-([0-9]{2})-([0-9]{2})(?:[T ]([0-9]{2}):([0-9]{2})(?::([0-9]{2})(?:\.[0-9]{1,9})?)?(?:Z|([+-])([0-9]{2}):([0-9]{2}))?)?[ \t\n\v\f\r]*$/;
 const GRAINS = { second: 1000, minute: 60000, hour: 3600000, day: 86400000 };
+const FAR = 10 ** 9;
+const MOST_DIGITS = 25; // of a number of steps that is beyond every bound
+
+/** Whole steps of 10^-scale nearest to whole.fraction x 10^power, halves up; null beyond all bounds. */
+function stepsOf(whole, fraction, power, scale) {
+  const digits = (whole + fraction).replace(/^0+/, "");
+  const shift = Math.min(Number(power.replace(/^[+-]?0*/, "").slice(0, 10) || "0"), FAR);
+  const moved = (power.startsWith("-") ? -shift : shift) + scale - fraction.length;
+  if (digits === "" || digits.length + moved < 0) return 0n;
+  if (digits.length + moved > MOST_DIGITS) return null;
+  if (moved >= 0) return BigInt(digits) * 10n ** BigInt(moved);
+  const kept = digits.length + moved;
+  return BigInt(digits.slice(0, kept) || "0") + (digits[kept] >= "5" ? 1n : 0n);
+}
+
+/** A value as catalogs write it; null for what is neither text nor number nor boolean. */
+function textOf(value) {
+  return ["string", "number", "bigint", "boolean"].includes(typeof value) ? String(value) : null;
+}
 
 /** A number in steps of 10^-scale, rounded half away from zero and cut to lower .. upper; null if it is no number. */
 export function units(value, scale, lower, upper) {
-  if (value === Infinity) return upper;
-  if (value === -Infinity) return lower;
-  const found = DECIMAL.exec(String(typeof value === "boolean" ? Number(value) : value));
+  const found = NUMBER.exec(textOf(typeof value === "boolean" ? Number(value) : value) ?? "");
   if (!found) return null;
-  const shifted = Number(`${found[1]}e${Number(found[2] ?? 0) + scale}`);
-  const near = Math.sign(shifted) * Math.round(Math.abs(shifted));
-  return Math.min(Math.max(near, lower), upper) + 0;
+  const [, sign, whole, fraction, bare, power] = found;
+  const number = whole !== undefined || bare !== undefined;
+  const size = number ? stepsOf(whole ?? "", (fraction ?? "") + (bare ?? ""), power ?? "0", scale) : null;
+  if (size === null) return sign === "-" ? lower : upper;
+  const signed = sign === "-" ? -size : size;
+  if (signed <= BigInt(lower)) return lower;
+  return signed >= BigInt(upper) ? upper : Number(signed);
 }
 
 /** The leaf of a value; null where the axis has none for it and the row is left out. */
@@ -21,21 +45,29 @@ export function leafOf(axis, value) {
   const outside = (axis.keys ? axis.missing_leaf : axis.other_leaf) ?? null;
   if (value === null || value === undefined) return axis.null_leaf ?? outside;
   if (axis.values) {
-    const leaf = axis.values.indexOf(String(value));
+    const leaf = axis.values.indexOf(textOf(value));
     return leaf < 0 ? outside : leaf;
   }
-  if (axis.keys) return Object.hasOwn(axis.keys, String(value)) ? axis.keys[String(value)] : outside;
+  if (axis.keys) {
+    const text = textOf(value);
+    return text !== null && Object.hasOwn(axis.keys, text) ? axis.keys[text] : outside;
+  }
   return axis.starts ? binned(axis, value, outside) : evenBin(axis, value, outside);
 }
 
-/** Whole grains since 1970 of a Date or of ISO text, which is UTC unless it names a zone; null for anything else. */
+/** Whole grains since 1970 of a Date or of a text, which is UTC unless it names a zone; null for anything else. */
 function since1970(value, grain) {
-  if (typeof value === "string" && !ISO.test(value)) return null;
-  if (typeof value !== "string" && !(value instanceof Date)) return null;
-  const text = typeof value === "string" ? value.replace(" ", "T") : "";
-  const zoned = text.length <= 10 || /(Z|[+-][0-9]{2}:[0-9]{2})$/.test(text);
-  const time = value instanceof Date ? value.getTime() : Date.parse(zoned ? text : `${text}Z`);
-  return Number.isNaN(time) ? null : Math.floor(time / grain);
+  if (value instanceof Date) return Number.isNaN(value.getTime()) ? null : Math.floor(value.getTime() / grain);
+  const found = typeof value === "string" ? MOMENT.exec(value) : null;
+  if (!found) return null;
+  const [year, month, day, hour, minute, second] = found.slice(1, 7).map((part) => Number(part ?? 0));
+  const [hours, minutes] = found.slice(8, 10).map((part) => Number(part ?? 0));
+  const date = new Date(0);
+  date.setUTCFullYear(year, month - 1, day); // Date.UTC would take the year 99 for 1999
+  if (year < 1 || date.getUTCMonth() !== month - 1 || date.getUTCDate() !== day) return null;
+  if (hour > 23 || minute > 59 || second > 59 || hours > 23 || minutes > 59) return null;
+  const zone = (hours * 60 + minutes) * (found[7] === "-" ? -60000 : 60000);
+  return Math.floor((date.getTime() + hour * 3600000 + minute * 60000 + second * 1000 - zone) / grain);
 }
 
 function binned(axis, value, outside) {
@@ -47,11 +79,11 @@ function binned(axis, value, outside) {
 }
 
 function evenBin(axis, said, outside) {
-  const value = typeof said === "boolean" ? Number(said) : said;
+  const value = typeof said === "boolean" || typeof said === "bigint" ? Number(said) : said;
   if (typeof value !== "number" || Number.isNaN(value)) return outside;
   const special = [axis.null_leaf, axis.missing_leaf, axis.other_leaf].filter((leaf) => leaf != null);
   const [bins, lower, width] = [axis.leaves - special.length, axis.lower ?? 0, axis.width ?? 1];
-  const leaf = Math.floor((Math.min(Math.max(value, lower - 1), lower + bins * width) - lower) / width);
+  const leaf = Math.floor((Math.floor(Math.min(Math.max(value, lower - 1), lower + bins * width)) - lower) / width);
   if (outside !== null && (leaf < 0 || leaf >= bins)) return outside;
   return Math.min(Math.max(leaf, 0), bins - 1);
 }

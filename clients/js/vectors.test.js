@@ -4,6 +4,7 @@ import assert from "node:assert/strict";
 import { createHash } from "node:crypto";
 import { readFileSync } from "node:fs";
 import { test } from "node:test";
+import { leafOf, units } from "./dpsql-rows.js";
 import { Memory, below, encode, fromHex, grr, oue, readPlan, toHex, varint } from "./dpsql-client.js";
 
 const path = new URL("../../tests/vectors/local.json", import.meta.url);
@@ -53,4 +54,17 @@ test("a person answers a collection once, and no plan that costs more than it sa
   for (let again = 0; again < 20; again += 1) assert.equal(toHex(await memory.answer(plan, [{ leaves: [1] }])), first);
   await assert.rejects(async () => memory.answer(await read({ collection: "d" }), [{ leaves: [0] }]), /has given all/);
   await assert.rejects(read({ own: wanted.W + 1 }), /costs more/);
+});
+
+test("texts are the same values as in every other language", () => {
+  const { numbers, moments, categories } = JSON.parse(readFileSync(new URL("../../tests/vectors/values.json", import.meta.url), "utf8"));
+  for (const [text, ones, cents] of numbers.rows)
+    assert.deepEqual([units(text, 0, -1000, 1000), units(text, 2, -100000, 100000)], [ones, cents], text);
+  for (const [text, ...told] of moments.rows)
+    told.forEach((unit, i) => {
+      const [low, high] = unit === null ? [-1e14, 1e14] : [unit, unit];
+      const kind = i === 0 ? { type: "date" } : { type: "timestamp", grain: ["", "hour", "second"][i] };
+      assert.equal(leafOf({ leaves: 2, starts: [low], upper: high, other_leaf: 1, ...kind }, text), unit === null ? 1 : 0, text);
+    });
+  for (const [text, leaf] of categories.rows) assert.equal(leafOf(categories.axis, text), leaf, text);
 });

@@ -162,13 +162,16 @@ class Memory:
         lock = os.open(self.path.with_name(self.path.name + ".lock"), os.O_RDWR | os.O_CREAT, 0o600)
         try:
             _wait_for(lock)
-            yield
+            try:
+                yield
+            finally:
+                _give_back(lock)
         finally:
             os.close(lock)
 
 
 def _wait_for(lock: int) -> None:
-    """Take an open file for this process alone; it is given back when the file is closed."""
+    """Take an open file for this process alone."""
     if sys.platform != "win32":
         import fcntl
 
@@ -181,6 +184,14 @@ def _wait_for(lock: int) -> None:
         except OSError as error:  # it gives up after ten seconds
             if error.errno != errno.EDEADLK:
                 raise
+
+
+def _give_back(lock: int) -> None:
+    """Let others take it. Closing does so at once, but on Windows only some time later."""
+    if sys.platform == "win32":
+        import msvcrt
+
+        msvcrt.locking(lock, msvcrt.LK_UNLCK, 1)
 
 
 def _read_entry(entry: Any) -> None:

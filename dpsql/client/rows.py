@@ -5,6 +5,8 @@ bin), by `keys` (public rows), or by `lower` and `width` (integer bins). `null_l
 take what is absent, without a public row, or outside. Integer bins clamp without them; elsewhere such a row is left
 out, as a catalog without these leaves says of raw rows too.
 
+What texts say is written in docs/values.md, and `clients/js` reads them alike.
+
 **Privacy**: every value, NaN, infinities, NULL and text in the place of numbers included, has a leaf or is left out;
 none makes a device fail, which would tell it.
 """
@@ -12,9 +14,11 @@ none makes a device fail, which would tell it.
 from __future__ import annotations
 
 import datetime
+import math
+import re
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
-from decimal import ROUND_HALF_UP, Decimal, InvalidOperation, localcontext
+from decimal import Decimal
 from numbers import Rational
 from typing import Any
 
@@ -24,6 +28,21 @@ from dpsql.errors import DataError
 
 Record = Mapping[str, Any]
 LONGEST = 10**1000
+SPACE = "[ \\t\\n\\v\\f\\r]*"
+NUMBER = re.compile(
+    rf"{SPACE}([+-]?)(?:(?:([0-9]+)(?:\.([0-9]*))?|\.([0-9]+))(?:[eE]([+-]?[0-9]+))?|(?i:inf|infinity)){SPACE}",
+    re.ASCII,
+)
+MOMENT = re.compile(
+    rf"{SPACE}([0-9]{{4}})-([0-9]{{2}})-([0-9]{{2}})"
+    r"(?:[T ]([0-9]{2}):([0-9]{2})(?::([0-9]{2})(?:\.[0-9]{1,9})?)?(?:Z|([+-])([0-9]{2}):([0-9]{2}))?)?"
+    rf"{SPACE}"
+)
+"""What texts say: docs/values.md. `clients/js` has the same."""
+FAR = 10**9
+MOST_DIGITS = 25
+"""Digits of a number of steps that is beyond every bound: a plan's have 16 at most."""
+EPOCH = datetime.date(1970, 1, 1).toordinal()
 GRAINS = {"second": 1, "minute": 60, "hour": 3600, "day": 86400}
 """Seconds of a grain."""
 
@@ -72,18 +91,34 @@ def units(value: object, scale: int, lower: int, upper: int) -> int | None:
         top, bottom = int(value.numerator) * 10**scale, int(value.denominator)
         near: int = (2 * abs(top) + bottom) // (2 * bottom)
         return min(max(near if top >= 0 else -near, lower), upper)
-    with localcontext() as context:
-        context.prec = 60
-        try:
-            number = Decimal(str(value))
-        except InvalidOperation:
-            return None
-        step = Decimal(1).scaleb(-scale)
-        if number.is_nan():
-            return None
-        if number <= lower * step or number >= upper * step:
-            return lower if number <= lower * step else upper
-        return int((number / step).to_integral_value(ROUND_HALF_UP))
+    if not isinstance(value, str | float | Decimal):
+        return None
+    found = NUMBER.fullmatch(str(value))
+    if found is None:
+        return None
+    sign, whole, fraction, bare, power = found.groups()
+    size = (
+        _steps(whole or "", (fraction or "") + (bare or ""), power or "0", scale) if whole or bare else None
+    )
+    if size is None:
+        return lower if sign == "-" else upper
+    return min(max(-size if sign == "-" else size, lower), upper)
+
+
+def _steps(whole: str, fraction: str, power: str, scale: int) -> int | None:
+    """Whole steps of 10^-scale nearest to whole.fraction x 10^power, halves up; None beyond all bounds."""
+    digits = (whole + fraction).lstrip("0")
+    sign, size = power.startswith("-"), power.lstrip("+-").lstrip("0")
+    shift = min(int(size[:10] or "0"), FAR)
+    moved = (-shift if sign else shift) + scale - len(fraction)
+    if not digits or len(digits) + moved < 0:
+        return 0
+    if len(digits) + moved > MOST_DIGITS:
+        return None
+    if moved >= 0:
+        return int(digits + "0" * moved)
+    kept = len(digits) + moved
+    return int(digits[:kept] or "0") + int(digits[kept] >= "5")
 
 
 def check_fields(plan: Plan, fields: Iterable[str]) -> None:
@@ -140,12 +175,37 @@ def _leaf(axis: Axis, record: Record) -> int | None:
 
 
 def _text(value: object) -> str | None:
-    """A value as catalogs write it; None for integers longer than any of them, which Python does not write out."""
+    """A value as catalogs write it; None for what has no such text, and for numbers longer than any of them."""
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, Rational) and max(abs(int(value.numerator)), int(value.denominator)) > LONGEST:
         return None
-    return str(value)
+    if isinstance(value, float):
+        return _short(value)
+    return str(value) if isinstance(value, str | Rational | Decimal | datetime.date) else None
+
+
+def _short(value: float) -> str:
+    """The fewest digits that stand for a number, as JavaScript writes it: no point if it is whole.
+
+    Example:
+        >>> _short(7.0), _short(2.5), _short(1e-7), _short(1e21), _short(-1.5e300), _short(float("inf"))
+        ('7', '2.5', '1e-7', '1e+21', '-1.5e+300', 'Infinity')
+    """
+    if not math.isfinite(value):
+        return "NaN" if value != value else "Infinity" if value > 0 else "-Infinity"
+    minus, figures, exponent = Decimal(repr(value)).as_tuple()
+    digits = "".join(map(str, figures)).rstrip("0")
+    point, sign = len(figures) + int(exponent), "-" if minus and digits else ""
+    if not digits:
+        return "0"
+    if not -6 < point <= 21:
+        tail = f".{digits[1:]}" if len(digits) > 1 else ""
+        return f"{sign}{digits[0]}{tail}e{point - 1:+d}"
+    if point <= 0:
+        return f"{sign}0.{'0' * -point}{digits}"
+    whole, rest = digits[:point].ljust(point, "0"), digits[point:]
+    return f"{sign}{whole}.{rest}" if rest else f"{sign}{whole}"
 
 
 def _amount(measure: Measure, value: object) -> int:
@@ -169,18 +229,36 @@ def _binned(axis: Axis, value: object) -> int | None:
 
 
 def _since_1970(value: object, seconds: int) -> int | None:
-    """Whole grains of a date, a time (by UTC if it has a zone) or its ISO text; None for anything else."""
+    """Whole grains of a date, a time (by UTC if it has a zone) or a text of one; None for anything else."""
+    if isinstance(value, str):
+        found = _moment(value)
+        return None if found is None else found // seconds
+    if not isinstance(value, datetime.date):
+        return None
+    zone = None
+    if isinstance(value, datetime.datetime):
+        zone, value = value.utcoffset(), value.replace(tzinfo=None)
+    else:
+        value = datetime.datetime.combine(value, datetime.time())
+    since = value - datetime.datetime(1970, 1, 1) - (zone or datetime.timedelta())
+    return since // datetime.timedelta(seconds=seconds)
+
+
+def _moment(text: str) -> int | None:
+    """Seconds since 1970 of a text; None if it is no date and no time."""
+    found = MOMENT.fullmatch(text)
+    if found is None:
+        return None
+    year, month, day, hour, minute, second = (int(part or "0") for part in found.groups()[:6])
+    sign, hours, minutes = found[7], int(found[8] or "0"), int(found[9] or "0")
     try:
-        moment = datetime.datetime.fromisoformat(value) if isinstance(value, str) else value
-        if isinstance(moment, datetime.datetime) and moment.tzinfo is not None:
-            moment = moment.astimezone(datetime.UTC).replace(tzinfo=None)
-    except (ValueError, OverflowError):
+        days = datetime.date(year, month, day).toordinal() - EPOCH
+    except ValueError:
         return None
-    if not isinstance(moment, datetime.date):
+    if hour > 23 or minute > 59 or second > 59 or hours > 23 or minutes > 59:
         return None
-    if not isinstance(moment, datetime.datetime):
-        moment = datetime.datetime.combine(moment, datetime.time())
-    return (moment - datetime.datetime(1970, 1, 1)) // datetime.timedelta(seconds=seconds)
+    zone = (hours * 60 + minutes) * (-60 if sign == "-" else 60)
+    return days * 86400 + hour * 3600 + minute * 60 + second - zone
 
 
 def _even_bin(axis: Axis, value: object) -> int | None:
@@ -192,7 +270,7 @@ def _even_bin(axis: Axis, value: object) -> int | None:
         axis.lookup.get(k) is not None for k in ("null_leaf", "missing_leaf", "other_leaf")
     )
     lower, width = axis.lookup.get("lower", 0), axis.lookup.get("width", 1)
-    leaf = int((min(max(value, lower - 1), lower + bins * width) - lower) // width)
+    leaf: int = (math.floor(min(max(value, lower - 1), lower + bins * width)) - lower) // width
     if outside is not None and not 0 <= leaf < bins:
         return int(outside)
     return min(max(leaf, 0), bins - 1)

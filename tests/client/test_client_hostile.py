@@ -136,7 +136,7 @@ def test_every_measure_lies_in_its_bounds(value: object) -> None:
     ("value", "scale", "expected"),
     [(2.5, 0, 3), (-2.5, 0, -3), (4.35, 1, 44), ("0.449", 2, 45), (Fraction(1, 3), 2, 33), (True, 0, 1),
      (Decimal("-0.5"), 0, -1), (-0.0, 0, 0), (math.inf, 0, 99), (-math.inf, 0, -99), (math.nan, 0, None),
-     ("1e999999999", 0, 99), ("-1e999999999", 0, -99), ("1e-999999999", 5, 0), ("1e9999999999999999999", 0, None),
+     ("1e999999999", 0, 99), ("-1e999999999", 0, -99), ("1e-999999999", 5, 0), ("1e9999999999999999999", 0, 99),
      (b"1", 0, None)],
 )  # fmt: skip
 def test_numbers_round_half_away_from_zero_as_raw_rows_do(value: object, scale: int, expected: int) -> None:

@@ -80,10 +80,13 @@ def test_a_disk_that_fails_anywhere_never_lets_two_reports_out(
 
 
 def test_the_memory_works_where_there_is_no_fcntl(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    waits, opened = [OSError(errno.EDEADLK, "busy"), None], os.open
+    waits, opened, given_back = [OSError(errno.EDEADLK, "busy"), None], os.open, list[int]()
 
     def locking(lock: int, mode: int, size: int) -> None:
         assert os.fstat(lock).st_size == 0, "the lock's own file"
+        if mode == 0:
+            given_back.append(lock)
+            return
         if (wait := waits.pop(0)) is not None:
             raise wait
 
@@ -93,7 +96,7 @@ def test_the_memory_works_where_there_is_no_fcntl(tmp_path: Path, monkeypatch: p
 
     monkeypatch.setattr(module.sys, "platform", "win32")
     monkeypatch.setitem(sys.modules, "fcntl", None)
-    monkeypatch.setitem(sys.modules, "msvcrt", SimpleNamespace(locking=locking, LK_LOCK=1))
+    monkeypatch.setitem(sys.modules, "msvcrt", SimpleNamespace(locking=locking, LK_LOCK=1, LK_UNLCK=0))
     monkeypatch.setattr(os, "open", no_folders)
     device, plan = Memory(tmp_path / "memory.json", Fraction(1), Fraction(1)), plan_of(WIDE)
     report = device.answer(plan, [Row((1, 1), (0,))], system_entropy)
@@ -101,3 +104,4 @@ def test_the_memory_works_where_there_is_no_fcntl(tmp_path: Path, monkeypatch: p
     assert waits == []
     waits.append(None)
     assert device.answer(plan, [], system_entropy) == report
+    assert len(given_back) == 2
