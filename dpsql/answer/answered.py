@@ -88,6 +88,16 @@ def node_list(mask: FloatArray, tree: Tree) -> NodeList:
     )
 
 
+def picked(mask: FloatArray) -> NodeList:
+    """The stored numbers that a mask picks one by one.
+
+    Args:
+        mask: shape (groups, numbers), 0 or 1.
+    """
+    group, node = np.nonzero(mask)
+    return NodeList(group, node, np.ones(len(node)))
+
+
 NumberArray = npt.NDArray[Any]
 
 
@@ -133,9 +143,11 @@ def axis_nodes(
 ) -> AxisNodes:
     """The nodes of one axis for the sum of every box, side by side; boxes that take the same of it share them."""
     tree, made = release.tree(plan.view.axes[position]), dict[Any, NodeList]()
+    listed = position in sums[0].listed
     for box, each in zip(boxes, sums, strict=True):
         if box[position] not in made:
-            made[box[position]] = node_list(each.masks[position], tree)
+            mask = each.masks[position]
+            made[box[position]] = picked(mask) if listed else node_list(mask, tree)
     parts = [made[box[position]] for box in boxes]
     return AxisNodes(
         np.concatenate([np.full(len(part.node), b, np.int64) for b, part in enumerate(parts)]),

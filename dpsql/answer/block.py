@@ -152,7 +152,7 @@ class Term:
     """COUNT or SUM of one measure over the rows of a group that meet a condition.
 
     Args:
-        measure: `count`, `table.column` or `count(table.column)`.
+        measure: `count`, `people`, `table.column` or `count(table.column)`.
         condition: which rows, besides the block's WHERE.
     """
 

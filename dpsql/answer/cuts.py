@@ -39,6 +39,7 @@ from dpsql.answer.plan import Plan
 from dpsql.answer.run import run
 from dpsql.errors import PartialBinError
 from dpsql.release import Release, StatisticMeta
+from dpsql.star.graph import PEOPLE
 
 LIMIT = 0.5 + NEAR
 """Part of an answer that may be interpolated unless more is asked for; weights are sums of floats."""
@@ -257,8 +258,8 @@ def overall(cut: Sequence[Interpolated]) -> float:
 
 
 def is_count(measure: str) -> bool:
-    """Whether a statistic counts rows."""
-    return measure == "count" or measure.startswith("count(")
+    """Whether a statistic counts rows, or people."""
+    return measure in ("count", PEOPLE) or measure.startswith("count(")
 
 
 def value_bounds(statistic: StatisticMeta, release: Release) -> tuple[float, float]:

@@ -19,11 +19,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dpsql.answer.answered import Answered, central
-from dpsql.answer.block import Linear, Noisy, Ratio
+from dpsql.answer.block import Linear, Noisy, Ratio, terms_of
 from dpsql.answer.cuts import average_of, ratio_moved, value_bounds
 from dpsql.answer.errorbars import quantile
 from dpsql.answer.leafsets import FloatArray
-from dpsql.answer.scaled import Parts, parts_of
+from dpsql.answer.scaled import Parts, follows_scale, parts_of
 
 if TYPE_CHECKING:
     from dpsql.answer.known import Prefix
@@ -116,7 +116,8 @@ def _model_bound(form: Noisy, answered: Answered, level: float) -> FloatArray:
 def _bias_hint(form: Noisy, answered: Answered, level: float) -> FloatArray:
     """1 - 1/R for every group; 0 where every row counts alike, NaN where noise hides it."""
     scale = answered.errors.release.scales.get(answered.plan.view.of)
-    left_out = 0.0 if scale is None else scale.measure("").left_out
+    rows = any(map(follows_scale, terms_of(form)))
+    left_out = 0.0 if scale is None or not rows else scale.measure("").left_out
     return np.full(len(answered.parts(form)[0]), np.nan if left_out is None else left_out)
 
 

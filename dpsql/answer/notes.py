@@ -24,6 +24,7 @@ from typing import NamedTuple
 
 from dpsql.answer.block import Block, ErrorOf, Known, Ratio, Term, Value, terms_of
 from dpsql.answer.errorbars import weight_error
+from dpsql.answer.people import asks_only_people, people_caveat
 from dpsql.answer.plan import Plan
 from dpsql.release import Release
 from dpsql.release.format import Meta, ScaleMeta
@@ -118,7 +119,7 @@ def scale_notes(plan: Plan, terms: Sequence[Term], release: Release) -> list[Not
         release: says what the scale is.
     """
     scale = release.scales.get(plan.view.of)
-    if scale is None:
+    if scale is None or asks_only_people(terms):
         return []
     unit = release.meta.privacy.unit.partition(".")[0]
     notes = [Note(_factors(scale, bool(weight_error(release))))]
@@ -161,7 +162,8 @@ def _above(scale: ScaleMeta, terms: Sequence[Term], unit: str) -> Iterator[str]:
 def bias_notes(plan: Plan, terms: Sequence[Term], release: Release) -> list[Note]:
     """What a reader should know about estimates that are biased: their intervals tell of noise alone."""
     name, read = plan.view.name, [plan.view.statistics[term.measure] for term in terms]
-    notes = scale_notes(plan, terms, release)
+    caveat = people_caveat(plan, terms, release)
+    notes = [*([Note(caveat, flag=True)] if caveat else []), *scale_notes(plan, terms, release)]
     if any(statistic.biased for statistic in read):
         told = f"is biased ({read[0].mechanism}): errors and intervals tell of its noise alone"
         notes.append(Note(f"view {name} {told}"))

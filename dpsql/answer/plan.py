@@ -158,14 +158,14 @@ class Plan:
 
 
 def views_of(release: Release) -> list[View]:
-    """The release's views, by name."""
-    found: dict[str, dict[str, StatisticMeta]] = {}
-    for statistic in release.statistics:
-        found.setdefault(statistic.view, {})[statistic.measure] = statistic
+    """The release's views, by name; statistics of a view on other axes than its rows stand apart."""
+    found: dict[tuple[str, tuple[int, ...]], dict[str, StatisticMeta]] = {}
+    for statistic in release.statistics:  # people may be counted on axes of their own
+        found.setdefault((statistic.view, statistic.axes), {})[statistic.measure] = statistic
     views = []
-    for name, statistics in sorted(found.items()):
+    for (name, axes), statistics in sorted(found.items()):
         first = next(iter(statistics.values()))
-        views.append(View(name, first.of, first.axes, statistics, first.cells))
+        views.append(View(name, first.of, axes, statistics, first.cells))
     return views
 
 

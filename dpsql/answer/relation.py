@@ -25,6 +25,7 @@ from dpsql.answer.cuts import cut_notes, excess, refuse_partial
 from dpsql.answer.errorfunctions import ErrorFunction
 from dpsql.answer.known import Prefix, along, catalog_plan, known_values, not_an_axis, prefixes
 from dpsql.answer.notes import Note, bias_notes, reported_notes
+from dpsql.answer.people import asks_people, no_people_view, not_taken
 from dpsql.answer.plan import (
     Plan,
     make_plan,
@@ -98,6 +99,9 @@ def choose(
             lacking = next((i for i, ref in enumerate(block.columns) if str(ref) == placed), lacking)
             continue
         plan = make_plan(block, terms, view, placed, release)
+        if untaken := not_taken(plan, terms, release):
+            said.append(untaken)
+            continue
         rule = partial_bin(plan, release, asked)
         if rule == "refuse" and (cut := _cut_axes(plan, release)):
             said.append(f"{view.name} would cut a bin of {cut}; put the bounds on its edges")
@@ -105,6 +109,8 @@ def choose(
             partial = partial or refuse_partial(plan, most, block, release, along)
         else:
             plans.append(plan)
+    if not plans and asks_people(terms):
+        raise partial or no_people_view(block, terms, said, release)
     if not plans:
         raise partial or no_view(block, said, lacking)
     if len(plans) == 1:

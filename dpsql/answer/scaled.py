@@ -26,11 +26,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from dpsql.answer.answered import Answered
-from dpsql.answer.block import Linear, Noisy, Term
+from dpsql.answer.block import Linear, Noisy, Term, terms_of
 from dpsql.answer.cuts import value_bounds
 from dpsql.answer.leafsets import FloatArray
 from dpsql.answer.plan import Box, presence
 from dpsql.release.format import MeasureScale, RelativeError, ScaleMeta
+from dpsql.star.graph import PEOPLE
 from dpsql.variance.model import Covariance
 
 
@@ -62,7 +63,7 @@ def parts_of(form: Noisy, answered: Answered) -> Parts | None:
     """
     release = answered.errors.release
     scale = release.scales.get(answered.plan.view.of)
-    if scale is None or release.meta.local is not None:
+    if scale is None or release.meta.local is not None or not any(map(follows_scale, terms_of(form))):
         return None
     slopes = _slopes(form, answered)
     off = _shares_off(slopes, answered)
@@ -71,6 +72,11 @@ def parts_of(form: Noisy, answered: Answered) -> Parts | None:
     sides = [_common(sizes, _towards(way)) for way in (-1.0, 1.0)]
     down, up = (np.maximum(side - noise, 0.0) + off.tail for side in sides)
     return Parts(noise, np.maximum(off.spread, 0.0), np.maximum(down, 0.0), np.maximum(up, 0.0))
+
+
+def follows_scale(term: Term) -> bool:
+    """Whether a term was scaled to a total: rows and sums are, people are counted as they are."""
+    return term.measure != PEOPLE
 
 
 def _slopes(form: Noisy, answered: Answered) -> dict[Term, FloatArray]:
@@ -97,6 +103,8 @@ def _sizes(slopes: Mapping[Term, FloatArray], answered: Answered, scale: ScaleMe
     """Terms with one factor, added up."""
     found: dict[MeasureScale, FloatArray] = {}
     for term, slope in slopes.items():
+        if not follows_scale(term):
+            continue
         own = scale.measure(term.measure)
         found[own] = found.get(own, 0.0) + slope * answered.totals[term]
     return found

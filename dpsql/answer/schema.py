@@ -47,14 +47,28 @@ class Table:
         return self.columns.get(name.lower())
 
 
+class People(NamedTuple):
+    """Whose privacy is promised, where it is a table's rows.
+
+    Args:
+        table, key: the people's table and its key.
+        columns: counted table, in lower case -> columns that hold the key, as seen from it.
+    """
+
+    table: str
+    key: str
+    columns: Mapping[str, tuple[ColumnRef, ...]]
+
+
 @dataclass(frozen=True)
 class Schema:
-    """All tables of one release, and what its views publish about them."""
+    """All tables of one release, what its views publish about them, and whose they are."""
 
     name: str
     tables: Mapping[str, Table]
     axes: tuple[AxisMeta, ...]
     measures: frozenset[str]
+    unit: People | None = None
 
     def table(self, name: str) -> Table | None:
         """The table of that name, in any case."""
@@ -134,7 +148,21 @@ def read_schema(release: Release) -> Schema:
                 dict_columns = {**table.columns, column.column.lower(): column.column}
                 tables[column.table.lower()] = _with_columns(table, dict_columns)
     measures = frozenset(statistic.measure for statistic in release.statistics)
-    return Schema(release.name, tables, release.axes, measures)
+    return Schema(release.name, tables, release.axes, measures, _people(release.catalog))
+
+
+def _people(catalog: star.Catalog) -> People | None:
+    """The people's table, and where rows of each counted table name them."""
+    table, key = catalog.privacy.unit
+    if table is None:
+        return None
+    columns: dict[str, tuple[ColumnRef, ...]] = {table.lower(): (ColumnRef((), table, key),)}
+    for of, counted in catalog.star.tables.items():
+        if counted.unit is not None:
+            path, holder, column = counted.unit.path, counted.unit.table, counted.unit.column
+            ends = [] if of == table else [ColumnRef((*path, column), table, key)]
+            columns[of.lower()] = (ColumnRef(path, holder, column), *ends)
+    return People(table, key, columns)
 
 
 def _with_columns(table: Table, columns: Mapping[str, str]) -> Table:

@@ -198,7 +198,8 @@ def read_table(release: Release, view: View, kept: Sequence[int] | None = None) 
     wanted = tuple(range(len(view.axes))) if kept is None else tuple(kept)
     axes = tuple(TakenAxis(release, view.axes[i]) for i in wanted)
     centres = {m: presence(m, view) for m, s in view.statistics.items() if s.mid}
-    usable = {m: s for m, s in view.statistics.items() if m == COUNT or not s.mid or centres[m] is not None}
+    added = {m: s for m, s in view.statistics.items() if not release.reading(s.id).listed}
+    usable = {m: s for m, s in added.items() if m == COUNT or not s.mid or centres[m] is not None}
     names = [COUNT, *sorted(m for m in usable if m != COUNT)]
     stored = {m: _leaves(release, usable[m], wanted, axes) for m in names}
     values, errors = {}, dict[tuple[str, str], tuple[Piece, ...]]()

@@ -46,6 +46,7 @@ from dpsql.star.model import Privacy
 from dpsql.streams.plan import whole_stream
 from dpsql.tree import kary_tree
 from dpsql.variance import AxisVariance
+from dpsql.variance.distinct import Single
 from dpsql.variance.kronecker import AxisSplit
 from dpsql.variance.plane import PlaneVariance
 
@@ -226,7 +227,7 @@ def write_dry_release(priced: Priced, path: Path) -> None:
     """
     plan = priced.plan
     known = replace(plan, statistics=tuple(_one_row(s) for s in plan.statistics))
-    models: list[AxisVariance | PlaneVariance] = list(priced.models)
+    models: list[AxisVariance | PlaneVariance | Single] = list(priced.models)
     models += plan.joint.values()
     empty = [np.zeros((0,) * len(s.axes), np.int64) for s in plan.statistics]
     statistics = [

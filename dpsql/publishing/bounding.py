@@ -32,6 +32,7 @@ from dpsql.mechanisms.law import LAPLACE, NoisyRows, NoisyView
 from dpsql.noise import Noise
 from dpsql.progress import Progress, Stage
 from dpsql.publishing.cells import Cells, CountedCells
+from dpsql.publishing.distinct import PeopleRows, draw_people
 from dpsql.publishing.planned import PlannedStatistic, ReleasePlan, Step
 from dpsql.publishing.rows import counted_rows, place_rows
 from dpsql.publishing.userlevel.choose import Buy, Divided, Table, divide
@@ -361,9 +362,11 @@ def draw_release(scan: Scan, progress: Progress) -> DrawnRelease:
     """
     tables: list[DrawnTable] = []
     names = tuple(dict.fromkeys(s.of for s in scan.plan.statistics))
-    for of in names:
-        progress(Stage("bounding, counting and drawing", of, done=len(tables) + 1, total=len(names)))
+    for done, of in enumerate(names, 1):
+        progress(Stage("bounding, counting and drawing", of, done=done, total=len(names)))
         tables.append(bounding_of(scan.catalog, of).draw(scan))
+        if scan.plan.people(of):
+            tables.append(draw_table_people(scan, of))
     statistics = {i: s for table in tables for i, s in table.statistics.items()}
     views = {i: view for table in tables for i, view in table.views.items()}
     return DrawnRelease(
@@ -374,6 +377,16 @@ def draw_release(scan: Scan, progress: Progress) -> DrawnRelease:
         {i: each for table in tables for i, each in table.corrected.items()},
         {i: each for table in tables for i, each in table.differences.items()},
     )
+
+
+def draw_table_people(scan: Scan, of: str) -> DrawnTable:
+    """The people behind a table's rows: all that are placed, however many are theirs.
+
+    **Privacy**: spends the lines of the table's people, each once.
+    """
+    counted = counted_rows(scan.catalog, scan.raw, scan.plan, of)
+    drawn = draw_people(PeopleRows(scan.raw, scan.plan, of, counted.rows, scan.noise))
+    return DrawnTable({i: s for i, (s, _) in drawn.items()}, {i: view for i, (_, view) in drawn.items()})
 
 
 def draw_cells(scan: Scan, of: str, cells: Cells) -> dict[int, NoisyRows]:

@@ -49,9 +49,10 @@ from dpsql.release.write import (
 from dpsql.star import spec_hash
 from dpsql.tree import Tree, kary_tree
 from dpsql.variance import AxisVariance
-from dpsql.variance.kronecker import AxisSplit, ProductReading
+from dpsql.variance.distinct import Single
+from dpsql.variance.kronecker import AxisSplit
 from dpsql.variance.leaves import scaled_leaves
-from dpsql.variance.plane import PlaneReading, PlaneVariance
+from dpsql.variance.plane import PlaneVariance
 from dpsql.variance.scaled import ScaledReading, Spread
 
 FloatArray = npt.NDArray[np.float64]
@@ -81,7 +82,7 @@ def release_content(drawn: DrawnRelease, release_id: str, *, insecure: bool) -> 
         )
         for i, (view, sums) in enumerate(zip(views, nodes, strict=True))
     ]
-    models: list[AxisVariance | PlaneVariance | Spread] = [split.model for split in splits]
+    models: list[AxisVariance | PlaneVariance | Single | Spread] = [split.model for split in splits]
     models += plan.joint.values()
     spreads = dict(zip(sorted(drawn.corrected), count(len(models))))
     models += [drawn.corrected[i].spread for i in spreads]
@@ -179,7 +180,9 @@ def reconciled_nodes(
         agreed = measurement.agreed(views, totals, spreads)
         leaves = round_family([(m.axes, x) for m, x in zip(views, agreed, strict=True)])
         for i, member, rounded in zip(members, views, leaves, strict=True):
-            nodes[i] = node_sums(rounded, [trees[axis] for axis in member.axes])
+            listed = plan.statistics[i].measurement.listed
+            summed = [None if at in listed else trees[axis] for at, axis in enumerate(member.axes)]
+            nodes[i] = node_sums(rounded, summed)
             components[i] = {part: s2 for part, s2 in sigma2.items() if set(part) <= set(member.axes)}
     order = range(len(plan.statistics))
     return [nodes[i] for i in order], [components[i] for i in order]
@@ -188,7 +191,7 @@ def reconciled_nodes(
 def planned_release(
     plan: ReleasePlan,
     release_id: str,
-    models: Sequence[AxisVariance | PlaneVariance | Spread],
+    models: Sequence[AxisVariance | PlaneVariance | Single | Spread],
     statistics: Sequence[StatisticPart],
     *,
     insecure: bool,
@@ -211,7 +214,9 @@ def planned_release(
         epsilon=str(promised.epsilon),
         delta=str(promised.delta),
         rho=None if promised.rho is None else str(promised.rho),
-        rows_per_unit={s.of: bounding_of(catalog, s.of).told(s.tau) for s in plan.statistics},
+        rows_per_unit={
+            s.of: bounding_of(catalog, s.of).told(s.tau) for s in plan.statistics if not s.counts_people
+        },
         rows=privacy.rows.name,
         vouched=catalog.vouched or None,
     )
@@ -259,7 +264,7 @@ def statistic_metas(
 
 def stores_nonnegative(plan: ReleasePlan, statistic: PlannedStatistic) -> bool:
     """Whether the release holds non-negative estimates of a statistic too: of counts, unless the view says no."""
-    if statistic.bounds is not None or not statistic.axes:
+    if statistic.bounds is not None or not statistic.axes or statistic.measurement.listed:
         return False
     view = plan.catalog.views.get(statistic.view)
     wanted = None if view is None else view.nonnegative
@@ -269,7 +274,7 @@ def stores_nonnegative(plan: ReleasePlan, statistic: PlannedStatistic) -> bool:
 def _choices(plan: ReleasePlan) -> list[ChoiceMeta]:
     """How the strategies of axes were chosen, and of views of two axes that may be measured together."""
     joint = plan.joint
-    alone = {axis for s in plan.statistics if s.view not in joint for axis in s.axes}
+    alone = {axis for s in plan.statistics if s.joint not in joint for axis in s.axes}
     chosen = [(plan.axes[i].axis.name, plan.axes[i].choice) for i in sorted(alone)]
     return [
         *(ChoiceMeta(c.name, c.expected_error, _runners_up(c.runners_up), axis=axis) for axis, c in chosen),
@@ -314,10 +319,8 @@ def _statistic_meta(plan: ReleasePlan, i: int, components: Components, scaled: S
     kind = "int" if s.bounds is None or s.bounds.scale == 0 else "decimal"
     mechanism = f"{s.law.name}: {s.measurement.words([plan.axes[axis].choice.name for axis in s.axes])}"
     together = list(plan.joint)
-    models = (len(plan.axes) + together.index(s.view),) if s.view in together else s.axes
-    reading = (
-        PlaneReading if s.view in together else ProductReading if spread is None else ScaledReading
-    ).name
+    models = (len(plan.axes) + together.index(s.joint),) if s.joint in together else s.axes
+    reading = s.measurement.reading if spread is None else ScaledReading.name
     return StatisticMeta(
         id=i, view=s.view, of=s.of, measure=s.measure.name, axes=s.axes, mid=s.mid,
         scale=s.bounds.scale if s.bounds else 0, kind=kind, sensitivity=s.sensitivity, budget=str(s.charge),

@@ -26,7 +26,8 @@ from dpsql.mechanisms.family.registry import Family, choose_families
 from dpsql.mechanisms.law import NoiseLaw, laws_for
 from dpsql.publishing.axes import AxisMaker
 from dpsql.publishing.bounding import bounding_of
-from dpsql.publishing.planned import AxisPlanner, Bounds, PlannedStatistic, ReleasePlan, Step
+from dpsql.publishing.people import Asked, plan_people
+from dpsql.publishing.planned import AxisPlanner, Bounds, PlannedStatistic, ReleasePlan, Step, set_name
 from dpsql.star.graph import ResolvedMeasure
 from dpsql.star.model import Catalog, View
 
@@ -68,6 +69,16 @@ def plan_release(catalog: Catalog, make_axis: AxisMaker) -> ReleasePlan:
     for of in dict.fromkeys(s.of for s in statistics):
         made, statistics = bounding_of(catalog, of).divide(statistics, buy)
         steps += made
+    for of, table in catalog.star.tables.items():
+        views = [
+            (view, _share(catalog, view.name, view.people))
+            for view in catalog.star.views_of(of)
+            if view.people
+        ]
+        if views:
+            question = _question(catalog, of, planner)
+            people = plan_people(Asked(table, views, statistics, planner, question, buy))
+            statistics, steps = [*statistics, *people.statistics], [*steps, *people.steps]
     return ReleasePlan(catalog, tuple(planner.entries), tuple(statistics), tuple(steps), tuple(families))
 
 
@@ -144,15 +155,6 @@ def _of_sets(
     return found
 
 
-def set_name(of: str, axes: Sequence[str]) -> str:
-    """The name of a set that no view names; no declared view can be called so.
-
-    >>> set_name("sales", ["customer.age", "day"])
-    '(sales by customer.age, day)'
-    """
-    return f"({of} by {', '.join(axes)})" if axes else f"({of} in all)"
-
-
 def _grains(catalog: Catalog) -> Grains:
     """The grain of dense rows on axes of their own and on shared ones.
 
@@ -169,9 +171,13 @@ def _grains(catalog: Catalog) -> Grains:
 
 def _charge(catalog: Catalog, name: str, measure: ResolvedMeasure) -> Fraction:
     """What the ledger is charged for one measure of a view."""
+    return _share(catalog, name, measure.share)
+
+
+def _share(catalog: Catalog, name: str, share: Fraction) -> Fraction:
+    """What the ledger is charged for a part of a view."""
     privacy = catalog.privacy
-    whole = currency_at(privacy.delta).counted(privacy.epsilon)
-    return whole * catalog.shares[name] * measure.share
+    return currency_at(privacy.delta).counted(privacy.epsilon) * catalog.shares[name] * share
 
 
 def _of_view(catalog: Catalog, name: str, place: _Placed) -> list[PlannedStatistic]:

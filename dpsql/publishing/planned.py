@@ -30,9 +30,10 @@ from dpsql.mechanisms.family.question import FamilyAxis, FamilyChoice, Grains
 from dpsql.mechanisms.family.registry import Family
 from dpsql.mechanisms.law import NoiseLaw
 from dpsql.publishing.axes import AxisMaker, declared_workload
-from dpsql.star.graph import ResolvedAxis, ResolvedMeasure
+from dpsql.star.graph import PEOPLE, ResolvedAxis, ResolvedMeasure
 from dpsql.star.model import AxisSpec, Catalog
 from dpsql.tree import Workload
+from dpsql.variance.distinct import Single
 from dpsql.variance.plane import PlaneVariance
 
 
@@ -156,6 +157,22 @@ class Step:
         return f"{self.of}: {self.kind}" + (f" of {self.measure}" if self.measure else "")
 
 
+class Joint(NamedTuple):
+    """A view and what measures its axes together."""
+
+    view: str
+    measurement: Measurement
+
+
+def set_name(of: str, axes: Sequence[str]) -> str:
+    """The name of a set that no view names; no declared view can be called so.
+
+    >>> set_name("sales", ["customer.age", "day"])
+    '(sales by customer.age, day)'
+    """
+    return f"({of} by {', '.join(axes)})" if axes else f"({of} in all)"
+
+
 @dataclass(frozen=True)
 class PlannedStatistic:
     """A statistic before it is drawn.
@@ -210,6 +227,16 @@ class PlannedStatistic:
     def family(self) -> tuple[str, str, str]:
         """Statistics of one family estimate the same margins; some kinds of views stay alone."""
         return self.of, self.measure.name, self.alone or self.measurement.kin(self.view)
+
+    @property
+    def counts_people(self) -> bool:
+        """Whether it counts privacy units, each once; else it counts or sums rows."""
+        return self.measure.name == PEOPLE
+
+    @property
+    def joint(self) -> Joint:
+        """Whose variance model it shares, where its axes are measured together."""
+        return Joint(self.view, self.measurement)
 
     @property
     def lines(self) -> list[tuple[str, Fraction]]:
@@ -267,10 +294,10 @@ class ReleasePlan:
         return None
 
     @property
-    def joint(self) -> dict[str, PlaneVariance]:
-        """The variance model of each view whose axes are measured together, by view."""
-        models = [(s.view, s.measurement.joint_variance()) for s in self.statistics]
-        return {view: model for view, model in models if model is not None}
+    def joint(self) -> dict[Joint, PlaneVariance | Single]:
+        """The variance model of each view whose axes are measured together, by view and measurement."""
+        models = [(s.joint, s.measurement.joint_variance()) for s in self.statistics]
+        return {place: model for place, model in models if model is not None}
 
     @property
     def families(self) -> list[list[int]]:
@@ -281,11 +308,15 @@ class ReleasePlan:
         return list(members.values())
 
     def mine(self, of: str) -> dict[int, PlannedStatistic]:
-        """The statistics of one table by their positions."""
-        return {i: s for i, s in enumerate(self.statistics) if s.of == of}
+        """The statistics of one table's rows by their positions."""
+        return {i: s for i, s in enumerate(self.statistics) if s.of == of and not s.counts_people}
+
+    def people(self, of: str) -> dict[int, PlannedStatistic]:
+        """The statistics of the people behind one table's rows by their positions."""
+        return {i: s for i, s in enumerate(self.statistics) if s.of == of and s.counts_people}
 
     def by_view(self, of: str) -> list[list[int]]:
-        """Positions of one table's statistics, view by view."""
+        """Positions of the statistics of one table's rows, view by view."""
         views: dict[str, list[int]] = {}
         for i, statistic in self.mine(of).items():
             views.setdefault(statistic.view, []).append(i)

@@ -95,8 +95,8 @@ class StatisticMeta:
     Args:
         id: s in `measurement_<s>` and `node_combination_<s>`.
         view, of: the view and the table whose rows it counts.
-        measure: `count`, `table.column` (the stored value is SUM(x - mid) at the declared scale), or
-            `count(table.column)` (rows where a nullable measure is not NULL).
+        measure: `count`, `people` (privacy units, each once), `table.column` (the stored value is SUM(x - mid) at the
+            declared scale), or `count(table.column)` (rows where a nullable measure is not NULL).
         axes: axis ids in the order of n1..nd.
         mid, scale: centre (an integer at the scale) and decimal places of the measure; 0 for counts.
         kind: the measure's type, `int` or `decimal`; `int` for counts.

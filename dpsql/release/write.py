@@ -38,6 +38,7 @@ from dpsql.release.format import (
 from dpsql.star.sql import identifier
 from dpsql.tree import Tree, kary_tree
 from dpsql.variance import AxisVariance
+from dpsql.variance.distinct import Single
 from dpsql.variance.plane import PlaneVariance
 from dpsql.variance.scaled import Spread
 
@@ -124,7 +125,7 @@ class ReleaseBuilder:
     spends: Sequence[Spend]
     insecure: bool
     axes: Sequence[AxisPart]
-    models: Sequence[AxisVariance | PlaneVariance | Spread]
+    models: Sequence[AxisVariance | PlaneVariance | Single | Spread]
     statistics: Sequence[StatisticPart]
     choices: Sequence[ChoiceMeta] = ()
     scales: Sequence[ScaleMeta] = ()

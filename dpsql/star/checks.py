@@ -26,6 +26,7 @@ from dpsql.star.base import Problem, nearest
 from dpsql.star.collection import check_collection
 from dpsql.star.derived import check_derived
 from dpsql.star.graph import (
+    PEOPLE,
     KeyPath,
     joined_paths,
     max_ids,
@@ -162,6 +163,7 @@ def _check_view(catalog: Catalog, name: str, view: View) -> None:
         # Sums are published about the middle of their bounds, so they are read together with a count.
         if all(measure.name != "count" for measure in measures):
             raise CatalogError("sums need a count beside them", hint="add `count` to the measures")
+        _check_people(catalog, view)
     with _at("views", name, "axes"):
         axes = view_axes(catalog, view)
         if len({axis.name for axis in axes}) != len(axes):
@@ -169,6 +171,26 @@ def _check_view(catalog: Catalog, name: str, view: View) -> None:
         for axis in axes:
             if axis.spec is not None and axis.spec.ordered:
                 bin_starts(axis.spec, axis.cuts or axis.spec.cuts)
+
+
+def _check_people(catalog: Catalog, view: View) -> None:
+    """Refuse to count different units where each row is one, or where rows are not held together."""
+    unit = catalog.privacy.unit
+    if PEOPLE not in view.measures:
+        return
+    if unit.table in (None, view.of):
+        raise CatalogError(
+            f"each row of `{view.of}` is a unit, so `people` is `count`", hint="remove `people`"
+        )
+    if catalog.stream is not None:
+        raise CatalogError(
+            "a stream does not count `people`: who came back in a later batch would count twice",
+            hint="remove `people`, or publish all rows at once in a catalog without `stream`",
+        )
+    if catalog.collection is not None and catalog.source is None:
+        raise CatalogError(
+            "people who report for themselves are counted by the collection", hint="remove `people`"
+        )
 
 
 def _check_shares(catalog: Catalog) -> None:

@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 
 KeyPath = tuple[str, ...]
 
+PEOPLE = "people"
+"""The measure that counts each privacy unit once."""
+
 
 @dataclass(frozen=True)
 class UnitPath:
@@ -359,7 +362,7 @@ class ResolvedMeasure:
 
 
 def view_measures(catalog: Catalog, view: View) -> tuple[ResolvedMeasure, ...]:
-    """The statistics of a view, in its order.
+    """The statistics of a view's rows, in its order; `people` counts units and is planned apart (`StarView.people`).
 
     A nullable measure is followed by its own ``count(table.column)``, which AVG divides by; unless the view
     gives that one a share, the two halve the measure's share.
@@ -376,6 +379,8 @@ def view_measures(catalog: Catalog, view: View) -> tuple[ResolvedMeasure, ...]:
     """
     found: dict[str, ResolvedMeasure] = {}
     for name, share in view.measures.items():
+        if name == PEOPLE:
+            continue
         measure = _measure(catalog, view.of, name, share)
         if measure.name in found:
             raise CatalogError(f"measure `{name}` stands twice", hint="list it once")

@@ -139,7 +139,8 @@ class View(Model):
     )
     measures: Annotated[dict[str, Exact], BeforeValidator(_shares)] = Field(
         default_factory=lambda: {"count": Fraction(1)},
-        description="count, table.column or table.measure, with shares; or a list, with equal shares",
+        description="count, people (different units), table.column or table.measure, with shares; or a list, with"
+        " equal shares",
     )
     share: Exact | None = Field(None, description="part of epsilon; views without one split what is left")
     mechanism: Annotated[

@@ -14,9 +14,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import TYPE_CHECKING, NamedTuple
 
 from dpsql.star.graph import (
+    PEOPLE,
     KeyPath,
     ResolvedAxis,
     ResolvedMeasure,
@@ -71,6 +73,11 @@ class StarTable:
     one_row: bool
     most: int
 
+    def is_own(self, path: KeyPath) -> bool:
+        """Whether all rows of a unit share what lies at the end of a path: it lies behind the unit's own key."""
+        own = None if self.unit is None else (*self.unit.path, self.unit.column)
+        return own is not None and path[: len(own)] == own
+
     def ways(self, ends: Iterable[KeyPath]) -> tuple[Hop, ...]:
         """Every hop on the ways to the unit and to some axes, parents before children.
 
@@ -102,7 +109,9 @@ class StarView:
         name, of: the view and the table that it counts.
         spec: what the catalog writes of it.
         axes: its axes, in its order.
-        measures: its statistics; their shares add up to at most 1.
+        measures: its statistics of rows.
+        people: the part of its budget that counts different units; 0 where they are not counted. All shares add up to
+            at most 1.
     """
 
     name: str
@@ -110,6 +119,7 @@ class StarView:
     spec: View
     axes: tuple[ViewAxis, ...]
     measures: tuple[ResolvedMeasure, ...]
+    people: Fraction = Fraction(0)
 
     @property
     def meant(self) -> tuple[ResolvedAxis, ...]:
@@ -142,6 +152,7 @@ def resolve_star(catalog: Catalog) -> Star:
             view,
             tuple(ViewAxis(*each) for each in zip(view.axes, view_axes(catalog, view), strict=True)),
             view_measures(catalog, view),
+            view.measures.get(PEOPLE, Fraction(0)),
         )
         for name, view in catalog.views.items()
     }

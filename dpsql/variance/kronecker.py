@@ -20,7 +20,7 @@ subsets of the used axes count. Nothing here depends on data.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar
@@ -110,6 +110,11 @@ class ProductReading:
     axes: tuple[AxisSplit, ...]
     components: Components
     name: ClassVar[str] = "product"
+    listed: ClassVar[Mapping[int, int]] = {}
+
+    def takes(self, boxes: Iterable[Sequence[FloatArray]]) -> bool:
+        """Cells add up."""
+        return True
 
     @property
     def indices(self) -> int:

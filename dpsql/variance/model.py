@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -46,13 +46,16 @@ class Sum(NamedTuple):
 
     Args:
         table: the table's name before `_<statistic>`.
-        masks: leaf coverages, one array (g, n_i) for each axis; each is made of the same axis's mask alone.
+        masks: leaf coverages, one array (g, n_i) for each axis; each is made of the same axis's mask alone. On a
+            `listed` axis it picks stored numbers.
         weight: what the sum is multiplied by.
+        listed: positions of the listed axes.
     """
 
     table: str
     masks: tuple[FloatArray, ...]
     weight: int = 1
+    listed: Collection[int] = ()
 
 
 class Covariance(NamedTuple):
@@ -75,6 +78,16 @@ class Reading(Protocol):
     @property
     def indices(self) -> int:
         """How many indices each of its noisy integers is stored with."""
+
+    @property
+    def listed(self) -> Mapping[int, int]:
+        """Positions of axes whose stored numbers do not add up, with how many there are; one is picked for each answer.
+
+        Numbers along the other axes are nodes of the axis's look-up tree.
+        """
+
+    def takes(self, boxes: Iterable[Sequence[FloatArray]]) -> bool:
+        """Whether the answers under some boxes of masks, added up, are sums of what is stored."""
 
     def terms(self, masks: Sequence[FloatArray]) -> tuple[Sum, ...]:
         """What the answers under outer products of masks are added up from."""

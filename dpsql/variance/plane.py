@@ -9,7 +9,7 @@ hundred rows, which is kept dense.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar
@@ -173,6 +173,7 @@ class PlaneReading:
     pieces: tuple[PlaneVariance]
     components: Components
     name: ClassVar[str] = "plane"
+    listed: ClassVar[Mapping[int, int]] = {}
 
     @property
     def indices(self) -> int:
@@ -184,6 +185,10 @@ class PlaneReading:
         """Variance of a row at unit strength, in squared stored units."""
         (sigma2,) = self.components.values()
         return sigma2
+
+    def takes(self, boxes: Iterable[Sequence[FloatArray]]) -> bool:
+        """Cells add up."""
+        return True
 
     def terms(self, masks: Sequence[FloatArray]) -> tuple[Sum, ...]:
         """Its own node combinations."""

@@ -14,10 +14,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Protocol, Self
+from typing import Any, ClassVar, Protocol, Self
 
 import numpy as np
 
@@ -238,11 +238,16 @@ class PooledReading:
 
     pieces: tuple[Piece, ...]
     shape: tuple[int, ...]
+    listed: ClassVar[Mapping[int, int]] = {}
 
     @property
     def indices(self) -> int:
         """One an axis."""
         return len(self.shape)
+
+    def takes(self, boxes: Iterable[Masks]) -> bool:
+        """Cells add up."""
+        return True
 
     def terms(self, masks: Masks) -> tuple[Sum, ...]:
         """Its own node combinations."""

@@ -14,13 +14,13 @@ from functools import partial
 from typing import Any
 
 from dpsql.errors import InternalError
-from dpsql.variance import intervals, leaves, plane, scaled, sine, tree
+from dpsql.variance import distinct, intervals, leaves, plane, scaled, sine, tree
 from dpsql.variance.kronecker import AxisSplit, ProductReading
 from dpsql.variance.model import AxisVariance, Columns, Components, Reading
 from dpsql.variance.plane import PlaneReading, PlaneVariance
 from dpsql.variance.scaled import ScaledReading, Spread, scaled_reading
 
-Piece = AxisSplit | PlaneVariance | Spread
+Piece = AxisSplit | PlaneVariance | Spread | distinct.Single
 """What a reading is made of."""
 
 AXES: dict[str, Callable[[int, Columns], AxisVariance]] = {
@@ -29,15 +29,20 @@ AXES: dict[str, Callable[[int, Columns], AxisVariance]] = {
 }  # fmt: skip
 """Models of one axis by the kind that their table is stored with."""
 
-TOGETHER: dict[str, Callable[[Columns], PlaneVariance | Spread]] = {
-    PlaneVariance.kind: plane.from_columns, Spread.kind: scaled.from_columns,
-}  # fmt: skip
+TOGETHER: dict[str, Callable[[Columns], PlaneVariance | Spread | distinct.Single]] = {
+    PlaneVariance.kind: plane.from_columns,
+    Spread.kind: scaled.from_columns,
+    distinct.GAPS: partial(distinct.from_columns, distinct.GAPS),
+    distinct.CELLS: partial(distinct.from_columns, distinct.CELLS),
+}
 """Models of a view's cells."""
 
 READINGS: dict[str, tuple[type | tuple[type, ...], Callable[[tuple[Any, ...], Components], Reading]]] = {
     ProductReading.name: (AxisSplit, ProductReading),
     PlaneReading.name: (PlaneVariance, PlaneReading),
     ScaledReading.name: ((AxisSplit, Spread), scaled_reading),
+    distinct.GapReading.name: (distinct.Single, distinct.GapReading),
+    distinct.TouchedReading.name: (distinct.Single, distinct.TouchedReading),
 }
 """Readings by the name that statistics are stored with, each with what it is made of."""
 

@@ -26,7 +26,7 @@ so that the whole has none of them. `common` is of single questions: it is multi
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import Any, ClassVar, NamedTuple
@@ -145,6 +145,7 @@ class ScaledReading:
     shape: ProductReading
     spread: Spread
     name: ClassVar[str] = "scaled"
+    listed: ClassVar[Mapping[int, int]] = {}
 
     def matrix(self, masks: Sequence[FloatArray]) -> FloatArray:
         """The noise of all combinations of rows, as `Reading` says."""
@@ -154,6 +155,10 @@ class ScaledReading:
     def indices(self) -> int:
         """Those of the shape."""
         return self.shape.indices
+
+    def takes(self, boxes: Iterable[Sequence[FloatArray]]) -> bool:
+        """Cells add up."""
+        return True
 
     def terms(self, masks: Sequence[FloatArray]) -> tuple[Sum, ...]:
         """Those of the shape."""

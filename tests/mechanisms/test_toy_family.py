@@ -46,6 +46,7 @@ from dpsql.publishing.central import publish_release
 from dpsql.release import open_release
 from dpsql.star import load_catalog
 from dpsql.tree import FloatArray, IntArray
+from dpsql.variance.kronecker import ProductReading
 from dpsql.variance.plane import PlaneVariance
 from tests.strategies import by_word
 
@@ -85,6 +86,8 @@ class TwoDraws:
 
     parts: ClassVar[tuple[Part, ...]] = (Part("first", Fraction(1, 2)), Part("second", Fraction(1, 2)))
     biased: ClassVar[bool] = False
+    reading: ClassVar[str] = ProductReading.name
+    listed: ClassVar[Mapping[int, int]] = {}
 
     @property
     def linear(self) -> LinearRows:

@@ -14,6 +14,7 @@ from sqlglot import exp
 from dpsql.answer.block import ErrorOf, Form
 from dpsql.answer.schema import INFORMATION, Schema, nearest
 from dpsql.answer.sql.finite import finite
+from dpsql.answer.sql.members import count_members
 from dpsql.answer.sql.parse import check, refusal
 from dpsql.answer.sql.rows import aggregates, bind_from, holds_rows, is_row_level, sources
 from dpsql.answer.sql.select import build
@@ -47,6 +48,7 @@ def take_apart(tree: Node, schema: Schema, text: str) -> Statement:
     Raises:
         dpsql.errors.Error: the statement cannot be answered; the error says which part and why.
     """
+    count_members(tree, schema)
     check(tree)
     ordered = tree.find(exp.Order) is not None
     context = Context(schema, text)

@@ -29,6 +29,7 @@ from dpsql.answer.errorfunctions import DEFAULT_LEVEL, ERRORS, ErrorFunction
 from dpsql.answer.sql.binding import Binding, condition, declared_measures, expression
 from dpsql.answer.sql.parse import refusal
 from dpsql.errors import NotSupportedError, ProgrammingError
+from dpsql.star.graph import PEOPLE
 from dpsql.star.sql.expression import Node
 
 QUANTILES = (exp.Median, exp.Quantile, exp.PercentileCont, exp.PercentileDisc, exp.ApproxQuantile)
@@ -120,13 +121,26 @@ def _count(binding: Binding, node: exp.Count) -> Value:
     if isinstance(inner, exp.Distinct):
         if len(inner.expressions) != 1:
             raise refusal(NotSupportedError, "COUNT(DISTINCT ..) takes one column", at=node, clause="SELECT")
-        return Known("count", expression(binding, inner.expressions[0]))
+        people = _people(binding, inner.expressions[0])
+        return Known("count", expression(binding, inner.expressions[0])) if people is None else one(people)
     if inner is None or isinstance(inner, exp.Star) or _number(inner) is not None:
         return one(Term("count"))
     inner = _bare(inner)
     if isinstance(inner, exp.Case):
         return _total(binding, inner, TRUE, node)[1]
     return one(_presence(binding, inner, TRUE))
+
+
+def _people(binding: Binding, node: Node) -> Term | None:
+    """Different privacy units, if a resolved expression is the key that names them."""
+    unit, root, node = binding.schema.unit, binding.paths.root, _bare(node)
+    if unit is None or not isinstance(node, exp.Column):
+        return None
+    if binding.ref(node) not in unit.columns.get(root.lower(), ()):
+        return None
+    return Term(
+        "count" if root.lower() == unit.table.lower() else PEOPLE
+    )  # each row of their own table is one
 
 
 def _presence(binding: Binding, node: Node, where: Condition) -> Term:

@@ -319,9 +319,10 @@ def check_sums(release: Release) -> Check:
     """Inner nodes are sums of leaves, of every statistic."""
     wrong = []
     for index, statistic in enumerate(release.statistics):
-        trees = [release.tree(axis) for axis in statistic.axes]
+        listed = release.reading(index).listed
+        trees = [None if at in listed else release.tree(axis) for at, axis in enumerate(statistic.axes)]
         columns = read_table(release, f"node_combination_{index}")
-        shape = tuple(tree.size for tree in trees)
+        shape = tuple(listed[at] if tree is None else tree.size for at, tree in enumerate(trees))
         for name in ("estimate", "nonnegative") if statistic.nonnegative else ("estimate",):
             values = columns[name].astype(np.int64)
             if values.size != prod(shape) or not _adds_up(values.reshape(shape), trees):
@@ -329,8 +330,9 @@ def check_sums(release: Release) -> Check:
     return Check("inner nodes are sums of their leaves", not wrong, ", ".join(wrong))
 
 
-def _adds_up(nodes: IntArray, trees: Sequence[Tree]) -> bool:
-    leaves = nodes[np.ix_(*(tree.leaves for tree in trees))]
+def _adds_up(nodes: IntArray, trees: Sequence[Tree | None]) -> bool:
+    sizes = zip(trees, nodes.shape, strict=True)
+    leaves = nodes[np.ix_(*(np.arange(size) if tree is None else tree.leaves for tree, size in sizes))]
     return bool(np.array_equal(node_sums(leaves, trees), nodes))
 
 

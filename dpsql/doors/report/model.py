@@ -23,6 +23,7 @@ from dpsql.answer.errorbars import weight_error, weight_of
 from dpsql.doors.describe import TableInfo, describe
 from dpsql.release import AxisMeta, ColumnMeta, Release, StatisticMeta
 from dpsql.release.format import UNIT, to_json
+from dpsql.star.graph import PEOPLE
 from dpsql.variance.kronecker import AxisSplit
 
 MOST_CUTS = 160
@@ -52,8 +53,13 @@ def page_model(release: Release) -> dict[str, Any]:
         "spends": release.meta.spends,
         "weight_error": weight_error(release),
         "axes": [_axis(release, i, labels, tables) for i in range(len(release.axes))],
-        "views": [_view(release, name, tables) for name in dict.fromkeys(s.view for s in release.statistics)],
+        "views": [_view(release, name, tables) for name in dict.fromkeys(s.view for s in _of_rows(release))],
     }
+
+
+def _of_rows(release: Release) -> list[StatisticMeta]:
+    """What counts and sums rows: the page adds cells up, which people do not."""
+    return [statistic for statistic in release.statistics if statistic.measure != PEOPLE]
 
 
 class AxisLabels(NamedTuple):
@@ -157,7 +163,7 @@ def _short(value: float, digits: int = 6) -> float:
 
 
 def _view(release: Release, name: str, tables: tuple[TableInfo, ...]) -> dict[str, Any]:
-    statistics = [s for s in release.statistics if s.view == name]
+    statistics = [s for s in _of_rows(release) if s.view == name]
     of = statistics[0].of
     widest = [t.name for t in tables if t.of == of][-1]
     return {

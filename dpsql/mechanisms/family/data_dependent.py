@@ -44,6 +44,7 @@ from dpsql.mechanisms.offers import Offer, Refusal
 from dpsql.noise import Noise
 from dpsql.tree import FloatArray, IntArray
 from dpsql.variance import AxisVariance
+from dpsql.variance.kronecker import ProductReading
 from dpsql.variance.plane import PlaneVariance
 
 MOST_LEAVES = 1 << 14
@@ -95,6 +96,8 @@ class DataDependent:
     choice: Callable[[int], AxisChoice]
     sample: Callable[[IntArray, Fraction, int, Noise], AdaptedView]
     linear: ClassVar[LinearRows | None] = None
+    reading: ClassVar[str] = ProductReading.name
+    listed: ClassVar[Mapping[int, int]] = {}
 
     def kin(self, view: str) -> str:
         """Its noise is not known beforehand, so it stays alone."""

@@ -30,6 +30,7 @@ from dpsql.mechanisms.law import NoiseLaw, NoisyRows
 from dpsql.noise import Noise
 from dpsql.tree import FloatArray, IntArray, Workload
 from dpsql.variance import AxisVariance, mean_variance
+from dpsql.variance.distinct import Single
 from dpsql.variance.kronecker import AxisSplit
 from dpsql.variance.plane import PlaneVariance
 
@@ -187,7 +188,15 @@ class Measurement(Protocol):
 
     @property
     def linear(self) -> LinearRows | None:
-        """Its rows; None where they depend on what is drawn."""
+        """Its rows over the statistic's cells; None where they depend on what is drawn, or are no rows over cells."""
+
+    @property
+    def reading(self) -> str:
+        """How its statistics answer, by the name of the reading."""
+
+    @property
+    def listed(self) -> Mapping[int, int]:
+        """Positions of axes along which estimates do not add up, with how many there are."""
 
     def kin(self, view: str) -> str:
         """What statistics of one table and measure must have in common to be one family.
@@ -205,7 +214,7 @@ class Measurement(Protocol):
     def unit_variance(self, terms: Terms) -> float:
         """Variance of a row of whole budget, in squared drawn integers; errors as of `draw`."""
 
-    def joint_variance(self) -> PlaneVariance | None:
+    def joint_variance(self) -> PlaneVariance | Single | None:
         """The variance model of all axes together, where it is no product of axes."""
 
     def mean_variance(

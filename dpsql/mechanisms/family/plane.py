@@ -58,7 +58,7 @@ from dpsql.mechanisms.law import GAUSSIAN, LAPLACE, SMALLEST_RATIO, NoisyRows, N
 from dpsql.mechanisms.offers import Offer, Refusal
 from dpsql.noise import Noise, laplace_variance
 from dpsql.tree import FloatArray, IntArray, Workload
-from dpsql.variance.plane import PlaneVariance, kernel_starts
+from dpsql.variance.plane import PlaneReading, PlaneVariance, kernel_starts
 
 TOTAL = 1 << 14  # kernels of 17 x 17 still have entries of 80 and more at their slopes
 SMALLEST = 5  # the smallest hats are 3 x 3
@@ -88,6 +88,8 @@ class ProductHats:
     total: int
     parts: ClassVar[tuple[Part, ...]] = (Part("", Fraction(1)),)
     biased: ClassVar[bool] = False
+    reading: ClassVar[str] = PlaneReading.name
+    listed: ClassVar[Mapping[int, int]] = {}
 
     def __post_init__(self) -> None:
         """Refuse weights that add up to more than the whole."""

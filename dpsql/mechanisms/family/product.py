@@ -48,6 +48,7 @@ from dpsql.mechanisms.law import NoiseLaw, NoisyRows
 from dpsql.mechanisms.offers import Offer, Refusal
 from dpsql.noise import Noise
 from dpsql.tree import FloatArray, IntArray
+from dpsql.variance.kronecker import ProductReading
 from dpsql.variance.plane import PlaneVariance
 
 
@@ -57,6 +58,8 @@ class Product:
 
     parts: ClassVar[tuple[Part, ...]] = (Part("", Fraction(1)),)
     biased: ClassVar[bool] = False
+    reading: ClassVar[str] = ProductReading.name
+    listed: ClassVar[Mapping[int, int]] = {}
 
     @property
     def linear(self) -> LinearRows:

@@ -198,18 +198,20 @@ def _part(axes: Subset, totals: tuple[bool, ...]) -> Subset:
     return tuple(axis for axis, is_total in zip(axes, totals, strict=True) if not is_total)
 
 
-def node_sums(leaves: IntArray, trees: Sequence[Tree]) -> IntArray:
+def node_sums(leaves: IntArray, trees: Sequence[Tree | None]) -> IntArray:
     """Exact sums of all node combinations.
 
     Args:
         leaves: integer leaf array, shape (n_1, .., n_d).
-        trees: the look-up tree of each axis.
+        trees: the look-up tree of each axis; None where numbers do not add up and stay as they are.
 
     Returns:
         int64 array, shape (nodes_1, .., nodes_d).
     """
     sums = leaves
     for axis, tree in enumerate(trees):
+        if tree is None:
+            continue
         shape = list(sums.shape)
         shape[axis] = 1
         prefix = np.concatenate([np.zeros(shape, np.int64), np.cumsum(sums, axis=axis)], axis=axis)

@@ -71,6 +71,7 @@ from dpsql.mechanisms.law import GAUSSIAN, NoisyRows
 from dpsql.mechanisms.offers import Offer, Refusal
 from dpsql.noise import Noise
 from dpsql.tree import FloatArray, IntArray
+from dpsql.variance.kronecker import ProductReading
 from dpsql.variance.plane import PlaneVariance
 
 
@@ -83,6 +84,8 @@ class Residual:
 
     parts: ClassVar[tuple[Part, ...]] = (Part("residual", Fraction(1)),)
     biased: ClassVar[bool] = False
+    reading: ClassVar[str] = ProductReading.name
+    listed: ClassVar[Mapping[int, int]] = {}
 
     @property
     def linear(self) -> LinearRows:

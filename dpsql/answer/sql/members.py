@@ -1,0 +1,187 @@
+"""People who have a row that meets a condition: IN and EXISTS over the people's table, as COUNT(DISTINCT ..) of rows.
+
+    SELECT COUNT(*) FROM customer WHERE customer_id IN (SELECT customer_id FROM sales WHERE day < 8)
+    SELECT COUNT(*) FROM customer AS c WHERE EXISTS (SELECT 1 FROM sales WHERE sales.customer_id = c.customer_id AND ..)
+
+both ask what `SELECT COUNT(DISTINCT customer_id) FROM sales WHERE day < 8` asks, and become it. Conditions and groups
+over the person's own columns stay, over the join that reaches them. Other shapes stay as they are, and are refused
+later.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from sqlglot import exp
+
+from dpsql.answer.schema import Schema, Table
+from dpsql.answer.sql.rows import aggregates, conjuncts
+from dpsql.answer.sql.statement import named, output_name
+from dpsql.star.sql.expression import Node
+
+
+class _Member(NamedTuple):
+    """A condition that asks for a row elsewhere.
+
+    Args:
+        rows: the SELECT over these rows.
+        key: its column that holds the person's key.
+        where: its conditions, without the one that ties the two together.
+    """
+
+    rows: exp.Select
+    key: exp.Column
+    where: list[Node]
+
+
+def count_members(tree: Node, schema: Schema) -> None:
+    """Rewrite every SELECT over the people's table that asks who has a row.
+
+    Args:
+        tree: a parsed statement; changed in place.
+        schema: the star.
+    """
+    for select in list(tree.find_all(exp.Select)):
+        people = _people(select, schema)
+        if people is not None:
+            _rewrite(select, people)
+
+
+class _Counted(NamedTuple):
+    """The people's table in a FROM clause, alone.
+
+    Args:
+        source: where it stands.
+        table: what is known of it.
+    """
+
+    source: exp.Table
+    table: Table
+
+    @property
+    def alias(self) -> str:
+        """What the statement calls it."""
+        return str(self.source.alias_or_name)
+
+    def is_key(self, node: Node) -> bool:
+        """Whether a column is the person's key."""
+        is_column = isinstance(node, exp.Column) and node.table.lower() in ("", self.alias.lower())
+        return is_column and node.name.lower() == str(self.table.key).lower()
+
+
+def _people(select: exp.Select, schema: Schema) -> _Counted | None:
+    """The people's table, where it is all that a SELECT stands over."""
+    source = select.args.get("from_")
+    table = source.this if source is not None else None
+    if not isinstance(table, exp.Table) or select.args.get("joins") or table.args.get("joins"):
+        return None
+    known = schema.table(table.name)
+    return _Counted(table, known) if schema.unit and known and known.name == schema.unit.table else None
+
+
+def _rewrite(select: exp.Select, people: _Counted) -> None:
+    """Count the rows' different keys in place of the people, where one condition alone asks for rows."""
+    where = select.args.get("where")
+    parts = conjuncts(where.this if where is not None else None)
+    asking = [part for part in parts if part.find(exp.Select) is not None]
+    calls = _calls(select)
+    if len(asking) != 1 or not calls or not all(_counts_rows(call) for call in calls):
+        return
+    member = _member(asking[0], people)
+    if member is None:
+        return
+    _qualify(member)
+    rest = [part for part in parts if part is not asking[0]]
+    for item in select.expressions:
+        if aggregates(item) and not isinstance(item, exp.Alias):
+            item.replace(named(item.copy(), output_name(item)))
+    own = _own_columns(select, rest, people)
+    for call in _calls(select):
+        call.replace(exp.Count(this=exp.Distinct(expressions=[member.key.copy()])))
+    joins = [*(member.rows.args.get("joins") or [])]
+    for column in own:
+        column.set("table", exp.to_identifier(people.alias))
+    if own:
+        tie = exp.EQ(this=member.key.copy(), expression=exp.column(str(people.table.key), people.alias))
+        joins.append(exp.Join(this=people.source.copy(), on=tie))
+    select.set("from_", member.rows.args["from_"])
+    select.set("joins", joins or None)
+    kept = [*member.where, *rest]
+    select.set("where", exp.Where(this=exp.and_(*kept, copy=False)) if kept else None)
+
+
+def _qualify(member: _Member) -> None:
+    """Name the rows' table in columns that stand without one: the people's table may join them."""
+    source = member.rows.args["from_"].this
+    if isinstance(source, exp.Table) and not member.rows.args.get("joins"):
+        for column in (each for part in [member.key, *member.where] for each in part.find_all(exp.Column)):
+            if not column.table:
+                column.set("table", exp.to_identifier(source.alias_or_name))
+
+
+def _calls(select: exp.Select) -> list[exp.AggFunc]:
+    """Aggregate calls of the select list, HAVING and ORDER BY, those inside functions of an error too."""
+    clauses = (select.args.get(key) for key in ("having", "order"))
+    parts = [*select.expressions, *(clause for clause in clauses if clause is not None)]
+    return [call for part in parts for outer in aggregates(part) for call in outer.find_all(exp.AggFunc)]
+
+
+def _counts_rows(call: Node) -> bool:
+    """COUNT(*)."""
+    return isinstance(call, exp.Count) and isinstance(call.this, exp.Star)
+
+
+def _member(part: Node, people: _Counted) -> _Member | None:
+    """What a condition asks of the rows, if it is an IN or an EXISTS of the person's key."""
+    if isinstance(part, exp.In) and part.args.get("query") is not None:
+        rows = part.args["query"].this if isinstance(part.args["query"], exp.Subquery) else part.args["query"]
+        if not _plain(rows) or not people.is_key(part.this) or len(rows.expressions) != 1:
+            return None
+        key = rows.expressions[0]
+        return _Member(rows, key, _where(rows)) if isinstance(key, exp.Column) else None
+    if isinstance(part, exp.Exists):
+        rows = part.this.this if isinstance(part.this, exp.Subquery) else part.this
+        return _tied(rows, people) if _plain(rows) else None
+    return None
+
+
+def _tied(rows: exp.Select, people: _Counted) -> _Member | None:
+    """The rows of an EXISTS, and the one condition that ties them to the person."""
+    parts, name = _where(rows), people.alias.lower()
+    for part in parts:
+        if not isinstance(part, exp.EQ):
+            continue
+        for own, key in ((part.left, part.right), (part.right, part.left)):
+            outer = isinstance(own, exp.Column) and own.table.lower() == name
+            if outer and people.is_key(own) and isinstance(key, exp.Column) and key.table.lower() != name:
+                rest = [other for other in parts if other is not part]
+                tied = any(
+                    column.table.lower() == name for other in rest for column in other.find_all(exp.Column)
+                )
+                return None if tied else _Member(rows, key, rest)
+    return None
+
+
+def _plain(rows: Node) -> bool:
+    """Whether a SELECT only filters, so that who is in it is who has a row."""
+    parts = ("group", "having", "limit", "offset", "qualify", "with_")
+    return (
+        isinstance(rows, exp.Select)
+        and rows.args.get("from_") is not None
+        and not any(rows.args.get(part) for part in parts)
+        and not any(aggregates(item) for item in rows.expressions)
+        and not any(part.find(exp.Select) for part in _where(rows))
+    )
+
+
+def _where(rows: exp.Select) -> list[Node]:
+    where = rows.args.get("where")
+    return conjuncts(where.this if where is not None else None)
+
+
+def _own_columns(select: exp.Select, rest: list[Node], people: _Counted) -> list[exp.Column]:
+    """Columns of the people's table in what stays of the SELECT."""
+    clauses = (select.args.get(key) for key in ("group", "having", "order"))
+    parts = [*select.expressions, *rest, *(clause for clause in clauses if clause is not None)]
+    columns = [column for part in parts for column in part.find_all(exp.Column)]
+    return [column for column in columns if people.table.column(column.name) is not None]

@@ -1,0 +1,294 @@
+"""Distinct people: gaps along one axis, and single cells with one weight a person.
+
+A statistic here is drawn over its own cells, not over those of rows: each person adds 1 to everybody's row and 1 to
+each of her gaps (`variance.distinct`), or her weight to each cell that she touches.
+
+| here | there | unit |
+|---|---|---|
+| `Gaps` | budget of a gap proportional to its length; lengths of a person's gaps add up to n + 1 | - |
+| `Touched` | each person's weight W with W^2 d <= U^2 K (rho) or W d <= U K (epsilon) | 2^-20 |
+| `terms.sensitivity` | 1; for cells 2^20 sqrt(K), or 2^20 K | drawn integers |
+
+**Privacy**: a row of budget b out of B is drawn at b / B of the spend for a change of 1. The rows that one person
+touches have budgets that add up to B exactly, so together they spend what the statistic may, under either law: pure
+epsilons and rhos add up. A person's cells are d integers of W each: sqrt(d) W in L2, d W in L1.
+**Source**: docs/method/distinct.md, "Ranges by gaps", "Cells".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from math import isqrt, prod
+from typing import ClassVar
+
+import numpy as np
+
+from dpsql.mechanisms.axis.strategy import AxisStrategy
+from dpsql.mechanisms.family.measurement import (
+    AskedAxis,
+    DrawnAxis,
+    DrawnMember,
+    LinearRows,
+    Part,
+    Terms,
+    apart,
+)
+from dpsql.mechanisms.family.reconcile import Measured, Subset
+from dpsql.mechanisms.law import NoiseLaw, NoisyRows, NoisyView
+from dpsql.noise import Noise
+from dpsql.tree import FloatArray, IntArray
+from dpsql.variance.distinct import (
+    CELLS,
+    GAPS,
+    GapModel,
+    GapReading,
+    Single,
+    TouchedReading,
+    gap_model,
+    gap_total,
+    gap_weights,
+)
+
+LONGEST = 64
+"""Leaves of the longest axis of gaps: 2,144 gaps and 2,080 ranges a cell of the other axes."""
+
+UNIT = 1 << 20
+"""Integers that make a person of weight 1."""
+
+
+@dataclass(frozen=True)
+class Gaps:
+    """Everybody and each gap between the leaves of one axis. See `Measurement` for what its methods answer.
+
+    Args:
+        leaves: of each axis of the statistic.
+        place: position of the axis of gaps; on each of the others a person has one leaf.
+        norm: of the law that draws.
+    """
+
+    leaves: tuple[int, ...]
+    place: int
+    norm: int
+    parts: ClassVar[tuple[Part, ...]] = (Part("by gaps", Fraction(1)),)
+    biased: ClassVar[bool] = False
+    linear: ClassVar[LinearRows | None] = None
+    reading: ClassVar[str] = GapReading.name
+
+    @property
+    def model(self) -> GapModel:
+        """Least squares on the axis."""
+        return gap_model(self.leaves[self.place], self.norm)
+
+    @property
+    def cells(self) -> int:
+        """Cells of the other axes."""
+        return prod(self.leaves) // self.leaves[self.place]
+
+    @cached_property
+    def listed(self) -> Mapping[int, int]:
+        """Ranges of the axis of gaps are stored one by one."""
+        n = self.leaves[self.place]
+        return {self.place: n * (n + 1) // 2}
+
+    def kin(self, view: str) -> str:
+        """Ranges do not add up, so there is nothing to agree on with other views."""
+        return view
+
+    def words(self, strategies: Sequence[str]) -> str:
+        """The axis's leaves."""
+        return f"gaps between {self.leaves[self.place]} leaves"
+
+    def row_count(self, strategies: Sequence[AxisStrategy]) -> int:
+        """Everybody and each gap, a cell of the other axes."""
+        return self.cells * len(gap_weights(self.leaves[self.place]))
+
+    def unit_variance(self, terms: Terms) -> float:
+        """Of a row of budget B."""
+        return (terms.law.unit_noise(terms.spend) * terms.sensitivity) ** 2
+
+    def joint_variance(self) -> Single:
+        """What the reading needs."""
+        own = tuple(int(i != self.place) for i in range(len(self.leaves)))
+        return Single(GAPS, self.place, self.norm, self.leaves, own)
+
+    def mean_variance(
+        self,
+        axes: Subset,
+        unit: float,
+        family: Sequence[tuple[Subset, float]],
+        asked: Mapping[int, AskedAxis],
+    ) -> float:
+        """Over all ranges; a random range of another axis takes about a third of its leaves."""
+        return unit * self.model.mean_variance() * _third(self.leaves, [self.place])
+
+    def draw(self, cells: IntArray, terms: Terms, noise: Noise) -> NoisyRows:
+        """Rows of one budget together, each at its part of the spend.
+
+        Args:
+            cells: shape (cells of the other axes, 1 + gaps).
+            terms: `sensitivity` is 1.
+            noise: where noise comes from.
+
+        **Privacy**: the spend. One person adds 1 to rows whose budgets add up to B; a draw of budget b costs b / B of
+        it for each of them.
+        """
+        n = self.leaves[self.place]
+        weights, noisy = gap_weights(n), np.zeros_like(cells)
+        for weight in np.unique(weights).tolist():
+            rows = np.flatnonzero(weights == weight)
+            spend = terms.spend * Fraction(weight, gap_total(n))
+            drawn = terms.law.draw_bounded(cells[:, rows].ravel(), terms.sensitivity, spend, noise)
+            noisy[:, rows] = drawn.value.reshape(len(cells), -1)
+        budget = np.broadcast_to(weights, cells.shape)
+        return NoisyView(noisy.ravel(), budget.ravel(), self.unit_variance(terms), terms.sensitivity)
+
+    def drawn_axis(self, view: NoisyRows) -> DrawnAxis | None:
+        """Nothing is left to the draw."""
+        return None
+
+    def estimates(
+        self, family: Sequence[DrawnMember], strategies: Mapping[int, AxisStrategy]
+    ) -> list[FloatArray]:
+        """People of every range, for each cell of the other axes."""
+        others = [leaves for i, leaves in enumerate(self.leaves) if i != self.place]
+        found = []
+        for _, view in family:
+            ranges = self.model.estimate(view.value.reshape(self.cells, -1).astype(np.float64))
+            found.append(np.moveaxis(ranges.reshape(*others, -1), -1, self.place))
+        return found
+
+    def components(
+        self, family: Sequence[tuple[Subset, float]], totals: Mapping[int, float]
+    ) -> dict[Subset, float]:
+        """One for all axes."""
+        return dict(family)
+
+    def agreed(
+        self, family: Sequence[Measured], totals: Mapping[int, float], spreads: Mapping[int, FloatArray]
+    ) -> list[FloatArray]:
+        """There is no other view to agree with."""
+        return apart(family)
+
+
+@dataclass(frozen=True)
+class Touched:
+    """Single cells, each person with one weight. See `Measurement` for what its methods answer.
+
+    Args:
+        leaves: of each axis of the statistic.
+        own: for each axis whether a person has one leaf there.
+    """
+
+    leaves: tuple[int, ...]
+    own: tuple[bool, ...]
+    parts: ClassVar[tuple[Part, ...]] = (Part("by cells", Fraction(1)),)
+    biased: ClassVar[bool] = False
+    linear: ClassVar[LinearRows | None] = None
+    reading: ClassVar[str] = TouchedReading.name
+
+    @property
+    def most(self) -> int:
+        """The most cells that one person can touch."""
+        return prod(leaves for leaves, own in zip(self.leaves, self.own, strict=True) if not own)
+
+    @cached_property
+    def listed(self) -> Mapping[int, int]:
+        """Leaves do not add up where a person may have several."""
+        return {i: n for i, (n, own) in enumerate(zip(self.leaves, self.own, strict=True)) if not own}
+
+    def kin(self, view: str) -> str:
+        """Cells do not add up, so there is nothing to agree on with other views."""
+        return view
+
+    def words(self, strategies: Sequence[str]) -> str:
+        """Cells."""
+        return "cells"
+
+    def row_count(self, strategies: Sequence[AxisStrategy]) -> int:
+        """All cells."""
+        return prod(self.leaves)
+
+    def unit_variance(self, terms: Terms) -> float:
+        """Of a cell; `terms.sensitivity` is what one person adds, in the law's own norm."""
+        return (terms.law.unit_noise(terms.spend) * terms.sensitivity) ** 2
+
+    def joint_variance(self) -> Single:
+        """What the reading needs."""
+        return Single(CELLS, -1, 0, self.leaves, tuple(map(int, self.own)))
+
+    def mean_variance(
+        self,
+        axes: Subset,
+        unit: float,
+        family: Sequence[tuple[Subset, float]],
+        asked: Mapping[int, AskedAxis],
+    ) -> float:
+        """Of one cell; a random range of a person's own axis takes about a third of its leaves."""
+        return unit * _third(self.leaves, list(self.listed))
+
+    def draw(self, cells: IntArray, terms: Terms, noise: Noise) -> NoisyRows:
+        """All cells, once; the law bounds the change of a person as if it were of one cell.
+
+        **Privacy**: the spend, where `terms.sensitivity` is at least what one person adds in the law's own norm: noise
+        depends on that norm of the change and on nothing else of it.
+        """
+        drawn = terms.law.draw_bounded(cells.ravel(), terms.sensitivity, terms.spend, noise)
+        budget = np.ones(drawn.value.size, np.int64)
+        return NoisyView(drawn.value, budget, drawn.sd**2, terms.sensitivity)
+
+    def drawn_axis(self, view: NoisyRows) -> DrawnAxis | None:
+        """Nothing is left to the draw."""
+        return None
+
+    def estimates(
+        self, family: Sequence[DrawnMember], strategies: Mapping[int, AxisStrategy]
+    ) -> list[FloatArray]:
+        """The cells as they are."""
+        return [view.value.reshape(self.leaves).astype(np.float64) for _, view in family]
+
+    def components(
+        self, family: Sequence[tuple[Subset, float]], totals: Mapping[int, float]
+    ) -> dict[Subset, float]:
+        """One for all axes."""
+        return dict(family)
+
+    def agreed(
+        self, family: Sequence[Measured], totals: Mapping[int, float], spreads: Mapping[int, FloatArray]
+    ) -> list[FloatArray]:
+        """There is no other view to agree with."""
+        return apart(family)
+
+
+def _third(leaves: Sequence[int], but: Sequence[int]) -> float:
+    """What adding up a random range of each axis multiplies a variance by: its mean length, (n + 2) / 3."""
+    return prod((n + 2) / 3 for i, n in enumerate(leaves) if i not in but)
+
+
+def cell_weight(touched: int, bound: int, law: NoiseLaw) -> int:
+    """A person's weight in units of 2^-20: the largest that keeps what she adds within the bound.
+
+    Args:
+        touched: d, the cells that she touches, at least 1.
+        bound: K.
+        law: W^2 d <= 2^40 K where budgets are squared, W d <= 2^20 K else.
+
+    >>> cell_weight(1, 4, GAUSSIAN) == UNIT, cell_weight(16, 4, GAUSSIAN) == UNIT // 2
+    (True, True)
+    """
+    most = UNIT**law.norm * bound // touched
+    return min(UNIT, most if law.norm == 1 else isqrt(most))
+
+
+def cell_reach(bound: int, law: NoiseLaw) -> int:
+    """The most that one person adds, in the law's own norm and units of 2^-20, rounded up.
+
+    >>> cell_reach(4, GAUSSIAN) == 2 * UNIT
+    True
+    """
+    if law.norm == 1:
+        return UNIT * bound
+    root = isqrt(UNIT**2 * bound)
+    return root if root * root == UNIT**2 * bound else root + 1
