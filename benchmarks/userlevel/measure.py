@@ -1,8 +1,12 @@
-"""User-level accuracy on two real stars: `make bench-userlevel` prints one `figure` line per number.
+"""User-level accuracy on real stars: `make bench-userlevel` prints one `figure` line per number.
 
 Every release chooses its bounds privately, weights each customer once and draws its own noise, by the code that
-publishes; noise comes from a seeded generator. Relative errors are against the plain answer over all rows, so what
-bounding loses is in them; coverage is of the noise alone, against the same release without noise.
+publishes; rows are placed once, noise comes from a seeded generator. Answers and intervals are made by the code that
+answers. Errors are relative to the plain answer over all rows, and an interval holds if that answer lies in it: what
+bounding loses is in both.
+
+FoodMart and Online Retail were tuned on; the shop and SSB were only measured. AdventureWorks and Complete Journey,
+which were held back when the method was made, are not at hand here.
 """
 
 from __future__ import annotations
@@ -13,45 +17,82 @@ import tempfile
 import time
 from collections import defaultdict
 from pathlib import Path
+from statistics import NormalDist
 from typing import NamedTuple
 
 import numpy as np
 
 from benchmarks.figures import Figures
-from benchmarks.userlevel.questions import AGGREGATES, CLASSES, SEEN, answers, exact, questions
+from benchmarks.userlevel.predicted import predicted, shown
+from benchmarks.userlevel.questions import AGGREGATES, CLASSES, answers, questions
 from benchmarks.userlevel.releases import Star, open_star
+from dpsql.examples.retail import CUSTOMERS, PRODUCTS, make_star, write_star
 from dpsql.noise import ExactNoise, insecure_test_entropy
 from dpsql.publishing.central import publish_release
+from dpsql.publishing.userlevel.predict import Guess
 from dpsql.star import load_catalog
 
 ROOT = Path(__file__).resolve().parents[2]
 MEDIAN_SLACK, P90_SLACK = 1.15, 1.25
+HOLDS_SLACK, TOTALS, EVERY, TOLD = 2, 91, 90, 88
+WIDTH = 2.7
+PREDICTED = 1.5
+MONTHS = 3.0
+CERTAIN = 0.01
+"""Below this quantile of the binomial at its bar a share of intervals falls short."""
 
-TO_REACH: dict[str, dict[str, tuple[str, ...]]] = {
+SHOP = 20250101
+"""The seed that the Makefile makes the bundled shop with."""
+
+
+class ToReach(NamedTuple):
+    """What a class of questions errs by in the method's own measurement, in percent."""
+
+    median: float
+    p90: float
+    holds: float
+
+
+TABLE: dict[str, dict[str, tuple[ToReach, ...]]] = {
     "foodmart": {
-        "total": ("2.2/5", "1.8/5", "2.7/6"),
-        "one-way group": ("9.3/50", "13.2/53", "3.7/19"),
-        "one range": ("3.2/8", "4.2/12", "2.8/9"),
-        "two ranges joined": ("6.2/25", "8.0/31", "4.3/15"),
-        "month": ("3.5/8", "4.6/10", "2.7/7"),
+        "total": (ToReach(1.4, 3.5, 93), ToReach(1.3, 3.2, 98), ToReach(1.4, 2.1, 100)),
+        "group": (ToReach(5.9, 20, 97), ToReach(7.4, 33, 98), ToReach(4.1, 21, 100)),
+        "one range": (ToReach(2.3, 6.7, 98), ToReach(2.7, 12, 99), ToReach(1.8, 8.7, 100)),
+        "joined": (ToReach(4.6, 16, 97), ToReach(5.5, 20, 99), ToReach(2.9, 12, 100)),
+        "month": (ToReach(2.9, 6.8, 99), ToReach(2.9, 7.4, 100), ToReach(1.8, 4.3, 100)),
     },
     "online_retail": {
-        "total": ("8.9/14", "19.5/24", "12.5/17"),
-        "one-way group": ("13.3/53", "12.9/55", "6.8/46"),
-        "one range": ("8.1/23", "11.1/23", "6.3/19"),
-        "two ranges joined": ("14.7/92", "16.8/77", "11.9/85"),
-        "month": ("9.6/19", "12.5/25", "5.3/14"),
-    },
-    "foodmart pure": {
-        "total": ("1.4/5",),
-        "one-way group": ("15/67",),
-        "one range": ("7.3/24",),
-        "two ranges joined": ("12/45",),
-        "month": ("5.6/15",),
+        "total": (ToReach(8.6, 16, 93), ToReach(9.3, 17, 100), ToReach(1.0, 2.5, 100)),
+        "group": (ToReach(10.4, 22, 95), ToReach(11.1, 28, 99), ToReach(6.2, 19, 99)),
+        "one range": (ToReach(9.3, 30, 97), ToReach(10.8, 28, 99), ToReach(7.0, 23, 96)),
+        "joined": (ToReach(11.3, 41, 98), ToReach(13.4, 52, 100), ToReach(6.4, 24, 100)),
+        "month": (ToReach(8.5, 19, 97), ToReach(10.6, 22, 100), ToReach(4.7, 12, 100)),
     },
 }
-"""Median and p90 of the relative error, in percent: COUNT, SUM, AVG."""
+"""COUNT, SUM and AVG under (1, 1e-6): docs/method/user_level.md was made with these."""
 
+
+class Case(NamedTuple):
+    """A star that is measured.
+
+    Args:
+        catalog: its file; in the shop's folder where that was made.
+        price, month: its one-way views whose ranges and groups are asked.
+        guess: what its curator would say in public.
+    """
+
+    catalog: str
+    price: str
+    month: str
+    guess: Guess
+
+
+CASES = {
+    "foodmart": Case("foodmart_user.yaml", "price", "month", Guess(5600, 87000)),
+    "online_retail": Case("online_retail_user.yaml", "price", "month", Guess(4400, 400_000, 42)),
+    "ssb": Case("ssb_user.yaml", "nation", "month", Guess(2000, 600_000)),
+    "shop": Case("retail_user.yaml", "price", "month", Guess(50_000, 200_000)),
+}
 
 PUBLISH_SECONDS = {"foodmart_user": 20.0, "online_retail_user": 60.0, "ssb_user": 60.0}
 
@@ -60,63 +101,109 @@ class Measured(NamedTuple):
     """What many releases of one star gave, by (class, aggregate).
 
     Args:
-        errors: relative errors, in percent; AVG below noise is refused and left out.
-        held: whether the noise's 95% interval held the noiseless answer, by (signal class, aggregate).
+        errors: relative, in percent; AVG below noise is left out.
+        held: whether the 95% interval held the plain answer.
+        widths: of each question, the median half-width over the 95% point of its errors.
     """
 
     errors: dict[tuple[str, str], list[float]]
     held: dict[tuple[str, str], list[bool]]
+    widths: dict[tuple[str, str], list[float]]
 
 
-def measure(star: Star, releases: int, first: int = 0) -> Measured:
+def measure(star: Star, price: str, month: str, releases: int, first: int = 0) -> Measured:
     """Ask all questions of many releases.
 
     Args:
         star: the star.
+        price, month: as of `Case`.
         releases: how many.
         first: seed of the first one.
     """
-    truth = star.truth()
-    asked = questions(truth, "price", "month")
-    right = [exact(truth[q.view], q.masks) for q in asked]
-    found = Measured(defaultdict(list), defaultdict(list))
+    asked = questions(star.truth, price, month)
+    found = Measured(defaultdict(list), defaultdict(list), defaultdict(list))
+    told: dict[tuple[str, str, int, int], list[tuple[float, float]]] = defaultdict(list)
     for seed in range(first, first + releases):
         release = star.release(seed)
-        for question, true in zip(asked, right, strict=True):
-            noiseless = exact(release.noiseless[question.view], question.masks)
-            for name, answer in answers(release.views[question.view], question.masks).items():
-                if np.isnan(answer.value):
-                    continue
-                found.errors[question.kind, name].append(100 * abs(answer.value / true[name] - 1))
-                if answer.signal >= SEEN:
-                    signal = "above 10" if answer.signal >= 10 else "3 to 10"
-                    found.held[signal, name].append(answer.low <= noiseless[name] <= answer.high)
+        for place, own in enumerate(asked):
+            for name, answer in answers(release, own, star.measure).items():
+                right = own.right[name]
+                off, half = np.abs(answer.value - right), (answer.high - answer.low) / 2
+                inside = (answer.low <= right) & (right <= answer.high)
+                for i, kind in enumerate(own.kinds):
+                    if np.isfinite(answer.value[i]):
+                        found.errors[kind, name].append(float(100 * off[i] / abs(right[i])))
+                        found.held[kind, name].append(bool(inside[i]))
+                        told[kind, name, place, i].append((float(half[i]), float(off[i])))
+    for (kind, name, _, _), pairs in told.items():
+        half, off = np.array(pairs).T
+        needed = float(np.quantile(off, 0.95))
+        if len(pairs) >= releases / 2 and needed > 0:
+            found.widths[kind, name].append(float(np.median(half)) / needed)
     return found
 
 
-def star_of(name: str) -> Star:
-    """The star of a name in `TO_REACH`: its catalog, with pure epsilon if the name says so."""
-    star, _, pure = name.partition(" ")
-    return open_star(ROOT / "catalog" / f"{star}_user.yaml", pure=bool(pure))
+def star_of(name: str, folder: Path) -> tuple[Star, Case]:
+    """The star of a name in `CASES`, with pure epsilon if the name says so.
+
+    Args:
+        name: for instance `foodmart pure`.
+        folder: where the shop is made.
+    """
+    key, _, pure = name.partition(" ")
+    case = CASES[key]
+    file = ROOT / "catalog" / case.catalog
+    if key == "shop":
+        if not (folder / "data").exists():
+            write_star(folder / "data", make_star(SHOP, CUSTOMERS, PRODUCTS))
+        (folder / file.name).write_text(file.read_text())
+        file = folder / file.name
+    return open_star(file, pure=bool(pure)), case
 
 
-def error_figures(figures: Figures, name: str, measured: Measured) -> None:
-    """Lines of the table "numbers to reach"."""
+def least_held(bar: float, asked: int) -> float:
+    """The share, in percent, below which so many intervals fall short of a bar: the binomial's 1% quantile."""
+    p = bar / 100
+    return 100 * (p + NormalDist().inv_cdf(CERTAIN) * (p * (1 - p) / asked) ** 0.5)
+
+
+def accuracy_figures(figures: Figures, name: str, measured: Measured) -> None:
+    """Errors against the table."""
     for kind in CLASSES:
-        for aggregate, bounds in zip(AGGREGATES, TO_REACH[name][kind], strict=False):
-            errors, (median, p90) = measured.errors[kind, aggregate], map(float, bounds.split("/"))
-            what = f"userlevel {name}, {kind}, {aggregate}, relative error %"
-            figures.at_most(f"{what} median", float(np.median(errors)), round(median * MEDIAN_SLACK, 2))
-            figures.at_most(f"{what} p90", float(np.quantile(errors, 0.9)), round(p90 * P90_SLACK, 2))
+        for aggregate, reach in zip(AGGREGATES, TABLE[name][kind], strict=True):
+            errors, what = measured.errors[kind, aggregate], f"userlevel {name}, {kind}, {aggregate}, error %"
+            figures.at_most(f"{what} median", float(np.median(errors)), round(reach.median * MEDIAN_SLACK, 2))
+            figures.at_most(f"{what} p90", float(np.quantile(errors, 0.9)), round(reach.p90 * P90_SLACK, 2))
 
 
-def coverage_figures(figures: Figures, name: str, measured: Measured) -> None:
-    """Lines of the noise-only coverage, by signal class: how far from 95%, at most 2."""
-    for signal in ("above 10", "3 to 10"):
-        for aggregate in AGGREGATES:
-            share = 100 * float(np.mean(measured.held[signal, aggregate]))
-            what = f"userlevel {name}, COUNT/SE {signal}, {aggregate}, noise coverage % off 95"
-            figures.at_most(what, abs(share - 95), 2)
+def interval_figures(figures: Figures, name: str, measured: Measured) -> None:
+    """How often intervals hold the plain answer, and how long they are for that."""
+    for kind in CLASSES:
+        for i, aggregate in enumerate(AGGREGATES):
+            held = measured.held[kind, aggregate]
+            if not held:
+                continue
+            bar = float(TOLD)
+            if name in TABLE:
+                bar = max(TABLE[name][kind][i].holds - HOLDS_SLACK, TOTALS if kind == "total" else EVERY)
+            what = f"userlevel {name}, {kind}, {aggregate}"
+            figures.at_least(
+                f"{what}, 95% intervals hold %",
+                100 * float(np.mean(held)),
+                round(least_held(bar, len(held)), 1),
+            )
+            if name in TABLE:
+                width = float(np.median(measured.widths[kind, aggregate]))
+                figures.at_most(f"{what}, half-width over what errors need", width, WIDTH)
+
+
+def prediction_figures(figures: Figures, name: str, star: Star, case: Case) -> None:
+    """How far the plan is from what releases show, the worst class."""
+    told, found = predicted(star, case.price, case.guess), shown(star, case.price, case.month, 5)
+    ratios = {key: max(told[key] / found[key], found[key] / told[key]) for key in told if key in found}
+    worst = max(ratios, key=lambda key: ratios[key])
+    what = f"userlevel {name}, plan over shown, worst of {len(ratios)}: {worst[0]} {worst[1]}"
+    figures.at_most(what, ratios[worst], PREDICTED)
 
 
 def publish_figures(figures: Figures) -> None:
@@ -126,25 +213,29 @@ def publish_figures(figures: Figures) -> None:
             file = Path(folder) / f"{name}.yaml"
             file.write_text((ROOT / "catalog" / file.name).read_text())
             start = time.perf_counter()
-            publish_release(
-                load_catalog(file),
-                Path(folder) / "out.dpsql",
-                noise=ExactNoise(insecure_test_entropy(1)),
-                key=bytes(32),
-            )
+            noise = ExactNoise(insecure_test_entropy(1))
+            publish_release(load_catalog(file), Path(folder) / "out.dpsql", noise=noise, key=bytes(32))
             figures.at_most(f"userlevel publish {name}, seconds", time.perf_counter() - start, bound)
 
 
 def main() -> int:
     """Print all figures; 1 if any is short."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--releases", type=int, default=90, help="of each star")
-    releases, figures = parser.parse_args().releases, Figures()
-    for name in TO_REACH:
-        measured = measure(star_of(name), releases)
-        error_figures(figures, name, measured)
-        if not name.endswith(" pure"):
-            coverage_figures(figures, name, measured)
+    parser.add_argument("--releases", type=int, default=200, help="of each star")
+    parser.add_argument("--stars", nargs="+", default=list(CASES), choices=CASES)
+    given, figures = parser.parse_args(), Figures()
+    with tempfile.TemporaryDirectory() as folder:
+        for name in given.stars:
+            star, case = star_of(name, Path(folder))
+            measured = measure(star, case.price, case.month, given.releases)
+            if name in TABLE:
+                accuracy_figures(figures, name, measured)
+            interval_figures(figures, name, measured)
+            if name == "shop":
+                for aggregate in AGGREGATES:
+                    what = f"userlevel shop, month, {aggregate}, error % median"
+                    figures.at_most(what, float(np.median(measured.errors["month", aggregate])), MONTHS)
+            prediction_figures(figures, name, star, case)
     publish_figures(figures)
     return figures.finish()
 

@@ -6,6 +6,7 @@ python -m benchmarks.userlevel.page [--releases N]
 from __future__ import annotations
 
 import argparse
+import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -13,7 +14,7 @@ import matplotlib as mpl
 import numpy as np
 
 from benchmarks.page import PLOTS, markdown, write
-from benchmarks.userlevel.measure import measure, star_of
+from benchmarks.userlevel.measure import Measured, measure, star_of
 from benchmarks.userlevel.questions import AGGREGATES, CLASSES
 
 mpl.use("Agg")
@@ -26,19 +27,37 @@ LIMITS = (5, 10, 25)
 TITLES = {
     "foodmart": "FoodMart, (1, 1e-6), zCDP",
     "online_retail": "Online Retail, (1, 1e-6), zCDP",
+    "ssb": "SSB, (1, 1e-6), zCDP",
+    "shop": "The bundled shop, (1, 1e-6), zCDP",
     "foodmart pure": "FoodMart, epsilon 1, pure",
 }
 
 
-def _table(errors: Errors) -> str:
+def _table(found: Measured) -> str:
     body = []
     for kind in CLASSES:
         for aggregate in AGGREGATES:
-            values = np.array(errors[kind, aggregate])
-            shares = (f"{100 * np.mean(values < limit):.0f}%" for limit in LIMITS)
-            median, p90 = np.median(values), np.quantile(values, 0.9)
-            body.append([kind, aggregate, f"{median:.1f}%", f"{p90:.1f}%", *shares])
-    return markdown(["question", "aggregate", "median error", "p90", *(f"under {x}%" for x in LIMITS)], body)
+            values = np.array(found.errors[kind, aggregate])
+            if not len(values):
+                continue
+            held = 100 * float(np.mean(found.held[kind, aggregate]))
+            width = float(np.median(found.widths[kind, aggregate]))
+            body.append(
+                [
+                    kind, aggregate, f"{np.median(values):.2g}%", f"{np.quantile(values, 0.9):.2g}%",
+                    f"{100 * np.mean(values < 10):.0f}%", f"{held:.0f}%", f"{width:.1f}",
+                ]
+            )  # fmt: skip
+    head = [
+        "question",
+        "aggregate",
+        "median error",
+        "p90",
+        "under 10%",
+        "intervals hold",
+        "half-width over need",
+    ]
+    return markdown(head, body)
 
 
 def _plot(found: Mapping[str, Errors], path: Path) -> None:
@@ -48,7 +67,9 @@ def _plot(found: Mapping[str, Errors], path: Path) -> None:
     for axis, (name, errors) in zip(np.atleast_1d(axes), found.items(), strict=True):
         for limit, shade in zip(reversed(LIMITS), ("#cfe3f5", "#7fb2de", "#2b6ca8"), strict=True):
             shares = [
-                100 * np.mean(np.array(errors[kind, a]) < limit) for kind in CLASSES for a in AGGREGATES
+                100 * np.mean(np.array(errors[kind, a] or [np.inf]) < limit)
+                for kind in CLASSES
+                for a in AGGREGATES
             ]
             axis.barh(range(len(shares)), shares, color=shade, label=f"error under {limit}%")
         axis.set_title(TITLES[name], fontsize=9)
@@ -69,11 +90,15 @@ def main() -> None:
     )
     parser.add_argument("--releases", type=int, default=90, help="of each star")
     releases = parser.parse_args().releases
-    found = {name: measure(star_of(name), releases).errors for name in TITLES}
-    tables = [f"### {TITLES[name]}\n\n{_table(errors)}" for name, errors in found.items()]
+    found = {}
+    with tempfile.TemporaryDirectory() as folder:
+        for name in TITLES:
+            star, case = star_of(name, Path(folder))
+            found[name] = measure(star, case.price, case.month, releases)
+    tables = [f"### {TITLES[name]}\n\n{_table(own)}" for name, own in found.items()]
     blocks = {"TABLES": "\n\n".join([f"{releases} releases of each star.", *tables])}
     write("userlevel", Path(__file__).with_name("text.md"), blocks)
-    _plot(found, PLOTS / "userlevel.png")
+    _plot({name: own.errors for name, own in found.items()}, PLOTS / "userlevel.png")
 
 
 if __name__ == "__main__":

@@ -190,5 +190,6 @@ def check_views(catalog: Catalog, stream: Stream, of: str, column: Column) -> No
             )
     if bounding_of(catalog, of).people:
         raise CatalogError(
-            f"tables.{of}.max_ids: a stream cannot choose it", hint="write a number of rows a batch"
+            f"tables.{of}.max_ids: a stream cannot choose it, since each batch would tell another bound",
+            hint="write `max_ids: 10`, or how many rows of a unit shall count in one batch",
         )

@@ -7,7 +7,8 @@ question asks for, groups whose people own more or less than others, and rows of
 |---|---|---|
 | `shares` | W: about which part of the rows each cell holds | 1 |
 | F | the part of the rows that a question asks for | 1 |
-| `groups[i]` | v_g: how far groups of one axis are off, squared | squared stored units |
+| `groups[i].variance` | v_g: how far groups of one axis are off, squared, each by itself | squared stored units |
+| `groups[i].together` | u_g: how far they may be off together, pulled by rows that nothing shows | stored units |
 | `interaction` | i2 cells: how far cells are off beyond their groups, over all cells | squared stored units |
 | `tail` | (left n)^2 / (F H): what nobody's rows showed, in few hands | squared stored units |
 | `common` | (1 - 1/R)^2 .3^2 n^2 / F^2, where no groups were measured | squared stored units |
@@ -16,6 +17,7 @@ With m_g the part of group g that a question covers, two questions have in commo
 
     noise      the view's own, both questions less their part F of the total: the total is scaled exactly
     spread     sum over axes and groups of v_g (m_g - mean m) (m'_g - mean m') + interaction (F_both - F F')
+               + sum over axes of [sum u_g (m_g - mean m)] [sum u_g (m'_g - mean m')]
     tail       tail (F_both - F F')
 
 so that the whole has none of them. `common` is of single questions: it is multiplied by the correlation that F_both
@@ -44,18 +46,30 @@ WHOLE = 1e-9
 """A question that leaves out less asks for the whole."""
 
 
+class GroupsOff(NamedTuple):
+    """How far the groups of one axis may be off.
+
+    Args:
+        variance: of each by itself, shape (n,).
+        together: of all of them together, shape (n,).
+    """
+
+    variance: FloatArray
+    together: FloatArray
+
+
 @dataclass(frozen=True, eq=False)
 class Spread:
     """What a release holds of it, of one statistic.
 
     Args:
         shares: shape (n_1, .., n_d), adding to 1.
-        groups: one array (n_i,) for each axis.
+        groups: of each axis.
         interaction, tail, common: as in the module's table.
     """
 
     shares: FloatArray
-    groups: tuple[FloatArray, ...]
+    groups: tuple[GroupsOff, ...]
     interaction: float = 0.0
     tail: float = 0.0
     common: float = 0.0
@@ -63,22 +77,18 @@ class Spread:
 
     def columns(self) -> dict[str, Any]:
         """One table: cells, groups of each axis, constants."""
+        none = np.zeros(self.shares.size)
         parts = [
-            (CELLS, self.shares.ravel()),
-            *enumerate(self.groups),
-            (CONSTANTS, np.array([self.interaction, self.tail, self.common])),
+            (CELLS, self.shares.ravel(), none),
+            *((i, *own) for i, own in enumerate(self.groups)),
+            (CONSTANTS, np.array([self.interaction, self.tail, self.common]), np.zeros(3)),
         ]
         return {
-            "part": np.concatenate([np.full(len(values), part, np.int64) for part, values in parts]),
-            "place": np.concatenate([np.arange(len(values), dtype=np.int64) for _, values in parts]),
-            "value": np.concatenate([np.asarray(values, np.float64) for _, values in parts]),
+            "part": np.concatenate([np.full(len(values), part, np.int64) for part, values, _ in parts]),
+            "place": np.concatenate([np.arange(len(values), dtype=np.int64) for _, values, _ in parts]),
+            "value": np.concatenate([np.asarray(values, np.float64) for _, values, _ in parts]),
+            "together": np.concatenate([np.asarray(values, np.float64) for _, _, values in parts]),
         }
-
-    def scaled(self, factor: float) -> Spread:
-        """The same of answers that are `factor` times as large."""
-        square = factor**2
-        return Spread(self.shares, tuple(square * each for each in self.groups), square * self.interaction,
-                      square * self.tail, square * self.common)  # fmt: skip
 
     def asked(self, masks: Sequence[FloatArray]) -> Asked:
         """What masks ask for."""
@@ -124,10 +134,11 @@ class Asked(NamedTuple):
 def from_columns(columns: Columns) -> Spread:
     """What `Spread.columns` gave."""
     part, value = np.asarray(columns["part"]), np.asarray(columns["value"], np.float64)
+    together = np.asarray(columns["together"], np.float64)
     axes = int(part.max(initial=CELLS)) + 1
-    groups = tuple(value[part == i] for i in range(axes))
+    groups = tuple(GroupsOff(value[part == i], together[part == i]) for i in range(axes))
     interaction, tail, common = value[part == CONSTANTS].tolist()
-    shape = [len(group) for group in groups]
+    shape = [len(own.variance) for own in groups]
     return Spread(value[part == CELLS].reshape(shape), groups, interaction, tail, common)
 
 
@@ -173,8 +184,8 @@ class ScaledReading:
         both = self.spread.part([u * w for u, w in zip(masks, second, strict=True)])
         apart = both - left.share * right.share
         spread = self.spread.interaction * apart
-        for variance, one, two in zip(self.spread.groups, left.off, right.off, strict=True):
-            spread = spread + (one * two) @ variance
+        for own, one, two in zip(self.spread.groups, left.off, right.off, strict=True):
+            spread = spread + (one * two) @ own.variance + (one @ own.together) * (two @ own.together)
         spread = spread + self._common(left.share, right.share, apart)
         return Covariance(
             self._noise(masks, second, left.share, right.share), spread, self.spread.tail * apart

@@ -17,7 +17,7 @@ from dpsql.mechanisms.family.differences import (
 )
 from dpsql.variance.kronecker import AxisSplit, ProductReading
 from dpsql.variance.reading import piece, reading
-from dpsql.variance.scaled import ScaledReading, Spread
+from dpsql.variance.scaled import GroupsOff, ScaledReading, Spread
 
 ROWS = np.array([400.0, 300.0, 200.0, 80.0, 20.0])
 
@@ -92,7 +92,7 @@ def readings() -> list[ScaledReading]:
         components = {(): 4.0} | {(i,): 5.0 for i in range(len(shape))}
         components |= {(0, 1): 6.0} if len(shape) > 1 else {}
         base = ProductReading(tuple(AxisSplit(LeafStrategy(n).variance()) for n in shape), components)
-        groups = tuple(rng.random(n) for n in shape)
+        groups = tuple(GroupsOff(rng.random(n), rng.random(n) - 0.5) for n in shape)
         found.append(ScaledReading(base, Spread(cells / cells.sum(), groups, 3.0, 2.0, 0.5)))
     return found
 
@@ -121,11 +121,12 @@ def test_the_whole_has_no_part_and_covariances_are_a_form(own):
 
 def test_one_axis_is_as_written():
     (own, _), f = readings(), None
-    f, v = own.spread.shares, own.spread.groups[0]
+    f, (v, u) = own.spread.shares, own.spread.groups[0]
     mask = np.array([[1.0, 0.0, 1.0, 0.0, 0.0]])
     share = float((mask @ f)[0])
     found = own.covariance([mask])
-    spread = float((v * (mask[0] - share) ** 2).sum()) + 3.0 * share * (1 - share) + 0.5 * share**2
+    off = mask[0] - share
+    spread = float((v * off**2).sum()) + float(u @ off) ** 2 + 3.0 * share * (1 - share) + 0.5 * share**2
     assert found.spread[0] == pytest.approx(spread)
     assert found.tail[0] == pytest.approx(2.0 * share * (1 - share))
 

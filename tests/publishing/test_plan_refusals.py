@@ -7,10 +7,12 @@ from pathlib import Path
 import duckdb
 import pytest
 
+from dpsql import api
 from dpsql.collecting.run import write_plan
 from dpsql.curate.forecast import plan_catalog
 from dpsql.errors import CatalogError, Error
 from dpsql.star import load_catalog
+from tests.userlevel_star import write_star
 
 CATALOG = """
 dpsql: 1
@@ -99,3 +101,22 @@ def test_a_collection_that_cannot_be_stored_is_not_planned(axes: int, fits: bool
         return
     with pytest.raises(Error, match=r"views\.all: 32 .* = 33554432 cells are over the cap"):
         write_plan(tmp_path / "survey.yaml", tmp_path / "plan.json", people=1000)
+
+
+@pytest.mark.parametrize("word", ["tents", "tree", "gaussian", "lue_dptree"])
+def test_people_who_are_weighted_get_no_other_shape_than_is_named(tmp_path: Path, word: str) -> None:
+    catalog = write_star(tmp_path, [], {})
+    catalog.write_text(catalog.read_text().replace("  days: {", f"  days: {{mechanism: {word}, "))
+    with pytest.raises(CatalogError, match=f"views.days.mechanism: .* so {word} is not measured"):
+        api.plan(catalog)
+
+
+def test_leaves_may_be_named_where_they_are_what_people_get(tmp_path: Path) -> None:
+    for days in (12, 300):
+        catalog = write_star(tmp_path, [], {}, days=days)
+        catalog.write_text(catalog.read_text().replace("  days: {", "  days: {mechanism: identity, "))
+        if days == 12:
+            assert api.plan(catalog).statistics[0].strategies == ("leaves",)
+        else:
+            with pytest.raises(CatalogError, match="identity is not measured"):
+                api.plan(catalog)

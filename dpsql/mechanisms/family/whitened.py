@@ -28,9 +28,10 @@ from math import ceil, inf, isqrt, prod
 
 import numpy as np
 
-from dpsql.errors import InternalError
+from dpsql.errors import CatalogError, InternalError
 from dpsql.mechanisms.axis.leaves import LeafStrategy
-from dpsql.mechanisms.axis.question import AxisChoice, expected_error
+from dpsql.mechanisms.axis.question import AxisChoice, Word, expected_error
+from dpsql.mechanisms.axis.registry import AUTO
 from dpsql.mechanisms.axis.strategy import AxisStrategy, gathers
 from dpsql.mechanisms.axis.tree import tree_strategy
 from dpsql.mechanisms.family.product import PRODUCT
@@ -40,6 +41,7 @@ from dpsql.mechanisms.family.question import (
     FamilyCandidate,
     FamilyDesign,
     FamilyQuestion,
+    FamilyView,
     NamedFamily,
     ViewChoice,
 )
@@ -206,6 +208,9 @@ def pure_bound(tau: int, reach: int, spread: int) -> int:
 ONE_LEVEL = 100
 """Leaves beyond which an axis gets a second level."""
 
+LEAVES = Word("identity")
+"""What a view may name beside auto, on axes of so few leaves."""
+
 SHAPE_TOTAL = 1 << 15
 """The integer that stands for the whole budget; small, since squared rows are added up per person."""
 
@@ -213,13 +218,15 @@ NAMED: Mapping[str, NamedFamily] = {}
 
 
 def offers(question: FamilyQuestion) -> Iterator[Answer]:
-    """For all views of a table whose people are weighted, whatever they name."""
+    """For all views of a table whose people are weighted; of what a view may name, the shape that it gets anyway."""
     name = "one weight a person"
     if not question.people:
         yield Refusal(name, "is for `max_ids: auto`")
         return
 
     def make() -> FamilyCandidate:
+        for view in question.views:
+            _check_word(question, view)
         law = question.laws[0]
         views = tuple(
             ViewChoice(law, tuple(question.axes[axis].once(_shape, law) for axis in view.axes))
@@ -228,6 +235,21 @@ def offers(question: FamilyQuestion) -> Iterator[Answer]:
         return FamilyCandidate(name, FamilyDesign(PRODUCT, views), lambda: inf)
 
     yield Offer(name, 0.0, make)
+
+
+def _check_word(question: FamilyQuestion, view: FamilyView) -> None:
+    """Refuse a mechanism that the view would not get.
+
+    Raises:
+        CatalogError: it names one.
+    """
+    leaves = max(question.leaves(view), default=0) <= ONE_LEVEL
+    if view.word != AUTO and not (leaves and view.word == LEAVES):
+        raise CatalogError(
+            f"views.{view.name}.mechanism: with `max_ids: auto` people are weighted and leaves are measured, of axes "
+            f"with more than {ONE_LEVEL} in two levels, so {view.word.name} is not measured",
+            hint="write auto, or a number for max_ids",
+        )
 
 
 def _shape(axis: FamilyAxis, law: NoiseLaw) -> AxisChoice:
