@@ -17,7 +17,7 @@ from dpsql.axis.model import (
     OrderedRule,
     PublicTable,
 )
-from dpsql.axis.sql import leaf_sql, table_sql, whole_units
+from dpsql.axis.sql import leaf_sql, table_sql
 
 __all__ = [
     "IN_DOMAIN",
@@ -35,5 +35,4 @@ __all__ = [
     "leaf_sql",
     "needed_tables",
     "table_sql",
-    "whole_units",
 ]

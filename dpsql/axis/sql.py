@@ -7,7 +7,6 @@ error, since an error would itself tell something about a row.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from itertools import pairwise
 
@@ -35,16 +34,13 @@ def _search(unit: str, starts: Sequence[int], low: int, high: int) -> str:
     )
 
 
-def _counted_sql(rule: OrderedRule, value: str, kind: str | None) -> tuple[str, int]:
+def _counted_sql(rule: OrderedRule, value: str) -> tuple[str, int]:
     """The value as an integer and how many of its steps make one unit of the column.
 
     Numbers are rounded to the scale and counted in units; times are counted in microseconds, so that
     comparing with the first microsecond of a leaf floors them to the grain. The integer is NULL where the
-    value is not finite or not of the type. Wide types where the raw type is not known to fit into 64 bits.
+    value is not finite or not of the type. Wide types, since a value of any type may come.
     """
-    known = None if kind is None else _narrow(rule, value, kind)
-    if known is not None:
-        return known
     if rule.type in ("int", "decimal"):
         exact = f"CAST(TRY_CAST({value} AS DECIMAL(18,{rule.scale})) AS DECIMAL(38,{rule.scale}))"
         return f"CAST({exact} * {10**rule.scale} AS HUGEINT)", 1
@@ -52,52 +48,8 @@ def _counted_sql(rule: OrderedRule, value: str, kind: str | None) -> tuple[str, 
     return f"CAST(epoch_us(TRY_CAST({value} AS TIMESTAMP)) AS HUGEINT)", steps
 
 
-_BITS = {
-    "TINYINT": 8,
-    "UTINYINT": 9,
-    "SMALLINT": 16,
-    "USMALLINT": 17,
-    "INTEGER": 32,
-    "UINTEGER": 33,
-    "BIGINT": 64,
-}
-_DECIMAL = re.compile(r"DECIMAL\((\d+),(\d+)\)")
-_DIGITS = 18
-"""Digits of a DECIMAL that DuckDB computes in 64 bits."""
-
-
-def whole_units(value: str, kind: str, scale: int) -> str | None:
-    """SQL of a number in whole units of 10^-scale, a BIGINT, or None where its type leaves room to overflow or round.
-
-    >>> whole_units("x", "INTEGER", 2), whole_units("x", "DECIMAL(12,2)", 2), whole_units("x", "DOUBLE", 2)
-    ('CAST(x AS BIGINT) * 100', 'CAST(x * 100 AS BIGINT)', None)
-    """
-    shift, decimal = 10**scale, _DECIMAL.fullmatch(kind)
-    if kind in _BITS and (scale == 0 or _BITS[kind] + shift.bit_length() < 63):
-        return f"CAST({value} AS BIGINT)" + (f" * {shift}" if scale else "")
-    if decimal is not None and int(decimal[2]) <= scale and int(decimal[1]) + scale <= _DIGITS:
-        return f"CAST({value} * {shift} AS BIGINT)"
-    return None
-
-
-def _narrow(rule: OrderedRule, value: str, kind: str) -> tuple[str, int] | None:
-    """The same integer in 64 bits and without a cast that may fail, where the raw type allows it.
-
-    Five to ten times faster than wide arithmetic. The values are those of the general form, so that a file whose
-    integers came as floats, for one NULL among them, is placed alike.
-    """
-    if rule.type in ("int", "decimal"):
-        units = whole_units(value, kind, rule.scale)
-        return None if units is None else (units, 1)
-    if kind == "DATE" and rule.type == "date":
-        return f"date_diff('day', DATE '1970-01-01', {value})", 1
-    if kind == "TIMESTAMP":
-        return f"epoch_us({value})", _DAY if rule.type == "date" else GRAIN_MICROSECONDS[rule.grain]
-    return None
-
-
-def _ordered_sql(axis: Axis, rule: OrderedRule, value: str, kind: str | None) -> str:
-    counted, steps = _counted_sql(rule, f"({value})", kind)
+def _ordered_sql(axis: Axis, rule: OrderedRule, value: str) -> str:
+    counted, steps = _counted_sql(rule, f"({value})")
     other = _leaf(axis.other_leaf)
     starts = [int(start) * steps for start in rule.starts]
     end = (rule.upper + 1) * steps
@@ -118,25 +70,23 @@ def _absent(axis: Axis) -> str:
     return _leaf(axis.null_leaf if axis.null_leaf is not None else axis.other_leaf)
 
 
-def _category_sql(axis: Axis, rule: CategoryRule, value: str, kind: str | None) -> str:
+def _category_sql(axis: Axis, rule: CategoryRule, value: str) -> str:
     other = _leaf(axis.other_leaf)
     head = f"CASE WHEN ({value}) IS NULL THEN {_absent(axis)} ELSE "
     if rule.boolean:
         cast = f"TRY_CAST(({value}) AS BOOLEAN)"
         return f"{head}CASE WHEN {cast} IS NULL THEN {other} WHEN {cast} THEN 1 ELSE 0 END END"
     whens = " ".join(f"WHEN {literal(text)} THEN {leaf}" for leaf, text in enumerate(rule.values))
-    text = f"({value})" if kind == "VARCHAR" else f"CAST(({value}) AS VARCHAR)"
-    return f"{head}CASE {text} {whens} ELSE {other} END END"
+    return f"{head}CASE CAST(({value}) AS VARCHAR) {whens} ELSE {other} END END"
 
 
-def leaf_sql(axis: Axis, value: str, present: str | None = None, kind: str | None = None) -> str:
-    """A SQL expression that maps a raw value to its leaf.
+def leaf_sql(axis: Axis, value: str, present: str | None = None) -> str:
+    """A SQL expression that maps a raw value of any type to its leaf.
 
     Args:
         axis: an axis over one column; a public dimension at a grain goes by `KeyRule` and a join instead.
         value: SQL of the raw value.
         present: SQL that is true where the dimension's row was found; None where there is no dimension.
-        kind: DuckDB type of the raw value, where it is known: the same leaves, found in 64-bit arithmetic.
 
     Returns:
         An expression of type INTEGER: a leaf, or NULL where the row is left out by the catalog's rule.
@@ -149,9 +99,9 @@ def leaf_sql(axis: Axis, value: str, present: str | None = None, kind: str | Non
     if isinstance(axis.rule, KeyRule):
         raise InternalError(f"axis {axis.name}: leaves are found by key", hint="join its KeyRule")
     ordered = isinstance(axis.rule, OrderedRule)
-    found = _ordered_sql(axis, axis.rule, value, kind) if isinstance(axis.rule, OrderedRule) else ""
+    found = _ordered_sql(axis, axis.rule, value) if isinstance(axis.rule, OrderedRule) else ""
     if not ordered and isinstance(axis.rule, CategoryRule):
-        found = _category_sql(axis, axis.rule, value, kind)
+        found = _category_sql(axis, axis.rule, value)
     if present is not None:
         found = f"CASE WHEN ({present}) THEN {found} ELSE {_leaf(axis.missing_leaf)} END"
     return f"CAST({found} AS INTEGER)"

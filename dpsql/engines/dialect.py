@@ -1,4 +1,4 @@
-"""The words in which engines differ: about a dozen small functions, one class an engine.
+"""The words in which engines differ: about fifteen small functions, one class an engine.
 
 The template (`dpsql.engines.template`) is one text for all engines; what is not spelt alike everywhere is asked of a
 `Dialect`. Rewriting DuckDB's SQL by a parser gets about as many constructs wrong, in silence: `is_nan` where there
@@ -22,6 +22,7 @@ its own types are which.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, date, datetime, timedelta
 from typing import ClassVar, Protocol
 
@@ -78,6 +79,12 @@ class Dialect(Protocol):
 
     def microseconds(self, value: str) -> str:
         """A TIMESTAMP, or one with a zone, as microseconds since 1970-01-01 00:00 UTC, a BIGINT."""
+
+    def months(self, value: str) -> str:
+        """The months of a DATE, or of a TIMESTAMP, since year 0: 12 year + month - 1, a whole number."""
+
+    def position(self, value: str, texts: Sequence[str]) -> str:
+        """Where a value stands among texts, from 0; NULL where it is none of them. Texts are compared byte by byte."""
 
     def text(self, value: str) -> str:
         """A value as a text that is compared byte by byte."""
@@ -137,6 +144,15 @@ class DuckDialect:
     def microseconds(self, value: str) -> str:
         """See `Dialect`."""
         return f"epoch_us({value})"
+
+    def months(self, value: str) -> str:
+        """See `Dialect`."""
+        return f"year({value}) * 12 + month({value}) - 1"
+
+    def position(self, value: str, texts: Sequence[str]) -> str:
+        """See `Dialect`. A function of one column runs once for each value of a dictionary; CASE runs once a row."""
+        entries = ", ".join(f"{literal(text)}: {i}" for i, text in enumerate(texts))
+        return f"map {{{entries}}}[{self.text(value)}]"
 
     def text(self, value: str) -> str:
         """See `Dialect`."""

@@ -27,7 +27,7 @@ from math import inf, nextafter
 from typing import NamedTuple
 
 from dpsql.axis import Axis, CategoryRule, KeyRule, OrderedRule, leaf_sql
-from dpsql.engines.dialect import Dialect
+from dpsql.engines.dialect import Dialect, day
 from dpsql.engines.kinds import BITS, FLOATS, decimal_digits
 from dpsql.errors import InternalError, SourceError
 from dpsql.star.base import GRAIN_MICROSECONDS
@@ -43,6 +43,9 @@ LARGEST_FLOAT = 1 << 51
 
 SEARCHED = 32
 """Leaves of a time axis up to which comparing beats counting days or microseconds."""
+
+FEW = 3
+"""Leaves below which comparing is cheaper than taking a date apart."""
 
 INSTANTS = ("TIMESTAMP", "TIMESTAMP WITH TIME ZONE")
 _DAY = GRAIN_MICROSECONDS["day"]
@@ -115,6 +118,9 @@ def measure(value: str, bounds: Ends, kind: str | None, dialect: Dialect) -> str
     else:
         least, most = (f"{Decimal(end).scaleb(-bounds.scale):f}" for end in (low, high))
         units = _exact_units(value, kind, bounds.scale, dialect) or ""
+    if kind in BITS and units:
+        clamped = f"least(greatest({value if bounds.scale == 0 else units}, {low}), {high})"
+        return f"CASE WHEN {value} IS NOT NULL THEN CAST({clamped} AS BIGINT) END"
     if not units and dialect.reads_any:
         return _any_measure(value, bounds)
     if not units:
@@ -171,8 +177,10 @@ def _category(axis: Axis, rule: CategoryRule, value: str, kind: str | None, dial
         return f"CASE WHEN {value} IS NULL THEN {absent} WHEN {value} THEN 1 ELSE 0 END"
     if rule.boolean or not (kind == "VARCHAR" or dialect.reads_any):
         return None
-    texts = " ".join(f"WHEN {dialect.literal(text)} THEN {i}" for i, text in enumerate(rule.values))
-    return f"CASE WHEN {value} IS NULL THEN {absent} ELSE CASE {dialect.text(value)} {texts} ELSE {other} END END"
+    found = dialect.position(value, rule.values)
+    if axis.other_leaf is not None:
+        found = f"coalesce({found}, {other})"
+    return found if absent == other else f"CASE WHEN {value} IS NULL THEN {absent} ELSE {found} END"
 
 
 def _ordered(axis: Axis, rule: OrderedRule, value: str, kind: str | None, dialect: Dialect) -> str | None:
@@ -181,20 +189,41 @@ def _ordered(axis: Axis, rule: OrderedRule, value: str, kind: str | None, dialec
     if raw is None:
         return None
     starts, end = [int(start) for start in rule.starts], int(rule.upper) + 1
-    widths = {after - before for before, after in pairwise(starts)} or {end - starts[0]}
-    last = len(starts) - 1
-    if len(widths) > 1 or (raw.slow and last < SEARCHED):
+    months = _months(rule, [*starts, end - 1]) if kind in ("DATE", "TIMESTAMP") else None
+    if months is not None:
+        found = _equal(dialect.months(value), months[:-1], months[-1] + 1, dialect)
+    elif _width(starts, end) is None or (raw.slow and len(starts) <= SEARCHED):
         found = _search(value, [raw.least(start) for start in starts], 0, len(starts))
     else:
-        width = widths.pop()
-        counted = raw.units(value) if starts[0] == 0 else f"({raw.units(value)} - ({starts[0]}))"
-        counted = counted if width == 1 else dialect.quotient(counted, str(width))
-        found = f"least({counted}, {last})" if starts[-1] + width < end else counted
+        found = _equal(raw.units(value), starts, end, dialect)
     other = _or_null(axis.other_leaf)
     return (
         f"CASE WHEN {value} IS NULL THEN {_or_null(absent_leaf(axis))} "
         f"WHEN {value} < {raw.least(starts[0])} OR {value} >= {raw.least(end)} THEN {other} ELSE {found} END"
     )
+
+
+def _width(starts: Sequence[int], end: int) -> int | None:
+    """The width of all leaves but the last, if it is one."""
+    widths = {after - before for before, after in pairwise(starts)} or {end - starts[0]}
+    return widths.pop() if len(widths) == 1 else None
+
+
+def _equal(units: str, starts: Sequence[int], end: int, dialect: Dialect) -> str:
+    """The leaf of a value within the domain, where leaves are equally wide."""
+    width = _width(starts, end) or 1
+    counted = f"({units})" if starts[0] == 0 else f"({units} - ({starts[0]}))"
+    counted = counted if width == 1 else dialect.quotient(counted, str(width))
+    return f"least({counted}, {len(starts) - 1})" if starts[-1] + width < end else counted
+
+
+def _months(rule: OrderedRule, units: Sequence[int]) -> list[int] | None:
+    """Months since year 0 of the leaves' beginnings and of the last value, if leaves are equally many months."""
+    grain = _DAY if rule.type == "date" else GRAIN_MICROSECONDS[rule.grain]
+    days = [day(unit * grain // _DAY) for unit in units]
+    whole = all(unit * grain % _DAY == 0 for unit in units[:-1]) and all(each.day == 1 for each in days[:-1])
+    months = [each.year * 12 + each.month - 1 for each in days]
+    return months if whole and len(units) > FEW and _width(months[:-1], months[-1] + 1) else None
 
 
 class RawScale(NamedTuple):

@@ -58,23 +58,25 @@ def hash_sql(unit: str, kind: str | None, c: tuple[int, ...], dialect: Dialect) 
     def mod(value: str) -> str:
         return f"({dialect.remainder(value, str(PRIME))})"
 
-    if kind in INTEGERS:
-        # % keeps the sign; what is left above P, and the sign, must not make two units one. The quotient goes towards 0
-        # by way of (x - x % P) / P; a part of it is taken mod P before anything is multiplied.
-        x = mod(f"CAST({mod(unit)} AS BIGINT) + {PRIME}")
-        rest = f"CAST({mod(dialect.quotient(f'abs({unit} - {mod(unit)})', str(PRIME)))} AS BIGINT)"
-        sign = f"CASE WHEN {unit} < 0 THEN {c[5]} ELSE 0 END"
-        c0 = mod(f"{c[0]} + {mod(f'{rest} * {c[4]}')} + {sign}")
-    else:
-        x, c0 = dialect.digest(f"'{c[4]} {c[5]} ' || {dialect.text(unit)}"), str(c[0])
-    quadratic = mod(f"{c[3]} * ({x}) + {c[2]}")
-    linear = mod(f"{quadratic} * ({x}) + {c[1]}")
-    return mod(f"{linear} * ({x}) + {c0}")
+    def cubic(x: str, c0: str) -> str:
+        quadratic = mod(f"{c[3]} * ({x}) + {c[2]}")
+        return mod(f"{mod(f'{quadratic} * ({x}) + {c[1]}')} * ({x}) + {c0}")
+
+    if kind not in INTEGERS:
+        return cubic(dialect.digest(f"'{c[4]} {c[5]} ' || {dialect.text(unit)}"), str(c[0]))
+    # % keeps the sign; what is left above P, and the sign, must not make two units one. The quotient goes towards 0
+    # by way of (x - x % P) / P; a part of it is taken mod P before anything is multiplied. Most keys need none of it.
+    x = mod(f"CAST({mod(unit)} AS BIGINT) + {PRIME}")
+    rest = f"CAST({mod(dialect.quotient(f'abs({unit} - {mod(unit)})', str(PRIME)))} AS BIGINT)"
+    sign = f"CASE WHEN {unit} < 0 THEN {c[5]} ELSE 0 END"
+    wide = cubic(x, mod(f"{c[0]} + {mod(f'{rest} * {c[4]}')} + {sign}"))
+    narrow = cubic(f"CAST({unit} AS BIGINT)", str(c[0]))
+    return f"CASE WHEN {unit} >= 0 AND {unit} < {PRIME} THEN {narrow} ELSE {wide} END"
 
 
-def is_kept(tau: int, dialect: Dialect) -> str:
-    """The condition over `i`, `n` and `r`."""
-    return f"n <= {tau} OR {dialect.remainder(f'i * {tau} + r', 'n')} < {tau}"
+def is_kept(tau: int, r: str, dialect: Dialect) -> str:
+    """The condition over the columns `i` and `n`, and r."""
+    return f"n <= {tau} OR {dialect.remainder(f'i * {tau} + {r}', 'n')} < {tau}"
 
 
 def offset(h: str, dialect: Dialect) -> str:

@@ -44,6 +44,9 @@ UNIT = 1 << 20
 LARGEST = 1 << 62
 """Where sums are cut: far above every sum whose estimates a release can hold (2^42 at 2^-20)."""
 
+NARROW = 1 << 29
+"""Digits and numbers below are INTEGER, which halves what is stored of a row; the rest are BIGINT."""
+
 BITS = 62
 """Of one packed number."""
 
@@ -73,6 +76,11 @@ class Digit(NamedTuple):
     missing: int | None = None
     nullable: bool = False
     total: bool = False
+
+    @property
+    def type(self) -> str:
+        """Its type: such that distances between values fit."""
+        return "INTEGER" if max(abs(self.low), abs(self.low + self.size)) < NARROW else "BIGINT"
 
     @property
     def codes(self) -> int:
@@ -170,6 +178,11 @@ class Packed(NamedTuple):
     name: str
     digits: tuple[tuple[Digit, int], ...]
 
+    @property
+    def type(self) -> str:
+        """Its type."""
+        return "INTEGER" if prod(digit.codes for digit, _ in self.digits) < NARROW else "BIGINT"
+
 
 class Bound(Protocol):
     """How many rows of a unit count."""
@@ -241,24 +254,13 @@ class Sampled:
     def _kept(self, rows: Rows, words: Sequence[Packed], dialect: Dialect) -> list[str]:
         """Tables up to `x`: the packed rows that count, and their units."""
         kind = rows.unit.kind if rows.unit else None
-        h, order = hash_sql("unit", kind, self.coefficients, dialect), ", ".join(w.name for w in words)
-        columns, rank = f"unit, {order}", f"row_number() OVER (PARTITION BY unit ORDER BY {order}) AS i"
-        tables = [*_sides(rows, words, dialect, ()), _table("t", _placed(rows, words, ()), dialect)]
-        if dialect.materialised is None:
-            r = offset(f"CASE WHEN n > {self.tau} THEN {h} ELSE 0 END", dialect)
-            numbered = f"SELECT {columns}, {rank}, count(*) OVER (PARTITION BY unit) AS n FROM t"
-            offsets = f"SELECT {columns}, i, n, {r} AS r FROM n"
-            kept = f"SELECT {columns} FROM ({offsets}) AS k WHERE {is_kept(self.tau, dialect)}"
-            return [*tables, f"n AS ({numbered})", f"x AS ({kept})"]
-        per_unit = "SELECT unit, count(*) AS n FROM t GROUP BY unit"
-        many = f"SELECT {columns}, n, r, {rank} FROM u WHERE n > {self.tau}"
-        few = f"SELECT {columns} FROM u WHERE n <= {self.tau}"
-        return [
-            *tables,
-            f"k AS (SELECT unit AS owner, n, {offset(h, dialect)} AS r FROM ({per_unit}) AS g)",
-            f"u AS (SELECT {columns}, n, r FROM t JOIN k ON t.unit = k.owner)",
-            f"x AS (SELECT {columns} FROM ({many}) AS m WHERE {is_kept(self.tau, dialect)} UNION ALL {few})",
-        ]
+        order = ", ".join(word.name for word in words)
+        window = "OVER (PARTITION BY unit"
+        numbered = f"SELECT unit, {order}, row_number() {window} ORDER BY {order}) AS i, count(*) {window}) AS n FROM t"
+        r = offset(hash_sql("unit", kind, self.coefficients, dialect), dialect)
+        kept = f"SELECT unit, {order} FROM n WHERE {is_kept(self.tau, r, dialect)}"
+        tables = [*_sides(rows, words, dialect, ()), f"t AS ({_placed(rows, words, ())})"]
+        return [*tables, f"n AS ({numbered})", f"x AS ({kept})"]
 
 
 def stored_rows(rows: Rows, dialect: Dialect) -> str:
@@ -364,11 +366,11 @@ def _rows(side: Side, digits: Mapping[str, Digit], dialect: Dialect) -> str:
 def _part(number: Packed, path: Path) -> str:
     """What one table adds to a number."""
     mine = [(digit, place) for digit, place in number.digits if digit.path == path]
-    return " + ".join(_step(digit.code, place) for digit, place in mine)
+    return " + ".join(_step(digit.code, place, number.type) for digit, place in mine)
 
 
-def _step(code: str, place: int) -> str:
-    return f"CAST({code} AS BIGINT)" if place == 1 else f"({code}) * CAST({place} AS BIGINT)"
+def _step(code: str, place: int, kind: str) -> str:
+    return f"CAST({code} AS {kind})" if place == 1 else f"CAST({code} AS {kind}) * CAST({place} AS {kind})"
 
 
 def _placed(rows: Rows, numbers: Sequence[Packed], measures: Sequence[Digit] | None = None) -> str:
@@ -383,7 +385,7 @@ def _placed(rows: Rows, numbers: Sequence[Packed], measures: Sequence[Digit] | N
     columns = []
     for number in numbers:
         terms = [_term(rows, number, i) for i, side in enumerate(rows.sides) if _part(number, side.path)]
-        columns.append(f"{' + '.join(terms) or 'CAST(0 AS BIGINT)'} AS {number.name}")
+        columns.append(f"{' + '.join(terms) or '0'} AS {number.name}")
     if rows.unit is not None:
         i = place[rows.unit.path]
         unit = f"s{i}.j{rows.sides[i].carried.index(rows.unit.column)}"
@@ -404,7 +406,10 @@ def _term(rows: Rows, number: Packed, i: int) -> str:
     side = rows.sides[i]
     if not _may_miss(rows, side):
         return f"s{i}.{number.name}"
-    absent = sum(place * (d.missing or 0) for d, place in number.digits if d.path == side.path)
+    mine = [(digit, place) for digit, place in number.digits if digit.path == side.path]
+    absent = sum(place * (digit.missing or 0) for digit, place in mine)
+    if all(digit.total for digit, _ in mine):
+        return f"coalesce(s{i}.{number.name}, {absent})"
     return f"CASE WHEN s{i}.k IS NULL THEN {absent} ELSE s{i}.{number.name} END"
 
 
@@ -439,8 +444,8 @@ def _unpacked(digits: Sequence[Digit], words: Sequence[Packed], dialect: Dialect
 
 def _repacked(number: Packed, words: Sequence[Packed], dialect: Dialect) -> str:
     """A cell's number from the packed numbers."""
-    steps = [_step(_digit(digit, words, dialect), place) for digit, place in number.digits]
-    return f"{' + '.join(steps) or 'CAST(0 AS BIGINT)'} AS {number.name}"
+    steps = [_step(_digit(digit, words, dialect), place, number.type) for digit, place in number.digits]
+    return f"{' + '.join(steps) or '0'} AS {number.name}"
 
 
 def _counts(
@@ -456,7 +461,7 @@ def _counts(
         sums += ["CAST(0 AS BIGINT)"] * (width - len(sums))
         listed = ", ".join(f"{each} AS v{i}" for i, each in enumerate(sums))
         parts.append(
-            f"SELECT {k} AS view, {number.name} AS cell, {listed} FROM {table} GROUP BY {number.name}"
+            f"SELECT {k} AS view, CAST({number.name} AS BIGINT) AS cell, {listed} FROM {table} GROUP BY {number.name}"
         )
     return " UNION ALL ".join(parts)
 

@@ -16,7 +16,6 @@ from dpsql.engines.template import Digit, Group, Rows, Sampled, Side, UnitKey, V
 from dpsql.errors import SourceError
 from dpsql.publishing.planned import Bounds
 from dpsql.publishing.rows import check_public_key
-from tests.axis.test_axis import KINDS, NUMBERS
 
 BOUNDS = Bounds(-300, 1001, 2)
 ENDS = Ends(-300, 1001, 2)
@@ -123,14 +122,3 @@ def test_measures_are_bounded_integers_for_every_input(value, expected):
     sql = measure("x", ENDS, None, DUCK)
     row = duckdb.connect().execute(f"SELECT {sql} FROM (SELECT {value} AS x)").fetchone()
     assert row == (expected,)
-
-
-@pytest.mark.parametrize("bounds", [Ends(0, 50_000, 2), Ends(-7, 99, 0), Ends(-15, 15, 1)])
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_known_type_changes_no_measure(kind: str, bounds: Ends) -> None:
-    values = ", ".join(["(NULL)", *(f"('{v}')" for v in NUMBERS)])
-    narrow, general = measure("x", bounds, kind, DUCK), measure("x", bounds, None, DUCK)
-    rows = duckdb.connect().execute(
-        f"SELECT x, {narrow}, {general} FROM (SELECT TRY_CAST(v AS {kind}) x FROM (VALUES {values}) t(v))"
-    ).fetchall()  # fmt: skip
-    assert all(a == b for _, a, b in rows), [row for row in rows if row[1] != row[2]]

@@ -22,7 +22,7 @@ def kept(n: int, tau: int, h: int) -> list[int]:
     """Which of rows 1 .. n are kept, by the SQL that ships."""
     numbers = f"SELECT i::BIGINT AS i, {n}::BIGINT AS n FROM range(1, {n + 1}) t(i)"
     offsets = f"SELECT i, n, {offset(f'{h}::BIGINT', DUCK)} AS r FROM ({numbers})"
-    rows = duckdb.execute(f"SELECT i FROM ({offsets}) WHERE {is_kept(tau, DUCK)} ORDER BY i").fetchall()
+    rows = duckdb.execute(f"SELECT i FROM ({offsets}) WHERE {is_kept(tau, 'r', DUCK)} ORDER BY i").fetchall()
     return [row[0] for row in rows]
 
 
