@@ -91,7 +91,8 @@ bench-stream: $(VENV)/.dev
 	$(BIN)/python -m benchmarks.streams.measure
 
 bench-userlevel: $(VENV)/.dev
-	$(BIN)/python -m benchmarks.userlevel.measure
+	$(BIN)/python -m benchmarks.userlevel.measure; measured=$$?; \
+	$(BIN)/python -m benchmarks.userlevel.people && exit $$measured
 
 bench-scale: $(VENV)/.dev
 	$(BIN)/python -m benchmarks.scale.measure

@@ -204,7 +204,7 @@ def _forecast(plan: ReleasePlan, statistic: PlannedStatistic, variance: float) -
     return StatisticForecast(
         view=statistic.view, of=statistic.of, measure=statistic.measure.name,
         axes=tuple(each.axis for each in own),
-        strategies=tuple(each.strategy for each in own),
+        strategies=tuple(measurement.words(()) if measurement.listed else each.strategy for each in own),
         both=() if compared is None else ((compared.name, compared.expected_error), *compared.runners_up),
         axis_forecasts=own if measurement.joint_variance() is None else (),
         noise=statistic.law.name, charge=str(statistic.charge),

@@ -106,7 +106,9 @@ def _recomputed(release: Release, noise: Noise, catalog: Catalog | None, samples
     apart = sorted({s.view for i, s in enumerate(made.plan.statistics) if i not in made.linear})
     if apart:
         yield Check(
-            f"numbers of {', '.join(apart)}", None, "mechanism or bounds were chosen from released numbers"
+            f"numbers of {', '.join(apart)}",
+            None,
+            "mechanism or bounds were chosen from released numbers, or people are counted by gaps or cells",
         )
     if samples:
         yield from check_sampled(made, stored, samples, noise)
