@@ -265,7 +265,7 @@ def query(
     *,
     dialect: str = "duckdb",
     as_of: int | str | None = None,
-    nonnegative: bool = False,
+    nonnegative: bool | None = None,
     combine: bool = False,
 ) -> Result:
     """Answer one SQL statement.
@@ -276,8 +276,9 @@ def query(
             `$DPSQL_RELEASE`, else the one set by `use`.
         dialect: the SQL dialect the statement is written in.
         as_of: for streams, the newest batch wanted, by number or label.
-        nonnegative: answer counts from their non-negative (biased) estimates; errors are theirs where a release has
-            a model of them (one axis of a local release), else the unbiased ones'.
+        nonnegative: answer counts from their non-negative (biased) estimates, or from unbiased ones; errors are theirs
+            where a release has a model of them (one axis of a local release), else the unbiased ones'. None: a
+            statement about one axis of a local release takes the non-negative ones unless the release flags them.
         combine: of several releases, answer from what independent ones hold together where that errs less.
 
     Returns:

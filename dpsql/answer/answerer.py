@@ -11,7 +11,8 @@ import math
 import threading
 from collections import OrderedDict
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import duckdb
@@ -30,7 +31,7 @@ from dpsql.answer.sql.rewrite import take_apart
 from dpsql.answer.sql.statement import Statement
 from dpsql.errors import DataError, Error, InternalError, ProgrammingError, ReleaseError, SqlSyntaxError
 from dpsql.release import Release
-from dpsql.release.format import to_json
+from dpsql.release.format import StatisticMeta, to_json
 
 CACHED = 256
 MAX_ROWS_CACHED = 10_000
@@ -102,8 +103,16 @@ class Answerer:
 
     def _answer(self, text: str, dialect: str) -> Result:
         statement = take_apart(parse(text, dialect), self.schema, text)
-        relations = [self.relate(block) for block in statement.blocks]
-        return put_together(statement, relations, [self] * len(relations), self)
+        relations, by = [self.relate(block) for block in statement.blocks], self
+        if self.release.nonnegative is None and prefer_positive(relations):
+            by = self.positive
+            relations = [by.relate(block) for block in statement.blocks]
+        return put_together(statement, relations, [by] * len(relations), by)
+
+    @cached_property
+    def positive(self) -> Answerer:
+        """The same release, answering counts from non-negative estimates."""
+        return Answerer(replace(self.release, nonnegative=True), self.timeout, self.on_partial_bin)
 
     def relate(self, block: Block) -> Relation:
         """The relation of a block's groups.
@@ -144,8 +153,10 @@ def put_together(
     simulated = any(r.meta.local is not None and r.meta.local.simulated for r in (runs.release, *releases))
     stamp = [Note(SIMULATED)] if simulated else []
     notes = list(dict.fromkeys([*(note for relation in relations for note in relation.notes), *stamp]))
+    kind = "non-negative" if any(map(_positive, releases, relations)) else "unbiased"
+    origin = provenance(runs.release, relations) | {"estimates": kind}
     return Result(
-        statement.names, outer.types, shown, provenance(runs.release, relations), tuple(n.text for n in notes), grid,
+        statement.names, outer.types, shown, origin, tuple(n.text for n in notes), grid,
         stages, reads_of(statement.blocks), tuple(n.text for n in notes if n.flag), statement.ordered,
     )  # fmt: skip
 
@@ -250,6 +261,26 @@ def error_grid(
                     column[r] = found[row[place]]
         columns.append(column)
     return tuple(zip(*columns, strict=True)) if columns else ()
+
+
+def statistics_read(relation: Relation) -> list[StatisticMeta]:
+    """The statistics that a block's answer is made of."""
+    return [
+        answered.plan.view.statistics[term.measure]
+        for answered in relation.answered
+        for term in answered.totals
+    ]
+
+
+def prefer_positive(relations: Sequence[Relation]) -> bool:
+    """Whether all that a statement reads is preferred non-negative; else it is unbiased, since it has one kind."""
+    read = [statistic for relation in relations for statistic in statistics_read(relation)]
+    return bool(read) and all(statistic.preferred for statistic in read)
+
+
+def _positive(release: Release, relation: Relation) -> bool:
+    """Whether any value is read from non-negative estimates."""
+    return any(release.estimate(statistic.id) == "nonnegative" for statistic in statistics_read(relation))
 
 
 def provenance(release: Release, relations: Sequence[Relation]) -> dict[str, Any]:

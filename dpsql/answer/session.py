@@ -22,7 +22,7 @@ from dpsql.answer.answerer import Answerer
 from dpsql.answer.relation import checked
 from dpsql.answer.result import Result
 from dpsql.answer.route import Router
-from dpsql.answer.sql.settings import read_change
+from dpsql.answer.sql.settings import ESTIMATE, read_change
 from dpsql.errors import InterfaceError, QueryTimeout
 from dpsql.release import Release, open_release
 from dpsql.release.read import release_file
@@ -41,7 +41,7 @@ class OpenReleases:
     releases: tuple[Release, ...]
     answerers: tuple[Answerer, ...]
     combine: bool = False
-    _turned: list[OpenReleases] = field(default_factory=list, repr=False, compare=False)
+    _turned: dict[bool, OpenReleases] = field(default_factory=dict, repr=False, compare=False)
 
     @cached_property
     def router(self) -> Router | None:
@@ -53,20 +53,20 @@ class OpenReleases:
         return Router(self.answerers, names, self.combine)
 
     @property
-    def nonnegative(self) -> bool:
-        """Whether counts are answered from their non-negative (biased) estimates where a release has them."""
+    def nonnegative(self) -> bool | None:
+        """Whether counts are answered from their non-negative (biased) estimates; None as each release prefers."""
         return self.releases[0].nonnegative
 
     def with_nonnegative(self, wanted: bool) -> OpenReleases:
-        """The same open files, answering counts from these estimates or those; made once, then kept."""
+        """The same open files, answering counts from these estimates or those; made once each, then kept."""
         if wanted == self.nonnegative:
             return self
-        if not self._turned:
+        if wanted not in self._turned:
             releases = tuple(replace(release, nonnegative=wanted) for release in self.releases)
             pairs = zip(releases, self.answerers, strict=True)
             answerers = tuple(Answerer(new, old.timeout, old.on_partial_bin) for new, old in pairs)
-            self._turned.append(OpenReleases(releases, answerers, self.combine))
-        return self._turned[0]
+            self._turned[wanted] = OpenReleases(releases, answerers, self.combine)
+        return self._turned[wanted]
 
     def query(self, sql: str, *, dialect: str = "duckdb") -> Result:
         """The answer of whoever errs least, block by block; with `combine` also of tables that several hold together.
@@ -131,17 +131,21 @@ class Settings:
         if change.value is None:
             return "settings are as the session began"
         if not change.value:
-            return "dp_nonnegative is off: estimates are unbiased"
-        return (
-            "dp_nonnegative is on: counts are their non-negative (biased) estimates where a release has them"
-        )
+            return (
+                f"{change.name} is {'unbiased' if change.name == ESTIMATE else 'off'}: estimates are unbiased"
+            )
+        state = "nonnegative" if change.name == ESTIMATE else "on"
+        return f"{change.name} is {state}: counts are their non-negative (biased) estimates where a release has them"
 
-    def shown(self, text: str, releases: OpenReleases) -> tuple[str, bool] | None:
+    def shown(self, text: str, releases: OpenReleases) -> tuple[str, str] | None:
         """Name and state of the setting that `SHOW` asks for; None if the statement asks for something else."""
         change = read_change(text)
         if change is None or change.verb != "SHOW":
             return None
-        return change.name, releases.nonnegative if self.nonnegative is None else self.nonnegative
+        state = releases.nonnegative if self.nonnegative is None else self.nonnegative
+        if change.name == ESTIMATE:
+            return change.name, "default" if state is None else "nonnegative" if state else "unbiased"
+        return change.name, "on" if state else "off"
 
     def of(self, releases: OpenReleases) -> OpenReleases:
         """Open releases as this user asks them."""
@@ -153,7 +157,7 @@ def open_session(
     *,
     insecure: bool = False,
     on_partial_bin: str | None = None,
-    nonnegative: bool = False,
+    nonnegative: bool | None = None,
     as_of: int | str | None = None,
 ) -> OpenReleases:
     """Open releases together.
@@ -163,7 +167,8 @@ def open_session(
         insecure: also open releases that were drawn with test entropy.
         on_partial_bin: `limit`, `interpolate` or `refuse` where a predicate cuts a bin; by default, and where it says
             `refuse`, as each catalog says.
-        nonnegative: answer counts from their non-negative (biased) estimates where a release has them.
+        nonnegative: answer counts from their non-negative (biased) estimates where a release has them, or from
+            unbiased ones; None as each release prefers, several together unbiased.
         as_of: for streams, the newest batch wanted, by number or label; None takes the newest there is.
 
     Raises:
@@ -173,9 +178,10 @@ def open_session(
     if not paths:
         raise InterfaceError("no release is named", hint="pass the path of at least one release")
     rule, opened = checked(on_partial_bin), list[Release]()
+    kind = False if nonnegative is None and len(paths) > 1 else nonnegative
     try:
         for path in paths:
-            opened.append(open_release(Path(path), insecure=insecure, nonnegative=nonnegative, as_of=as_of))
+            opened.append(open_release(Path(path), insecure=insecure, nonnegative=kind, as_of=as_of))
         return OpenReleases(tuple(opened), tuple(Answerer(each, on_partial_bin=rule) for each in opened))
     except BaseException:
         for release in opened:
@@ -210,7 +216,7 @@ class State(NamedTuple):
     path: Path
     changed: int
     file: int
-    nonnegative: bool
+    nonnegative: bool | None
 
 
 class Opened:
@@ -227,14 +233,15 @@ class Opened:
     default: Path | None
 
     def answerer(
-        self, release: ReleasePath | None, as_of: int | str | None = None, *, nonnegative: bool = False
+        self, release: ReleasePath | None, as_of: int | str | None = None, *, nonnegative: bool | None = None
     ) -> Answerer:
         """The open release; a stream directory is opened anew once it has moved on.
 
         Args:
             release: a release file or a stream directory; None as in `path`.
             as_of: for streams, the newest batch wanted, by number or label.
-            nonnegative: answer counts from their non-negative (biased) estimates where the release has them.
+            nonnegative: answer counts from their non-negative (biased) estimates where the release has them, or from
+                unbiased ones; None as the release prefers.
 
         Raises:
             InterfaceError: none is named.
@@ -260,7 +267,7 @@ class Opened:
         releases: ReleasePath | Sequence[ReleasePath] | None,
         as_of: int | str | None = None,
         *,
-        nonnegative: bool = False,
+        nonnegative: bool | None = None,
         combine: bool = False,
     ) -> OpenReleases:
         """Releases that are asked together, one or several, as `connect` asks them.

@@ -25,7 +25,6 @@ from dpsql.collecting.tallies import IntArray, Tallies, oracle_of
 from dpsql.collecting.totals import Scale, centre_of, centred_on, row_scale, rows_moved, total_of
 from dpsql.collecting.weighted import Weighted, filled_by_slots, weighted_tables
 from dpsql.mechanisms.family.reconcile import node_sums, round_family, to_units
-from dpsql.mechanisms.local.blue import Estimate
 from dpsql.mechanisms.local.shuffle import shuffled_epsilon
 from dpsql.mechanisms.oracles.oracle import influence
 from dpsql.release.format import (
@@ -54,6 +53,7 @@ from dpsql.star import spec_hash
 from dpsql.tree import Tree
 from dpsql.variance.kronecker import ProductReading
 from dpsql.variance.leaves import PrefixVariance
+from dpsql.variance.stack import StackVariance
 
 SHUFFLE_DELTA = 1e-7
 
@@ -76,7 +76,9 @@ def release_content(
     known = known if weighted is None else weighted.known
     axes = survey_axes(survey)
     trees = [axis.content.tree for axis in axes]
-    models = [PrefixVariance(model_of(known[a].counts)) for a in range(len(survey.axes))]
+    models: list[PrefixVariance | StackVariance] = [
+        PrefixVariance(model_of(known[a].counts)) for a in range(len(survey.axes))
+    ]
     smooth = {
         held: weighted.positive[held[0]]
         if weighted is not None and len(held) == 1
@@ -93,7 +95,10 @@ def release_content(
             rows = None if positive is None else to_units(positive.shares * scale.factor)
             described = replace(_statistic(survey, plan, len(statistics), view, held, measure), mid=mid)
             bars = None if positive is None else own.get(held.axes)
-            described = replace(described, nonnegative=rows is not None, nonnegative_model=bars)
+            wanted = positive is not None and positive.preferred
+            described = replace(
+                described, nonnegative=rows is not None, nonnegative_model=bars, preferred=wanted
+            )
             numbers = statistic_content(leaves, rows, [trees[a] for a in held.axes])
             statistics.append(StatisticPart(described, numbers))
     rows_at_most = rows_moved(plan, tallies, scale.factor)
@@ -108,7 +113,7 @@ def release_content(
         release_id,
         facts.catalog or {},
         spec_hash(survey.catalog),
-        _promise(survey, plan),
+        survey_promise(survey, plan),
         [Spend(f"one report of {plan.collection}", str(plan.epsilon))],
         insecure=False,
         axes=axes,
@@ -127,15 +132,16 @@ def release_content(
 
 
 def _positive_models(
-    smooth: Mapping[tuple[int, ...], Positive | None], factor: float, models: list[PrefixVariance]
+    smooth: Mapping[tuple[int, ...], Positive | None],
+    factor: float,
+    models: list[PrefixVariance | StackVariance],
 ) -> dict[tuple[int, ...], int]:
     """Add the stacks' own variance models, in squared rows, after those of the axes; returns their numbers by axes."""
     found = {}
     for axes, positive in smooth.items():
-        if positive is not None and positive.covariance is not None:
+        if positive is not None and positive.errors is not None:
             found[axes] = len(models)
-            spread = Estimate(positive.shares, positive.covariance * factor**2)
-            models.append(PrefixVariance(model_of(spread)))
+            models.append(positive.errors.scaled(factor))
     return found
 
 
@@ -203,7 +209,7 @@ def survey_axes(survey: Survey) -> list[AxisPart]:
     return axis_parts(PlacedAxis(axis, survey.of, "reports of people") for axis in survey.axes)
 
 
-def _promise(survey: Survey, plan: Plan) -> Promise:
+def survey_promise(survey: Survey, plan: Plan) -> Promise:
     """Who is promised what."""
     return Promise(
         unit=survey.catalog.privacy.unit.name,
@@ -214,6 +220,20 @@ def _promise(survey: Survey, plan: Plan) -> Promise:
         adds_up="no central cap is charged; whoever is also in a central release of the same people is "
         "promised, for replacing one person, twice its add-or-remove epsilon plus this one",
         simulated=facts_of(plan).simulated or None,
+    )
+
+
+def adaptive_local(survey: Survey, plan: Plan, manifest: Manifest) -> LocalMeta:
+    """What was collected in the last of several rounds."""
+    facts = facts_of(plan)
+    return LocalMeta(
+        collection=plan.collection,
+        participation=survey.participation,
+        manifest=ManifestMeta(**manifest._asdict()),
+        tau=1,
+        plan_hash=plan.hash.hex(),
+        influence=InfluenceMeta(max(influence(oracle_of(plan, v)) for v in plan.views)),
+        simulated=facts.simulated or None,
     )
 
 

@@ -25,6 +25,8 @@ from typing import Any, NamedTuple
 from threadpoolctl import threadpool_limits
 
 from dpsql.client.plan import Plan, read_plan
+from dpsql.collecting import rounds
+from dpsql.collecting.adaptive import adaptive_content, predict_round
 from dpsql.collecting.collector import Manifest, add_spool, close_collection
 from dpsql.collecting.content import release_content
 from dpsql.collecting.files import (
@@ -39,6 +41,7 @@ from dpsql.collecting.files import (
 )
 from dpsql.collecting.joined import join_spools, joined_content
 from dpsql.collecting.plan import Design, facts_of
+from dpsql.collecting.rounds import after_round, is_adaptive, rounds_design
 from dpsql.collecting.services import Sheet, make_sheet, predict_services, read_sheet, write_sheet
 from dpsql.collecting.spools import spool_files
 from dpsql.collecting.survey import Survey, design_of, needs_rows, public_axis_maker, survey_of
@@ -121,6 +124,8 @@ def write_plan(
         sheet = make_sheet(survey, label)
         write_sheet(sheet, target)
         return predict_services(survey, sheet, people)
+    if loaded.collection is not None and loaded.collection.adaptive:
+        return _write_round(survey, target, people, label, after)
     design = design_of(survey, people, label)
     raw = first_plan(design) if after is None else _second_plan(design, after)
     plan = read_plan(raw)
@@ -133,6 +138,26 @@ def write_plan(
 def _part(plan: Plan) -> float:
     """The part of the people who belong to the plan's round."""
     return plan.round_shares[plan.round] / sum(plan.round_shares) if plan.round_shares else 1.0
+
+
+def _write_round(
+    survey: Survey, target: Path, people: int, label: str, after: Reports | None
+) -> list[Prediction]:
+    """The plan of the first round, or of the one after another whose reports are counted."""
+    design = rounds_design(survey, people, label)
+    if after is None:
+        raw = rounds.first_plan(design)
+    else:
+        done = plan_file(after.plan)
+        if not is_adaptive(done) or facts_of(done).catalog != design.catalog:
+            raise DataError(
+                "the plan is not a round of this catalog's collection",
+                hint="bring its catalog back, or start under another --label",
+            )
+        tallies, _ = _tallied(done, after, lambda step: None)
+        raw = after_round(done, tallies[0])
+    write_plan_file(target, raw)
+    return predict_round(read_plan(raw), people)
 
 
 def _second_plan(design: Design, after: Reports) -> bytes:
@@ -186,7 +211,7 @@ def _counted(
             "this plan asks for row counts alone; no release can be made of them",
             hint="make the second plan: dpsql collection-plan CATALOG REPORTS --after PLAN -o NEXT",
         )
-    facts = facts_of(plan)
+    facts, make = facts_of(plan), adaptive_content if is_adaptive(plan) else release_content
     if facts.service is not None:
         raise InterfaceError(
             f"this plan is that of the service {facts.service} alone",
@@ -198,7 +223,7 @@ def _counted(
         raise _nothing(manifest)
     progress(Stage("estimating and writing"))
     with one_blas_thread():
-        return release_content(survey, plan, tallies, manifest, release_id), manifest
+        return make(survey, plan, tallies, manifest, release_id), manifest
 
 
 def _tallied(plan: Plan, reports: Reports, progress: Progress) -> tuple[list[ViewTally], Manifest]:

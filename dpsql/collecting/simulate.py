@@ -19,8 +19,10 @@ import numpy as np
 from dpsql.axis import KeyRule, leaf_sql
 from dpsql.client.plan import Plan, read_plan
 from dpsql.client.report import MAGIC
+from dpsql.collecting import rounds
 from dpsql.collecting.counting import decode_reports
 from dpsql.collecting.files import check_folder, unwritable, write_plan_file
+from dpsql.collecting.rounds import after_round, rounds_design
 from dpsql.collecting.services import make_sheet, write_sheet
 from dpsql.collecting.survey import Survey, design_of, public_axis_maker, survey_of
 from dpsql.collecting.tallies import IntArray, People, kind_of, oracle_of
@@ -86,13 +88,15 @@ def simulated_collection(
         label: tells repeated collections of one catalog apart.
 
     Returns:
-        One round, or two with `tau: estimate`; one report per person. Plans say that they are simulated, and so
-        their reports, which name a plan's hash, can never be counted with real ones.
+        One round, two with `estimate`, several with `kind: ahead`; one report per person. Plans say that
+        they are simulated, and so their reports, which name a plan's hash, can never be counted with real ones.
 
     **Privacy**: none; the reports come from one machine that sees all rows.
     """
     survey = survey_of(catalog, public_axis_maker(catalog))
     people = _read_people(survey, progress)
+    if catalog.collection is not None and catalog.collection.adaptive:
+        return _adaptive_rounds(survey, people, rng, label)
     design = design_of(survey, people.count, label)
     design = replace(design, simulated=True)
     first = read_plan(first_plan(design))
@@ -109,6 +113,20 @@ def simulated_collection(
     return [Round(first.raw, counted), Round(second.raw, simulate_reports(second, parts[1], rng, progress))]
 
 
+def _adaptive_rounds(survey: Survey, people: People, rng: np.random.Generator, label: str) -> list[Round]:
+    """Every round of an adaptive collection; a device draws its round before it knows of any."""
+    raw: bytes | None = rounds.first_plan(rounds_design(survey, people.count, label, simulated=True))
+    played: list[Round] = []
+    drawn = rng.integers(0, read_plan(raw or b"").rounds, size=people.count)
+    while raw is not None:
+        plan = read_plan(raw)
+        reports = simulate_reports(plan, chosen(people, np.nonzero(drawn == plan.round)[0]), rng)
+        played.append(Round(raw, reports))
+        tally = decode_reports(plan, reports, np.zeros(len(reports), dtype=np.uint8)).tallies[0]
+        raw = after_round(plan, tally) if plan.round + 1 < plan.rounds else None
+    return played
+
+
 def simulate_to_files(
     catalog: Path, output: Path, plan: Path, seed: int | None, label: str, progress: Progress
 ) -> int:
@@ -117,7 +135,8 @@ def simulate_to_files(
     Args:
         catalog: the YAML file.
         output: the spool to make.
-        plan: the plan to write; a first round that asks for row counts goes beside both, as `<name>.rows.<ending>`.
+        plan: the plan to write; a first round that asks for row counts goes beside both, as `<name>.rows.<ending>`, the
+            rounds of `kind: ahead` before the last as `<name>.round1.<ending>` and so on.
         seed: for repeatable draws; fresh ones if None.
         label: tells repeated collections of one catalog apart.
         progress: told each step.
@@ -137,9 +156,10 @@ def simulate_to_files(
     if loaded.collection is not None and loaded.collection.services:
         return _services_to_files(loaded, output, plan, rng, label, progress)
     *before, last = simulated_collection(loaded, rng, progress, label)
-    for held, spool, file in [(each, _rows_file(output), _rows_file(plan)) for each in before] + [
-        (last, output, plan)
-    ]:
+    names = ["rows"] if len(before) == 1 else [f"round{n + 1}" for n in range(len(before))]
+    for held, spool, file in [
+        (each, _beside(output, name), _beside(plan, name)) for name, each in zip(names, before, strict=False)
+    ] + [(last, output, plan)]:
         progress(Stage("writing", spool.name))
         write_plan_file(file, held.plan)
         write_spool(spool, held.reports)
@@ -172,8 +192,8 @@ def _check_fresh(spool: Path) -> None:
         raise OperationalError(f"{spool.name} exists", hint="spools are never overwritten; name another file")
 
 
-def _rows_file(path: Path) -> Path:
-    return path.with_name(f"{path.stem}.rows{path.suffix}")
+def _beside(path: Path, name: str) -> Path:
+    return path.with_name(f"{path.stem}.{name}{path.suffix}")
 
 
 def write_spool(path: Path, reports: Sequence[bytes], tokens: Sequence[str] | None = None) -> None:

@@ -32,8 +32,9 @@ from dpsql.mechanisms.local.joint import (
     table_of,
     weights_of,
 )
-from dpsql.mechanisms.local.smooth import Stack, stack, stack_covariance
+from dpsql.mechanisms.local.smooth import Stack, hidden_parts, stack, stack_covariance
 from dpsql.mechanisms.oracles.oracle import FloatArray
+from dpsql.variance.stack import StackVariance
 
 STRENGTHS = (
     Strength(1e5, 1e4, 1e1),
@@ -238,10 +239,17 @@ SMOOTH = 4
 
 
 class Positive(NamedTuple):
-    """Non-negative shares of slots per leaf combination, and a stack's own covariance of them."""
+    """Non-negative shares of slots per leaf combination, and their own errors where one axis has them.
+
+    Args:
+        shares: shape of the axes' leaves.
+        errors: of one axis.
+        preferred: whether they answer unless unbiased counts are asked for.
+    """
 
     shares: FloatArray
-    covariance: FloatArray | None = None
+    errors: StackVariance | None = None
+    preferred: bool = False
 
 
 def positive_shares(
@@ -274,8 +282,14 @@ def _stacked(
     """One axis's stack with its covariance; the draws follow from the plan, so that a release can be made again."""
     found, unbiased = smooth_axis(plan, tallies, axis), known[axis].counts
     rng = np.random.default_rng(int.from_bytes(plan.hash, "big") + axis)
-    covariance = stack_covariance(found, unbiased.covariance, smooth, rng)
-    return Positive(found.shares[: unbiased.shares.size], covariance)
+    refit = stack_covariance(found, unbiased.covariance, smooth, rng)
+    shares = found.shares[: unbiased.shares.size]
+    errors = StackVariance(refit, unbiased.covariance, shares, *hidden_parts(unbiased.covariance))
+    return Positive(shares, errors, outside(shares, unbiased) <= FLAGGED)
+
+
+FLAGGED = 0.05
+"""Part of all ranges outside the unbiased 95% intervals above which smooth counts are not to be believed unasked."""
 
 
 def outside(shares: FloatArray, unbiased: Estimate) -> float:

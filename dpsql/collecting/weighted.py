@@ -25,6 +25,7 @@ from dpsql.mechanisms.local.blue import Estimate, Group, blue, gains
 from dpsql.mechanisms.local.row_bits import LARGEST, TwoLaws, clip_factor, missing_at_random, shrink
 from dpsql.mechanisms.local.truncation import Measured
 from dpsql.mechanisms.oracles.oracle import FloatArray
+from dpsql.variance.stack import StackVariance
 
 MOST_WITHOUT = 0.95
 """Noise alone must not make nearly everybody a person without rows."""
@@ -147,7 +148,10 @@ def weighted_tables(
         found.positive[axis] = None
         if mixed is not None:
             bar = clip_factor(laws, mixed.covariance, cut)
-            found.positive[axis] = Positive(mixed.shares, mixed.covariance * bar)
+            spread = mixed.covariance * bar
+            found.positive[axis] = Positive(
+                mixed.shares, StackVariance(spread, spread, mixed.shares, 0.0, 0.0)
+            )
     return found
 
 

@@ -52,7 +52,7 @@ def connect(
     *paths: str | os.PathLike[str],
     insecure: bool = False,
     on_partial_bin: str | None = None,
-    nonnegative: bool = False,
+    nonnegative: bool | None = None,
     as_of: int | str | None = None,
     combine: bool = False,
 ) -> Connection:

@@ -113,6 +113,7 @@ class StatisticMeta:
         nonnegative: whether the non-negative (biased) estimate is stored too.
         nonnegative_model: which `variance_<k>` describes that estimate, of a view of one axis; None where its errors
             are told by the unbiased estimate's.
+        preferred: whether non-negative estimates answer unless unbiased ones are asked for.
         biased: whether the estimate itself is biased (DiffHR, DAWA): intervals then tell of noise alone.
         noise_mid: what the noise of the view's count is multiplied by in a sum; None where that is `mid`.
         difference: whether `difference_<s>` holds noisy integers of what one factor leaves out.
@@ -137,6 +138,7 @@ class StatisticMeta:
     nonnegative: bool = False
     biased: bool = False
     nonnegative_model: int | None = None
+    preferred: bool = False
     noise_mid: float | None = None
     difference: bool = False
 
@@ -423,7 +425,9 @@ class LocalMeta:
         first_round: where tau was estimated.
         shuffled: where reports came through a shuffler.
         smooth_outside_unbiased: axis -> part of its ranges where smooth counts leave the 95% interval.
-        people, services: of a collection by services: who answered all, and each service's part of epsilon.
+        people, services: of a collection by services: who answered all, and each service's part of epsilon; of one in
+            rounds, who answered in any of them.
+        rounds, boxes: of an adaptive collection: how many rounds there were, and boxes in the last.
         times_the_variance_of_a_device_join: axes of several services -> how much noisier than one device.
         everybody: how many people the population has, where the catalog declares it.
         stands_for: of a random sample that was scaled to everybody; never in a file.
@@ -446,6 +450,8 @@ class LocalMeta:
     shuffled: ShuffledMeta | None = None
     smooth_outside_unbiased: Mapping[str, float] | None = None
     people: int | None = None
+    rounds: int | None = None
+    boxes: int | None = None
     services: Mapping[str, str] | None = None
     times_the_variance_of_a_device_join: Mapping[str, float] | None = None
     everybody: int | None = None

@@ -24,9 +24,10 @@ from dpsql.release.format import FORMAT, AxisMeta, Meta, ScaleMeta, StatisticMet
 from dpsql.release.stream import AsOf, state_file
 from dpsql.star import Catalog, catalog_from_json
 from dpsql.tree import Tree
-from dpsql.variance.kronecker import AxisSplit, ProductReading
+from dpsql.variance.kronecker import AxisSplit
 from dpsql.variance.model import Reading
 from dpsql.variance.reading import Piece, piece, reading
+from dpsql.variance.stack import StackReading
 
 LOCKDOWN: dict[str, str | bool | int | float | list[str]] = {
     "enable_external_access": "false",
@@ -53,7 +54,8 @@ class Release:
         path: the file.
         connection: read-only DuckDB connection to it.
         meta: the `meta` table.
-        nonnegative: whether answers are taken from the non-negative (biased) estimates where they are stored.
+        nonnegative: whether answers are taken from the non-negative (biased) estimates where they are stored; None
+            takes the unbiased ones, and leaves it to whoever answers a whole statement to turn to the others.
         together: of a release in memory: two statistics -> how both err together; of a file nothing, since its
             statistics err independently.
     """
@@ -61,7 +63,7 @@ class Release:
     path: Path
     connection: duckdb.DuckDBPyConnection
     meta: Meta
-    nonnegative: bool = False
+    nonnegative: bool | None = None
     together: Mapping[tuple[int, int], Reading] = field(default_factory=dict)
     _trees: dict[int, Tree] = field(default_factory=dict)
     _models: dict[int, Piece] = field(default_factory=dict)
@@ -134,9 +136,7 @@ class Release:
     @cached_property
     def _leaves(self) -> dict[int, int]:
         """Number of leaves that each model of one axis describes."""
-        axes = {axis.model: axis.leaves for axis in self.axes}
-        own = {s.nonnegative_model: self.axes[s.axes[0]].leaves for s in self.statistics if s.axes}
-        return axes | {k: leaves for k, leaves in own.items() if k is not None}
+        return {axis.model: axis.leaves for axis in self.axes}
 
     def reading(self, statistic: int) -> Reading:
         """How a statistic answers; its variances are in squared stored units (before the 2^-20)."""
@@ -144,8 +144,7 @@ class Release:
         if (statistic, statistic) in self.together:
             return self.together[statistic, statistic]
         if self.estimate(statistic) == "nonnegative" and entry.nonnegative_model is not None:
-            own = self.split(entry.nonnegative_model)
-            return ProductReading((own,), {(): own.total, (0,): 1.0})
+            return reading(StackReading.name, [self.model(entry.nonnegative_model)], {})
         return reading(entry.reading, [self.model(k) for k in entry.models], dict(entry.components))
 
     def shared(self, left: int, right: int) -> Reading | None:
@@ -184,7 +183,7 @@ class Release:
 
 
 def open_release(
-    path: str | Path, *, insecure: bool = False, nonnegative: bool = False, as_of: AsOf | None = None
+    path: str | Path, *, insecure: bool = False, nonnegative: bool | None = None, as_of: AsOf | None = None
 ) -> Release:
     """Open a release: a file, or a state of a stream directory.
 

@@ -36,6 +36,10 @@ BESIDE_SERVICES = {"epsilon", "services", "participation", "everybody"}
 """Keys that a collection by services may set."""
 
 
+BESIDE_ROUNDS = {"epsilon", "kind", "participation"}
+"""Keys that an adaptive collection may set."""
+
+
 class Service(Model):
     """One service: the axes that it can tell about, and its part of a person's epsilon."""
 
@@ -244,6 +248,10 @@ class Collection(Model):
     everybody: int | None = Field(
         None, ge=1, description="people of the population, a public number: what a random sample is scaled to"
     )
+    kind: Literal["auto", "ahead"] = Field(
+        "auto",
+        description="auto: one round of trees and grids; ahead: rounds that split boxes where many people are",
+    )
     services: dict[str, Service] = Field(
         default_factory=dict,
         description="services that cannot join on one device, each with its axes; far noisier than one report",
@@ -254,6 +262,11 @@ class Collection(Model):
         """Where tau, or the bit's cap, comes from."""
         named = "estimate" if self.row_bit_cap == "estimate" else self.tau
         return next((slots for slots in CHOSEN if slots.name == named), DECLARED)
+
+    @property
+    def adaptive(self) -> bool:
+        """Whether rounds are asked, each about boxes that the one before found full."""
+        return self.kind == "ahead"
 
     @property
     def settled(self) -> set[str]:
@@ -293,6 +306,11 @@ def check_collection(catalog: Catalog) -> None:
             "only a random sample is scaled to everybody; write participation: random, or leave the number out",
         )
     check_services(catalog)
+    if collection.adaptive and collection.settled - BESIDE_ROUNDS:
+        keys = ", ".join(sorted(collection.settled - BESIDE_ROUNDS))
+        raise Problem(
+            ("collection", "kind"), f"`kind: ahead` asks everybody one thing a round; leave out {keys}"
+        )
     for name in collection.shares:
         if name not in catalog.views:
             hint = nearest(name, tuple(catalog.views))

@@ -14,13 +14,15 @@ from functools import partial
 from typing import Any
 
 from dpsql.errors import InternalError
-from dpsql.variance import distinct, intervals, leaves, plane, scaled, sine, tree
+from dpsql.variance import boxes, distinct, intervals, leaves, plane, scaled, sine, stack, tree
+from dpsql.variance.boxes import BoxReading, BoxVariance
 from dpsql.variance.kronecker import AxisSplit, ProductReading
 from dpsql.variance.model import AxisVariance, Columns, Components, Reading
 from dpsql.variance.plane import PlaneReading, PlaneVariance
 from dpsql.variance.scaled import ScaledReading, Spread, scaled_reading
+from dpsql.variance.stack import StackReading, StackVariance
 
-Piece = AxisSplit | PlaneVariance | Spread | distinct.Single
+Piece = AxisSplit | PlaneVariance | Spread | distinct.Single | StackVariance | BoxVariance
 """What a reading is made of."""
 
 AXES: dict[str, Callable[[int, Columns], AxisVariance]] = {
@@ -29,11 +31,15 @@ AXES: dict[str, Callable[[int, Columns], AxisVariance]] = {
 }  # fmt: skip
 """Models of one axis by the kind that their table is stored with."""
 
-TOGETHER: dict[str, Callable[[Columns], PlaneVariance | Spread | distinct.Single]] = {
+TOGETHER: dict[
+    str, Callable[[Columns], PlaneVariance | Spread | distinct.Single | StackVariance | BoxVariance]
+] = {
     PlaneVariance.kind: plane.from_columns,
     Spread.kind: scaled.from_columns,
     distinct.GAPS: partial(distinct.from_columns, distinct.GAPS),
     distinct.CELLS: partial(distinct.from_columns, distinct.CELLS),
+    StackVariance.kind: stack.from_columns,
+    BoxVariance.kind: boxes.from_columns,
 }
 """Models of a view's cells."""
 
@@ -43,6 +49,8 @@ READINGS: dict[str, tuple[type | tuple[type, ...], Callable[[tuple[Any, ...], Co
     ScaledReading.name: ((AxisSplit, Spread), scaled_reading),
     distinct.GapReading.name: (distinct.Single, distinct.GapReading),
     distinct.TouchedReading.name: (distinct.Single, distinct.TouchedReading),
+    BoxReading.name: (BoxVariance, BoxReading),
+    StackReading.name: (StackVariance, lambda pieces, components: StackReading(pieces[0])),
 }
 """Readings by the name that statistics are stored with, each with what it is made of."""
 

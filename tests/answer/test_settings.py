@@ -69,7 +69,8 @@ def test_other_statements_are_none_of_ours(statement: str) -> None:
     [
         ("SET dp_nonnegativ = true", UnknownName, "did you mean dp_nonnegative?"),
         ("PRAGMA nonnegative", UnknownName, "did you mean dp_nonnegative?"),
-        ("SET dp_level = 1", UnknownName, "the settings are dp_nonnegative"),
+        ("SET dp_level = 1", UnknownName, "the settings are dp_nonnegative, dp_estimate"),
+        ("SET dp_estimate = mean", ProgrammingError, "SET dp_estimate = unbiased"),
         ("SET dp_nonnegative = 3", ProgrammingError, "SET dp_nonnegative = true"),
         ("SET dp_nonnegative", ProgrammingError, "SET dp_nonnegative = true"),
         ("SET LOCAL dp_nonnegative = on", ProgrammingError, "SET dp_nonnegative = true"),

@@ -1,4 +1,6 @@
-"""Statements that set something for a session: `SET dp_nonnegative = true`, `PRAGMA DP_NONNEGATIVE`, `RESET ..`.
+"""Statements that set something for a session: `SET dp_estimate = unbiased`, `SET dp_nonnegative = true`, `RESET ..`.
+
+`dp_estimate` names what counts are answered from; `dp_nonnegative` is the same as a switch.
 
 Every dialect writes these with words of its own and none has an expression in them, so they are read here and never
 reach the parser. Settings of other engines are none of ours: a door may nod at them or refuse them.
@@ -13,8 +15,12 @@ from dataclasses import dataclass
 from dpsql.errors import ProgrammingError, UnknownName
 
 NONNEGATIVE = "dp_nonnegative"
-SETTINGS = (NONNEGATIVE,)
-"""Every setting; all of them are switches."""
+ESTIMATE = "dp_estimate"
+SETTINGS = (NONNEGATIVE, ESTIMATE)
+"""Every setting."""
+
+KINDS = {"unbiased": False, "nonnegative": True}
+"""What `dp_estimate` may be, and whether that is non-negative."""
 
 ON, OFF = frozenset({"true", "on", "yes", "1"}), frozenset({"false", "off", "no", "0"})
 RESET = "default"
@@ -39,7 +45,7 @@ class Change:
     Args:
         verb: SET, PRAGMA, RESET or SHOW.
         name: the setting; empty for all of them.
-        value: the new value; None for how the session began, and for SHOW.
+        value: whether counts are non-negative; None for how the session began, and for SHOW.
     """
 
     verb: str
@@ -58,12 +64,14 @@ def read_change(text: str) -> Change | None:
 
     Raises:
         UnknownName: it names a `dp_` setting that there is not, or misspells one.
-        ProgrammingError: the value is not true or false, or it is meant for more or less than a session.
+        ProgrammingError: the value is none that the setting has, or it is meant for more or less than a session.
 
     >>> read_change("PRAGMA DP_NONNEGATIVE")
     Change(verb='PRAGMA', name='dp_nonnegative', value=True)
     >>> read_change("SET dp_nonnegative TO off;").value, read_change("SET threads = 4")
     (False, None)
+    >>> read_change("SET dp_estimate = unbiased").value
+    False
     """
     if CLEAR.fullmatch(text):
         return Change("RESET", "")
@@ -75,7 +83,7 @@ def read_change(text: str) -> Change | None:
         _refuse_misspelt(name)
         return None
     if (found["scope"] or "session").lower() != "session":
-        raise ProgrammingError(f"{name} is set for a session", hint=f"write SET {name} = true")
+        raise ProgrammingError(f"{name} is set for a session", hint=f"write SET {name} = {_example(name)}")
     return Change(verb, name, _value(verb, name, found["value"]))
 
 
@@ -95,8 +103,15 @@ def _value(verb: str, name: str, written: str | None) -> bool | None:
             raise ProgrammingError(f"{verb} {name} takes no value", hint=f"write {verb} {name}")
         return None
     word = "true" if written is None and verb == "PRAGMA" else (written or "").strip("'\"()").lower()
-    if word in ON | OFF:
-        return word in ON
     if word == RESET:
         return None
-    raise ProgrammingError(f"{name} is true or false", hint=f"write SET {name} = true")
+    if name == ESTIMATE and word in KINDS:
+        return KINDS[word]
+    if name == NONNEGATIVE and word in ON | OFF:
+        return word in ON
+    values = " or ".join(KINDS) if name == ESTIMATE else "true or false"
+    raise ProgrammingError(f"{name} is {values}", hint=f"write SET {name} = {_example(name)}")
+
+
+def _example(name: str) -> str:
+    return "unbiased" if name == ESTIMATE else "true"

@@ -27,7 +27,9 @@ several = click.argument("releases", type=FILE, nargs=-1, required=True)
 @click.option("--dialect", default="duckdb", show_default=True, help="SQL dialect of the statement")
 @click.option("--level", type=LEVEL, default=0.95, show_default=True, help="of intervals")
 @as_of
-@click.option("--nonnegative", is_flag=True, help="counts from their non-negative (biased) estimates")
+@click.option(
+    "--nonnegative/--unbiased", default=None, help="kind of counts; by default as the release prefers"
+)
 @combine
 def query(releases: tuple[Path, ...], sql: str, style: str, level: float, **asking: Any) -> None:
     """Answer one SQL statement on RELEASES (files or streams); every aggregate comes with its error.

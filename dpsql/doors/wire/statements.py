@@ -80,7 +80,7 @@ class Backend:
             return Answer(NODS[word])
         if word == "SHOW":
             ours = settings.shown(bare, self.releases)
-            return _switch(*ours) if ours else _setting(bare[4:].strip().strip('"').lower())
+            return _shown(*ours) if ours else _setting(bare[4:].strip().strip('"').lower())
         if CATALOGUE.search(_outside_of_strings(bare)):
             return _answer(*self.catalogue.query(bare))
         result = settings.of(self.releases).query(bare, dialect="postgres")
@@ -99,8 +99,8 @@ def _first_word(bare: str) -> str:
     return re.split(r"\W", bare, maxsplit=1)[0].upper()
 
 
-def _switch(name: str, on: bool) -> Answer:
-    return _answer((name,), ("VARCHAR",), [("on" if on else "off",)])
+def _shown(name: str, state: str) -> Answer:
+    return _answer((name,), ("VARCHAR",), [(state,)])
 
 
 def _setting(name: str) -> Answer:
