@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from datetime import date
 
     from dpsql.answer.result import Result
+    from dpsql.collecting.forecast import Forecast
     from dpsql.collecting.run import Collected
-    from dpsql.collecting.tau import Prediction
     from dpsql.curate.audit import AuditReport
     from dpsql.curate.forecast import PlanReport
     from dpsql.ledger import BudgetReport
@@ -152,23 +152,26 @@ def collection_plan(
     label: str = "",
     after: ReleasePath | None = None,
     reports: ReleasePath | Sequence[ReleasePath] = (),
-) -> list[Prediction]:
+    target: float | None = None,
+) -> Forecast:
     """Write the public plan of a local collection.
 
     Args:
         catalog: the YAML file, with `collection:`.
         output: the plan to write; send it to everybody.
-        people: how many are expected to report; grids depend on it.
+        people: how many are expected to report; grids depend on it. With `target` where to begin.
         label: tells repeated collections of one catalog apart; a device answers each once.
         after: with `tau: estimate`, the first round's plan; without it that first round is planned.
         reports: the first round's reports, as in `collect`.
+        target: plan for as many people as bring every predicted error down to this share of them, such as 0.05.
 
     Returns:
-        Predicted standard errors, in rows a person, before anyone reports.
+        For how many people the plan is, predicted standard errors in rows a person, what each view costs, and for
+        answers that would drown in noise the way out.
 
     Raises:
         CatalogError: the catalog cannot be collected.
-        InterfaceError: fewer than one person, or only one of `after` and `reports`.
+        InterfaceError: fewer than one person, only one of `after` and `reports`, or a target out of reach.
         DataError: `after` is no first round of this catalog, or none of its reports was accepted.
         OperationalError: a file cannot be read or written, or the output holds another plan.
 
@@ -182,7 +185,7 @@ def collection_plan(
         raise InterfaceError("a second plan needs the first one and its reports", hint="give both or neither")
     named = [reports] if isinstance(reports, str | PathLike) else reports
     first = None if after is None else Reports(Path(after), [Path(r) for r in named], os_entropy()(32))
-    return write_plan(Path(catalog), Path(output), people, label, first)
+    return write_plan(Path(catalog), Path(output), people, label, first, target)
 
 
 def collect(

@@ -36,8 +36,8 @@ def main() -> None:
     person = random.Random(1)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        for question, error in dpsql.collection_plan(CATALOG, folder / "plan.json", people=PEOPLE):
-            print(f"predicted: {error:.1%} of all rows for {question}")
+        for told in dpsql.collection_plan(CATALOG, folder / "plan.json", people=PEOPLE).predictions:
+            print(f"predicted: {told.error:.1%} of all rows for {told.question}")
         plan = read_plan((folder / "plan.json").read_bytes())  # refuses one that costs more than it says
         (folder / "reports.jsonl").write_text("\n".join(answer(plan, person) for _ in range(PEOPLE)))
         done = dpsql.collect(folder / "plan.json", [folder / "reports.jsonl"], folder / "survey.dpsql")

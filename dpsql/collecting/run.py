@@ -19,6 +19,8 @@ import json
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
+from fractions import Fraction
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -39,8 +41,9 @@ from dpsql.collecting.files import (
     write_plan_file,
     write_release_file,
 )
+from dpsql.collecting.forecast import Forecast, drowned, people_needed, view_costs, ways_out
 from dpsql.collecting.joined import join_spools, joined_content
-from dpsql.collecting.plan import Design, facts_of
+from dpsql.collecting.plan import RowReports, facts_of
 from dpsql.collecting.rounds import after_round, is_adaptive, rounds_design
 from dpsql.collecting.services import Sheet, make_sheet, predict_services, read_sheet, write_sheet
 from dpsql.collecting.spools import spool_files
@@ -91,23 +94,29 @@ class Reports(NamedTuple):
 
 
 def write_plan(
-    catalog: Path, target: Path, people: int, label: str = "", after: Reports | None = None
-) -> list[Prediction]:
+    catalog: Path,
+    target: Path,
+    people: int,
+    label: str = "",
+    after: Reports | None = None,
+    largest_error: float | None = None,
+) -> Forecast:
     """Write the collection plan of a catalog.
 
     Args:
         catalog: the YAML file, with `collection:`.
         target: the plan to write.
-        people: how many are expected to report.
+        people: how many are expected to report; with `largest_error` where to begin.
         label: tells repeated collections of one catalog apart; a second round keeps the first one's.
         after: the first round of `tau: estimate`; without it, such a catalog's plan asks for row counts alone.
+        largest_error: plan for as many people as bring every predicted error down to this share of them.
 
     Returns:
-        Predicted errors, before anyone reports.
+        What to expect, before anyone reports.
 
     Raises:
         CatalogError: the catalog cannot be collected.
-        InterfaceError: fewer than one person.
+        InterfaceError: fewer than one person, or a target that cannot be reached.
         DataError: `after` is no first round of this catalog, or none of its reports was accepted.
         OperationalError: a file cannot be read or written, or the target holds another plan.
 
@@ -118,21 +127,92 @@ def write_plan(
     check_folder(target)
     loaded = load_catalog(catalog)
     survey = survey_of(loaded, public_axis_maker(loaded))
-    if loaded.collection is not None and loaded.collection.services:
-        if after is not None:
-            raise InterfaceError("services are asked in one round", hint="leave the first round out")
-        sheet = make_sheet(survey, label)
-        write_sheet(sheet, target)
-        return predict_services(survey, sheet, people)
-    if loaded.collection is not None and loaded.collection.adaptive:
-        return _write_round(survey, target, people, label, after)
-    design = design_of(survey, people, label)
-    raw = first_plan(design) if after is None else _second_plan(design, after)
-    plan = read_plan(raw)
     with one_blas_thread():
-        predictions = predict(plan, max(round(people * _part(plan)), 1))
-    write_plan_file(target, raw)
-    return predictions
+        if loaded.collection is not None and loaded.collection.services:
+            if after is not None:
+                raise InterfaceError("services are asked in one round", hint="leave the first round out")
+            sheet = make_sheet(survey, label)
+            forecast = _service_forecast(survey, sheet, people, largest_error)
+            write_sheet(sheet, target)
+            return forecast
+        if loaded.collection is not None and loaded.collection.adaptive:
+            if largest_error is not None:
+                raise InterfaceError("adaptive rounds have no target", hint="give a number of people")
+            forecast = _round_forecast(survey, people, label, after)
+        else:
+            plans = _Plans(survey, label, None if after is None else _first_round(after))
+            if largest_error is not None:
+                people = people_needed(plans.worst, largest_error, people)
+            forecast = plans.forecast(people)
+    if forecast.plan is not None:
+        write_plan_file(target, forecast.plan.raw)
+    return forecast
+
+
+class _FirstRound(NamedTuple):
+    """A first round that has come back."""
+
+    plan: Plan
+    rows: RowReports
+
+
+def _first_round(after: Reports) -> _FirstRound:
+    """Count the first round's reports."""
+    first = plan_file(after.plan)
+    tallies, _ = _tallied(first, after, lambda step: None)
+    return _FirstRound(first, row_reports(first, tallies))
+
+
+class _Plans(NamedTuple):
+    """Plans of one catalog for any number of people."""
+
+    survey: Survey
+    label: str
+    first: _FirstRound | None
+
+    def plan(self, people: int, epsilon: float | None = None) -> Plan:
+        """The plan that goes out next."""
+        design = design_of(self.survey, people, self.label)
+        if epsilon is not None:
+            design = replace(design, epsilon=Fraction(epsilon).limit_denominator(1000))
+        if self.first is None:
+            return read_plan(first_plan(design))
+        return read_plan(second_plan(design, self.first.plan, self.first.rows))
+
+    def predictions(self, people: int, epsilon: float | None = None) -> list[Prediction]:
+        """Errors of a plan."""
+        plan = self.plan(people, epsilon)
+        return predict(plan, max(round(people * _part(plan)), 1))
+
+    def worst(self, people: int) -> float:
+        """The largest error, as a share of the people."""
+        if asks_rows_alone(self.plan(people)):
+            raise InterfaceError(
+                "the first round of `tau: estimate` asks for row counts alone, which have no target",
+                hint="give the target with --after, or a number as tau",
+            )
+        return max(prediction.error for prediction in self.predictions(people))
+
+    def forecast(self, people: int) -> Forecast:
+        """All that can be said of the plan."""
+        plan, predictions = self.plan(people), self.predictions(people)
+        views = {name: axes for name, (axes, _) in self.survey.views.items()}
+        helped = {
+            told.question: ways_out(plan, people, told, lambda epsilon: self.predictions(people, epsilon))
+            for told in predictions
+            if told.axes and drowned(told)
+        }
+        return Forecast(plan, people, predictions, view_costs(plan, views, predictions), {}, helped)
+
+
+def _service_forecast(survey: Survey, sheet: Sheet, people: int, largest_error: float | None) -> Forecast:
+    """What services bring; their plans do not depend on the number of people."""
+    if largest_error is not None:
+        people = people_needed(
+            lambda n: max(told.error for told in predict_services(survey, sheet, n)), largest_error, people
+        )
+    services = {name: str(plan.epsilon) for name, plan in sheet.plans.items()}
+    return Forecast(None, people, predict_services(survey, sheet, people), [], services, {})
 
 
 def _part(plan: Plan) -> float:
@@ -140,9 +220,7 @@ def _part(plan: Plan) -> float:
     return plan.round_shares[plan.round] / sum(plan.round_shares) if plan.round_shares else 1.0
 
 
-def _write_round(
-    survey: Survey, target: Path, people: int, label: str, after: Reports | None
-) -> list[Prediction]:
+def _round_forecast(survey: Survey, people: int, label: str, after: Reports | None) -> Forecast:
     """The plan of the first round, or of the one after another whose reports are counted."""
     design = rounds_design(survey, people, label)
     if after is None:
@@ -156,15 +234,8 @@ def _write_round(
             )
         tallies, _ = _tallied(done, after, lambda step: None)
         raw = after_round(done, tallies[0])
-    write_plan_file(target, raw)
-    return predict_round(read_plan(raw), people)
-
-
-def _second_plan(design: Design, after: Reports) -> bytes:
-    """Count the first round's reports and plan the second."""
-    first = plan_file(after.plan)
-    tallies, _ = _tallied(first, after, lambda step: None)
-    return second_plan(design, first, row_reports(first, tallies))
+    plan = read_plan(raw)
+    return Forecast(plan, people, predict_round(plan, people), [], {}, {})
 
 
 def collect(reports: Reports, target: Path, release_id: str, progress: Progress = silent) -> Collected:

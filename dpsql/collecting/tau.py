@@ -52,10 +52,19 @@ MANY = 1_000_000
 
 
 class Prediction(NamedTuple):
-    """A kind of question, and the standard error of its COUNT in rows a person."""
+    """A kind of question, and the standard error of its COUNT in rows a person.
+
+    Args:
+        question: in words.
+        error: one standard error.
+        axes: positions of its axes in the plan.
+        size: the answer itself if people are spread evenly, in people.
+    """
 
     question: str
     error: float
+    axes: tuple[int, ...] = ()
+    size: float = 1.0
 
 
 def expected_tallies(plan: Plan, people: int) -> list[ViewTally]:
@@ -84,8 +93,10 @@ def predict(plan: Plan, people: int) -> list[Prediction]:
     if asks_rows_alone(plan):
         return [Prediction("the rows of a person", _rows_error(plan, people))]
     found = []
-    for described, variance in zip(plan.axes, range_variances(plan, people), strict=True):
-        found.append(Prediction(f"a range of {described.name}", plan.tau * float(np.sqrt(variance))))
+    for axis, variance in enumerate(range_variances(plan, people)):
+        described = plan.axes[axis]
+        error, size = plan.tau * float(np.sqrt(variance)), (described.leaves + 2) / (3 * described.leaves)
+        found.append(Prediction(f"a range of {described.name}", error, (axis,), size))
     grids: dict[tuple[int, ...], View] = {}
     for view in plan.views:
         if view.asks.table and len(view.axes) > 1:
@@ -96,7 +107,7 @@ def predict(plan: Plan, people: int) -> list[Prediction]:
         noise = oracle_of(plan, view).structure(np.full(1, 1 / view.domain), fan).diagonal[0]
         names = " and ".join(plan.axes[a].name for a in axes)
         error = plan.tau * float(np.sqrt(noise * total / (people * view.share)))
-        found.append(Prediction(f"a grid cell of {names}", error))
+        found.append(Prediction(f"a grid cell of {names}", error, axes, 1 / view.cells))
     return found
 
 

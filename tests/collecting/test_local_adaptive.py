@@ -80,7 +80,7 @@ def test_the_shipped_door_from_plan_to_sql(tmp_path: Path) -> None:
     after = None
     for number in range(5):
         plan_file, spool = tmp_path / f"{number}.json", tmp_path / f"{number}.parquet"
-        predictions = write_plan(catalog, plan_file, PEOPLE, "", after)
+        predictions = write_plan(catalog, plan_file, PEOPLE, "", after).predictions
         assert predictions[0].error > 0
         plan = read_plan(plan_file.read_bytes())
         assert (plan.round, plan.rounds, len(json.loads(plan.raw)["earlier"])) == (number, 5, number)

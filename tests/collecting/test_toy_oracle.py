@@ -176,7 +176,7 @@ def test_a_toy_oracle_is_planned_collected_answered_and_audited(tmp_path: Path) 
         tmp_path / name for name in ("c.yaml", "p.json", "s.parquet", "r.dpsql")
     )
     catalog.write_text(CATALOG)
-    predictions = write_plan(catalog, plan_path, PEOPLE)
+    predictions = write_plan(catalog, plan_path, PEOPLE).predictions
     plan = read_plan(plan_path.read_bytes())
     assert {view.oracle for view in plan.views} == {"BYTE"}
     assert all(0 < told.error < 0.1 for told in predictions)

@@ -2,14 +2,28 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 import click
 
 from dpsql import api
+from dpsql.collecting.forecast import Forecast
+from dpsql.collecting.tau import asks_rows_alone
 from dpsql.doors.cli import FILE, Told, cli, steps, tells
+
+
+class Share(click.ParamType[float]):
+    """A share such as 5% or 0.05."""
+
+    name = "share"
+
+    def convert(self, value: Any, param: click.Parameter | None, context: click.Context | None) -> float:
+        """Read it."""
+        try:
+            return float(value.removesuffix("%")) / 100 if str(value).endswith("%") else float(value)
+        except ValueError:
+            self.fail("write a share such as 5% or 0.05", param, context)
 
 
 @cli.command("collection-plan")
@@ -22,6 +36,11 @@ from dpsql.doors.cli import FILE, Told, cli, steps, tells
 @click.option(
     "--people", type=click.IntRange(1), default=100_000, show_default=True, help="expected to report"
 )
+@click.option(
+    "--target",
+    type=Share(),
+    help="say how many people must answer for no error above this share of them (5% or 0.05), and plan for them",
+)
 @click.option("--label", default="", help="tells repeated collections apart; a device answers each once")
 @tells
 def collection_plan(catalog: Path, output: Path, people: int, **asked: Any) -> Told:
@@ -30,26 +49,61 @@ def collection_plan(catalog: Path, output: Path, people: int, **asked: Any) -> T
     With `tau: estimate` the first plan asks a part of the people how many rows they have; the second, made from their
     REPORTS with --after, asks the others.
     """
-    predictions = api.collection_plan(catalog, output, people=people, **asked)
-    lines, plan = [], json.loads(output.read_bytes())
-    if "dpsql_services" in plan:
-        for name in plan["plans"]:
-            lines.append(f"wrote {output.with_name(f'{output.stem}.{name}{output.suffix}')} for {name}")
-        plan |= {"tau": 1, "rounds": 1}
-    place = f", round {plan['round'] + 1} of {plan['rounds']}" if plan["rounds"] > 1 else ""
-    lines.append(f"wrote {output} (tau {plan['tau']}{place})")
-    if [view["kind"] for view in plan.get("views", ())] == ["rows"]:
+    forecast = api.collection_plan(catalog, output, people=people, **asked)
+    predictions, plan = forecast.predictions, forecast.plan
+    lines = [
+        f"wrote {output.with_name(f'{output.stem}.{name}{output.suffix}')} for {name}, epsilon {epsilon}"
+        for name, epsilon in forecast.services.items()
+    ]
+    place = "" if plan is None or plan.rounds == 1 else f", round {plan.round + 1} of {plan.rounds}"
+    lines.append(f"wrote {output} (tau {1 if plan is None else plan.tau}{place})")
+    if asked["target"] is not None:
+        lines.append(
+            f"for errors of at most {asked['target']:.3%} of the people, {forecast.people} people must answer"
+        )
+    taken = f"if {forecast.people} people take part, one standard error of"
+    if plan is not None and asks_rows_alone(plan):
         lines += [
-            f"if {people} people take part, one standard error of a person's mean number of rows is about",
+            f"{taken} a person's mean number of rows is about",
             f"  {predictions[0].error:.2g} rows; the second plan will say how well questions are answered",
         ]
     else:
-        lines.append(f"if {people} people take part, one standard error of a count is about")
+        lines.append(f"{taken} a count is about")
         lines += [
-            f"  {error:8.3%} of the people, {error * people:12,.0f} rows   {question}"
-            for question, error in predictions
+            f"  {told.error:8.3%} of the people, {told.error * forecast.people:12,.0f} rows   {told.question}"
+            for told in predictions
         ]
-    return Told([p._asdict() for p in predictions], "\n".join(lines), result=True)
+        lines += _cost_lines(forecast)
+    return Told(_told(forecast), "\n".join(lines), result=True)
+
+
+def _cost_lines(forecast: Forecast) -> list[str]:
+    """What each view costs, and the way out of the noise."""
+    lines = []
+    if forecast.plan is not None and forecast.costs:
+        lines.append(
+            f"everybody answers one question with all of epsilon {forecast.plan.epsilon}; of the people"
+        )
+        lines += [
+            f"  {cost.part:8.1%} are asked about {cost.view}, whose largest error is {cost.error:.3%}: {cost.question}"
+            for cost in forecast.costs
+        ]
+    for question, ways in forecast.ways_out.items():
+        lines.append(
+            f"too noisy: the error of {question} is more than half of such an answer. Any of these helps:"
+        )
+        lines += [f"  {way}" for way in ways]
+    return lines
+
+
+def _told(forecast: Forecast) -> list[dict[str, Any]]:
+    """The forecast as JSON: a row a question."""
+    return [
+        {"question": told.question, "error": told.error, "people": forecast.people}
+        | {"views": {c.view: c.part for c in forecast.costs if c.question == told.question}}
+        | {"ways_out": forecast.ways_out.get(told.question, [])}
+        for told in forecast.predictions
+    ]
 
 
 @cli.command()

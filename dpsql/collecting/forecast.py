@@ -1,0 +1,175 @@
+"""Before anyone reports: what each view costs, which answers drown in noise and the way out, how many must answer.
+
+Everybody answers one question with all of epsilon, so a view costs the part of the people who are asked about it.
+
+| here       | unit |
+|------------|------|
+| `error`    | one standard error of a count, as a share of the people |
+| `size`     | the answer's own share of the people, if they are spread evenly |
+| drowned    | an error of more than half the answer: its 95% interval holds 0 |
+
+**Privacy**: public facts alone.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+
+from dpsql.client.plan import Plan
+from dpsql.collecting.tau import Prediction
+from dpsql.errors import InterfaceError
+
+DROWNED = 0.5
+"""Which part of an answer an error may be at most."""
+CLOSE = 0.99
+TRIES = 12
+MOST_PEOPLE = 10**12
+LARGEST_EPSILON = 16.0
+STEP = 1.25
+"""Factor between the epsilons that are tried."""
+
+
+class ViewCost(NamedTuple):
+    """What a view of the catalog costs and brings.
+
+    Args:
+        view: its name.
+        part: part of the people whose report tells about some of its axes.
+        error: largest standard error of its questions.
+        question: which question that is.
+    """
+
+    view: str
+    part: float
+    error: float
+    question: str
+
+
+class Forecast(NamedTuple):
+    """What a plan will bring.
+
+    Args:
+        plan: the plan; None where services have one each.
+        people: how many were taken to report.
+        predictions: errors by question.
+        costs: what each view costs.
+        services: epsilon of each service's report, where services are asked.
+        ways_out: for each question whose answers would drown, its name and what would help.
+    """
+
+    plan: Plan | None
+    people: int
+    predictions: list[Prediction]
+    costs: list[ViewCost]
+    services: Mapping[str, str]
+    ways_out: dict[str, list[str]]
+
+
+def view_costs(
+    plan: Plan, views: Mapping[str, tuple[int, ...]], predictions: Sequence[Prediction]
+) -> list[ViewCost]:
+    """What each view of a catalog costs and brings.
+
+    Args:
+        plan: the plan.
+        views: positions of each view's axes.
+        predictions: from `predict`.
+    """
+    found = []
+    for name, axes in views.items():
+        told = [p for p in predictions if p.axes and set(p.axes) <= set(axes)]
+        worst = max(told, key=lambda p: p.error, default=None)
+        if worst is not None:
+            found.append(ViewCost(name, _part(plan, axes), worst.error, worst.question))
+    return found
+
+
+def _part(plan: Plan, axes: Sequence[int]) -> float:
+    """Part of the people whose report tells about some of these axes and no other."""
+    own = sum(view.share for view in plan.views if view.axes and set(view.axes) <= set(axes))
+    return own / sum(view.share for view in plan.views)
+
+
+def drowned(prediction: Prediction) -> bool:
+    """Whether noise is more than half of an even answer."""
+    return prediction.error > DROWNED * prediction.size
+
+
+def ways_out(
+    plan: Plan, people: int, prediction: Prediction, at_epsilon: Callable[[float], Sequence[Prediction]]
+) -> list[str]:
+    """What would bring an answer out of the noise, one at a time.
+
+    Args:
+        plan: the plan.
+        people: how many were taken to report.
+        prediction: the question.
+        at_epsilon: predictions of the plan made anew with another epsilon.
+
+    Returns:
+        Sentences; each alone would do, where it can.
+    """
+    times = (prediction.error / (DROWNED * prediction.size)) ** 2
+    found = [f"more people: {math.ceil(people * times):,} instead of {people:,}"]
+    epsilon = _enough_epsilon(float(plan.epsilon), prediction, at_epsilon)
+    if epsilon is not None:
+        found.append(f"more epsilon: {epsilon:g} instead of {float(plan.epsilon):g}")
+    if len(prediction.axes) > 1:
+        most, cells = math.floor(DROWNED / prediction.error), round(1 / prediction.size)
+        if most > 1:
+            found.append(
+                f"fewer cells: {most} instead of {cells}, by wider cuts (`cuts`) or fewer categories"
+            )
+        else:
+            found.append(f"fewer cells: even two of the {cells} would drown, so ask of its axes one by one")
+    part = _part(plan, prediction.axes)
+    if part * times <= 1:
+        found.append(
+            f"more of the people: ask {part * times:.0%} instead of {part:.0%} of them (`shares`), or fewer views"
+        )
+    return found
+
+
+def _enough_epsilon(
+    epsilon: float, prediction: Prediction, at_epsilon: Callable[[float], Sequence[Prediction]]
+) -> float | None:
+    """Least epsilon tried at which a question's answers no longer drown."""
+    while (epsilon := math.ceil(100 * epsilon * STEP) / 100) <= LARGEST_EPSILON:
+        again = [p for p in at_epsilon(epsilon) if p.axes == prediction.axes]
+        if not any(map(drowned, again)):
+            return epsilon
+    return None
+
+
+def people_needed(worst: Callable[[int], float], target: float, people: int) -> int:
+    """How many people must answer for no standard error to pass a target.
+
+    A plan's errors go with 1 over the square root of the people, and a plan for more people has finer grids: so it is
+    made anew for each guess until the next one is less than a hundredth away.
+
+    Args:
+        worst: people to the largest error of the plan that is made for them, as a share of the people.
+        target: the largest error wanted, a share of the people.
+        people: where to begin.
+
+    Raises:
+        InterfaceError: a target outside (0, 1), or one that no number of people reaches.
+    """
+    if not 0 < target < 1:
+        raise InterfaceError("a target is a share of the people between 0 and 1", hint="write 5% or 0.05")
+    enough: int | None = None
+    for _ in range(TRIES):
+        error = worst(people)
+        if error <= target:
+            enough = people if enough is None else min(people, enough)
+            if error >= CLOSE * target or people == 1:
+                return enough
+        people = min(max(math.ceil(people * (error / target) ** 2), 1), MOST_PEOPLE)
+    people = people if enough is None else enough
+    while worst(people) > target:
+        people = math.ceil(people * (2 - CLOSE))
+        if people > MOST_PEOPLE:
+            raise InterfaceError("no number of people reaches this target", hint="name a larger one")
+    return people
