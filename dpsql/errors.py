@@ -9,6 +9,7 @@
             |-- OperationalError       2   a file cannot be opened, read or written
             |   |-- ReleaseError       2   not a release file, a damaged one, or another format
             |   |-- SourceError        2   the raw side does not hold what the catalog says
+            |   |-- EngineLost         2   the engine that holds the rows was lost, refused, or took too long
             |   |-- QueryTimeout       1   the statement was stopped
             |   `-- BatchOrderError    2   a batch of a stream that is not the next one, or past the horizon
             |-- IntegrityError         3   release and ledger disagree; spending has stopped
@@ -94,6 +95,10 @@ class ReleaseError(OperationalError):
 
 class SourceError(OperationalError):
     """The raw side does not hold what the catalog says. Shown to the curator only."""
+
+
+class EngineLost(OperationalError):
+    """The engine that holds the raw rows was lost, refused, or took too long. Shown to the curator only."""
 
 
 class QueryTimeout(OperationalError):

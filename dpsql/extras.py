@@ -29,6 +29,8 @@ EXTRAS = {
     "password": Extra("scramp", "scramp"),
     "plot": Extra("matplotlib.pyplot", "matplotlib"),
     "sqlalchemy": Extra("sqlalchemy", "SQLAlchemy"),
+    "postgresql": Extra("psycopg", "psycopg"),
+    "spark": Extra("pyspark.sql", "pyspark"),
 }
 
 

@@ -15,11 +15,11 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))
 
 WHOLE = {
     "axis", "bad_input", "baselines_local", "blas", "central_search", "cli", "client_js",
-    "client_js_hostile", "client_once", "combine", "cuts", "dbapi", "docs_collections", "examples",
+    "client_js_hostile", "client_once", "combine", "cuts", "dbapi", "dialects", "docs_collections", "examples",
     "hats_release", "joint_variance", "ledger", "local_centre", "local_doors", "local_influence",
     "local_joint", "local_mechanisms", "local_parts", "local_positive", "local_raw", "local_release",
-    "local_report", "local_rounds", "local_spikes", "local_tau", "local_totals", "local_weight",
-    "no_nan", "participation", "plan", "plan_refusals", "report", "report_notebook", "residual_release",
+    "local_report", "local_rounds", "local_spikes", "local_tau", "local_totals", "local_weight", "lost",
+    "no_nan", "participation", "plan", "plan_refusals", "releases", "report", "report_notebook", "residual_release",
     "services_release", "settings", "shell", "spatial_baselines", "sql_mutants", "sql_random",
     "sql_tableau", "sqlalchemy", "stream_append", "stream_cli", "stream_grid", "stream_plan",
     "stream_asked", "stream_rules", "superset", "survey_page", "toy_time_strategy", "userlevel_predict", "view",

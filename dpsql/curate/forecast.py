@@ -22,7 +22,7 @@ import numpy as np
 
 from dpsql.answer.answerer import Answerer
 from dpsql.answer.explain import PredictedColumn, predict
-from dpsql.engines import RawSide
+from dpsql.engines.engine import Engine
 from dpsql.errors import CatalogError, Error, PrivacyError
 from dpsql.mechanisms.family.measurement import AskedAxis
 from dpsql.mechanisms.offers import Refusal
@@ -376,7 +376,7 @@ def plan_catalog(
 
 
 def _dry(
-    catalog: Catalog, public: RawSide, make: AxisMaker, workload: Sequence[str], guess: Guess | None = None
+    catalog: Catalog, public: Engine, make: AxisMaker, workload: Sequence[str], guess: Guess | None = None
 ) -> _Dry:
     priced = priced_plan(catalog, make)
     classes = predict_classes(priced.plan, guess) if guess else ()

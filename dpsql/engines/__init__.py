@@ -23,7 +23,7 @@ from dpsql.engines.dialect import DUCK, Dialect
 from dpsql.engines.engine import IntArray, KeyCheck
 from dpsql.engines.kinds import INTEGERS
 from dpsql.engines.template import ROW
-from dpsql.errors import SourceError
+from dpsql.errors import CatalogError, SourceError
 from dpsql.star import Catalog
 from dpsql.star.derived import derived_sql
 from dpsql.star.source import CSV, DUCKDB, PARQUET, Csv, SourceKind, expand, query_of
@@ -176,6 +176,8 @@ def open_tables(
         CatalogError, SourceError: a file is missing or cannot be read, a SELECT does not fit its files.
     """
     source, own = catalog.raw_source(), own_files or {}
+    if source.kind not in PLACES:
+        raise CatalogError(f"source.kind: this needs rows in files or DuckDB, not in {source.kind.name}")
     opened = [name for name in (source.tables if names is None else names) if name in catalog.tables]
     places = {name: query_of(catalog, name) or expand(source.tables[name]) for name in opened}
     public = [name for name in opened if catalog.tables[name].is_public]

@@ -185,4 +185,6 @@ def moment(microseconds: int) -> str:
     >>> moment(1_500_000)
     '1970-01-01 00:00:01.500000'
     """
-    return (EPOCH + timedelta(microseconds=microseconds)).strftime("%Y-%m-%d %H:%M:%S.%f")
+    instant = EPOCH + timedelta(microseconds=microseconds)
+    # isoformat: strftime writes the year 1 as `1`, which PostgreSQL takes for 2001
+    return instant.replace(tzinfo=None).isoformat(sep=" ", timespec="microseconds")

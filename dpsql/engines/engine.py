@@ -52,6 +52,10 @@ class Engine(Protocol):
     def columns(self) -> Mapping[str, Mapping[str, str]]:
         """Table -> column -> type in DuckDB's words, from the schema alone."""
 
+    @property
+    def left_out(self) -> Mapping[str, int]:
+        """Private table -> lines of its file that are no rows; for the curator alone."""
+
     def kind_of(self, table: str, column: str) -> str | None:
         """Type of a column of the source; None for a derived one."""
 

@@ -89,9 +89,13 @@ def leaf(axis: Axis, value: str, kind: str | None, dialect: Dialect) -> str:
     if dialect.reads_any:
         return leaf_sql(axis, value)
     raise SourceError(
-        f"axis {axis.name}: a column of type {kind} cannot be read there as {declared}",
+        f"axis {axis.name}: {_told(kind)} cannot be read there as {declared}",
         hint="give the column its type in a view of the database, and name the view",
     )
+
+
+def _told(kind: str | None) -> str:
+    return "a derived column" if kind is None else f"a column of type {kind}"
 
 
 def measure(value: str, bounds: Ends, kind: str | None, dialect: Dialect) -> str:
@@ -125,7 +129,7 @@ def measure(value: str, bounds: Ends, kind: str | None, dialect: Dialect) -> str
         return _any_measure(value, bounds)
     if not units:
         raise SourceError(
-            f"a measure of type {kind} cannot be read there as a number",
+            f"{value}: {_told(kind)} cannot be read there as a number",
             hint="give the column its type in a view of the database, and name the view",
         )
     return (

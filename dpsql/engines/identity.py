@@ -12,25 +12,29 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from dpsql.engines import postgresql, spark
 from dpsql.engines.engine import Engine
 from dpsql.star import Catalog
-from dpsql.star.source import DUCKDB, SourceKind
+from dpsql.star.source import DUCKDB, POSTGRESQL, SPARK, Source, SourceKind
 from dpsql.star.sql.rowlocal import is_select
 
 
-def places(kind: SourceKind, root: Path, where: str) -> tuple[str, ...]:
+def places(kind: SourceKind, root: Path | str, where: str) -> tuple[str, ...]:
     """The canonical places of one table of a source.
 
     Args:
         kind: files or a database.
-        root: folder of the files, or the database file.
+        root: folder of the files, the database file, or a server's address.
         where: file name under root, table name in the database, or a SELECT whose files cannot be told.
 
     Returns:
         At least one place. A SELECT, or a file that is not there, stands for itself.
     """
+    if isinstance(root, str):
+        return (f"{root}#{where.lower()}",)
     named = () if is_select(where) else (where,)
     listed = [place for name in named for place in NAMED.get(kind, _of_files)(root, name)]
     return tuple(dict.fromkeys(listed)) or (f"{canonical(root)}: {where}",)
@@ -43,6 +47,16 @@ def _of_files(root: Path, name: str) -> list[str]:
 def _of_database(root: Path, name: str) -> list[str]:
     return [f"{canonical(root)}#{name.split('.')[-1].lower()}"]
 
+
+def root_of(source: Source, catalog_file: Path | None) -> Path | str:
+    """Where a source's places are: a folder, a database file, or a server's address without anything secret."""
+    if source.kind in SERVERS:
+        return SERVERS[source.kind](source.address)
+    return source.folder(catalog_file)
+
+
+SERVERS: Mapping[SourceKind, Callable[[str], str]] = {POSTGRESQL: postgresql.address, SPARK: spark.address}
+"""Kind of source -> what its address is without anything secret."""
 
 NAMED = {DUCKDB: _of_database}
 """How a name stands for places, where it is not the name of files."""

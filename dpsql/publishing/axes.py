@@ -24,12 +24,12 @@ from dpsql.axis import (
     build_axis,
     needed_tables,
 )
-from dpsql.engines import RawSide, no_sources
-from dpsql.engines.keys import open_star
+from dpsql.engines import no_sources
+from dpsql.engines.engine import Engine
+from dpsql.engines.registry import open_engine
 from dpsql.errors import CatalogError, SourceError
 from dpsql.star import Catalog, ResolvedAxis
 from dpsql.star.model import AxisSpec
-from dpsql.star.sql import identifier
 from dpsql.tree import Workload
 
 AxisMaker = Callable[[ResolvedAxis], Axis]
@@ -40,7 +40,7 @@ UNFORESEEN = 0.15
 CUTS = 64
 
 
-def axis_maker(catalog: Catalog, raw: RawSide) -> AxisMaker:
+def axis_maker(catalog: Catalog, raw: Engine) -> AxisMaker:
     """A function that builds axes, reading each public table once.
 
     Args:
@@ -58,16 +58,16 @@ def axis_maker(catalog: Catalog, raw: RawSide) -> AxisMaker:
     return make
 
 
-def _read_public(raw: RawSide, table: str) -> PublicTable:
+def _read_public(raw: Engine, table: str) -> PublicTable:
     types = raw.columns.get(table)
     if types is None:
         raise SourceError(f"source.tables has no `{table}`", hint="name its file there")
-    rows = raw.connection.execute(f"SELECT * FROM raw.{identifier(table)}").fetchall()
+    rows = raw.public_rows(table)
     columns: Mapping[str, Sequence[object]] = {name: [row[i] for row in rows] for i, name in enumerate(types)}
     return PublicTable(table, types, columns)
 
 
-def open_public(catalog: Catalog) -> RawSide:
+def open_public(catalog: Catalog) -> Engine:
     """Open the public tables of a source; private ones stay closed.
 
     Raises:
@@ -79,7 +79,7 @@ def open_public(catalog: Catalog) -> RawSide:
     public = [name for name, table in catalog.tables.items() if table.is_public and name in source.tables]
     if not public:
         return no_sources()
-    return open_star(catalog, public)
+    return open_engine(catalog, public)
 
 
 def declared_workload(spec: AxisSpec, resolved: ResolvedAxis, axis: Axis) -> Workload | None:

@@ -31,8 +31,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dpsql.engines.engine import Engine
-from dpsql.engines.identity import places, table_digests
-from dpsql.engines.keys import open_star
+from dpsql.engines.identity import places, root_of, table_digests
+from dpsql.engines.registry import open_engine
 from dpsql.errors import CatalogError, ReleaseError
 from dpsql.ledger import (
     Label,
@@ -161,7 +161,7 @@ def publish_release(
     known = published_before(ledger_path(catalog), name, target)
     if known is not None:
         return _published_before(known)
-    with_raw = open_star(catalog)
+    with_raw = open_engine(catalog)
     try:
         for table, lines in with_raw.left_out.items():
             progress(
@@ -240,7 +240,7 @@ def source_tables(catalog: Catalog) -> tuple[SourceTable, ...]:
     A SELECT over private rows may join a file that is itself a public table; that place is nobody's.
     """
     source, public = catalog.whole_source(), set(catalog.public_tables)
-    root, written = source.folder(catalog.file), source.expanded()
+    root, written = root_of(source, catalog.file), source.expanded()
     shared = {
         place
         for name in public

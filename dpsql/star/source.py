@@ -99,30 +99,57 @@ class SourceKind(NamedTuple):
     Args:
         name: the catalog's word.
         has_views: whether what it calls a table may be a statement.
+        is_server: whether `root` is a server's address, and no folder or file.
     """
 
     name: str
     has_views: bool = False
+    is_server: bool = False
 
 
 PARQUET, CSV, DUCKDB = SourceKind("parquet"), SourceKind("csv"), SourceKind("duckdb", has_views=True)
+POSTGRESQL = SourceKind("postgresql", has_views=True, is_server=True)
+SPARK = SourceKind("spark", has_views=True, is_server=True)
+
+_SECRET = re.compile(r"(password|token|secret)\s*=|://[^/@\s]*:[^/@\s]*@", re.IGNORECASE)
 
 
 class Source(Model):
     """The raw side. A table is a file name below `root`, or a SELECT over files below `root`."""
 
-    kind: Annotated[SourceKind, OneOf(PARQUET, CSV, DUCKDB)] = Field(
-        PARQUET, description="files, or one database"
+    kind: Annotated[SourceKind, OneOf(PARQUET, CSV, DUCKDB, POSTGRESQL, SPARK)] = Field(
+        PARQUET, description="files, one database, or a server"
     )
     csv: Csv = Field(
         default=Csv(), description="how CSV files are written, batch files of a stream among them"
     )
-    root: str = Field(".", description="folder of the files, or the DuckDB file; ${NAME} expands")
+    root: str = Field(
+        ".", description="folder of the files, the DuckDB file, or a server's address; ${NAME} expands"
+    )
     tables: dict[str, str] = Field(description="table: file name (duckdb: table name), or a SELECT statement")
     trusted: bool = Field(
         False,
         description="take SELECTs that cannot be checked; the release says that the curator vouches for them",
     )
+
+    timeout: int = Field(3600, ge=1, description="seconds that a statement may run on a server")
+
+    @model_validator(mode="after")
+    def _no_secret(self) -> Self:
+        if self.kind.is_server and _SECRET.search(self.root):
+            raise ValueError(
+                "`root` holds a password; write ${NAME} and set NAME, or leave it to the client's profile"
+            )
+        return self
+
+    @property
+    def address(self) -> str:
+        """What a server's client is told; empty for its own profile.
+
+        Raises:
+            CatalogError: a variable is not set.
+        """
+        return "" if self.root == "." else expand(self.root)
 
     def expanded(self) -> dict[str, str]:
         """The tables with environment variables put in, for whoever opens them.
@@ -230,6 +257,9 @@ def check_queries(catalog: Catalog) -> None:
         Problem: at the table's key.
     """
     source = catalog.source
+    if source is not None and source.kind.is_server:
+        _check_server(catalog, source)
+        return
     for name in () if source is None else source.tables:
         if name not in catalog.tables:
             continue
@@ -243,6 +273,25 @@ def check_queries(catalog: Catalog) -> None:
             )
         if query is not None and query.columns is not None:
             _check_columns(catalog, name, query.columns)
+
+
+def _check_server(catalog: Catalog, source: Source) -> None:
+    """A server's tables are named; statements over them are its own views.
+
+    Raises:
+        Problem: one is a SELECT, or the catalog makes a stream.
+    """
+    for name, place in source.tables.items():
+        if is_select(place):
+            raise Problem(
+                ("source", "tables", name),
+                "a SELECT is for files and DuckDB; make a view of it on the server, name the view, and vouch for it by "
+                "`trusted: true`",
+            )
+    if catalog.stream is not None:
+        raise Problem(
+            ("source", "kind"), f"a stream's batches are files or in DuckDB, not in {source.kind.name}"
+        )
 
 
 def _shared(catalog: Catalog, table: str) -> str:

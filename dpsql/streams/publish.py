@@ -201,7 +201,7 @@ def append_batch(
     before = earlier(private)
     is_public = number < before.batches  # then no raw row is opened: what it holds cannot show
     raw = (
-        open_public(catalog)
+        open_public(catalog).as_duckdb("stream")
         if is_public
         else open_batch(catalog, raw_source, of, arrival.source, before.types)
     )

@@ -1,0 +1,40 @@
+"""Which engine opens a source: DuckDB for files and its own databases, a session on a server for the others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from dpsql.engines.engine import Engine
+from dpsql.engines.keys import open_star
+from dpsql.engines.postgresql import PostgresSession
+from dpsql.engines.server import ServerEngine, Session
+from dpsql.engines.spark import SparkSession
+from dpsql.star import Catalog
+from dpsql.star.source import POSTGRESQL, SPARK, SourceKind
+
+SESSIONS: dict[SourceKind, Callable[[str, int], Session]] = {POSTGRESQL: PostgresSession, SPARK: SparkSession}
+"""Kind of source -> how its server is opened: (the root, seconds that a statement may run)."""
+
+
+def open_engine(catalog: Catalog, names: Iterable[str] | None = None) -> Engine:
+    """Open tables of a catalog where their rows are.
+
+    Args:
+        catalog: a checked catalog with a source.
+        names: which tables, all of the source's unless given.
+
+    Raises:
+        CatalogError, SourceError: a table is missing or cannot be read, or a key and a foreign key cannot be equal.
+        EngineLost: a server cannot be reached, or is lost.
+    """
+    source = catalog.raw_source()
+    opened = SESSIONS.get(source.kind)
+    if opened is None:
+        return open_star(catalog, names)
+    wanted = [name for name in (source.tables if names is None else names) if name in catalog.tables]
+    session = opened(source.address, source.timeout)
+    try:
+        return ServerEngine(session, catalog, wanted)
+    except BaseException:
+        session.close()
+        raise

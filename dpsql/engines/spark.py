@@ -1,0 +1,274 @@
+"""Spark: tables of its catalog or Parquet files, counted by its executors.
+
+    source: {kind: spark, root: "${SPARK_MASTER}", tables: {sales: shop.sales, customer: /lake/customer}}
+
+`root` is a master (`local[4]`, `spark://..`, `yarn`) or a Spark Connect server (`sc://..`); without one Spark's own
+configuration decides. dpsql takes a session of its own, so that its settings (ANSI, UTC, no variables in texts) are
+nobody else's. Nothing is created.
+
+Each table is counted by one statement. Spark has no transaction over several, so between two of them rows may move; a
+unit's rows are counted in the scan that bounds them, and so each bound holds.
+
+**Privacy**: only cells leave the executors. A message names the step and Spark's condition, never its text, which may
+quote a value; the loggers that would print it are silenced.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from threading import Event, Thread
+from typing import Any, ClassVar
+
+import numpy as np
+
+from dpsql.engines.dialect import Dialect, day, moment
+from dpsql.engines.engine import IntArray
+from dpsql.engines.server import Column, StoredTable, engine_lost
+from dpsql.errors import EngineLost
+from dpsql.extras import extra
+
+
+class SparkDialect:
+    """Spark's words; settings of the session: ANSI, UTC."""
+
+    wide: ClassVar[str] = "DECIMAL(38,0)"
+    double: ClassVar[str] = "DOUBLE"
+    reads_any: ClassVar[bool] = False
+    materialised: ClassVar[str | None] = None
+
+    def identifier(self, name: str) -> str:
+        """See `Dialect`."""
+        return "`" + name.replace("`", "``") + "`"
+
+    def literal(self, text: str) -> str:
+        """See `Dialect`. A backslash escapes, `${x}` is a variable, and two quotes are two literals in old versions."""
+        for mark, written in (("\\", "\\\\"), ("'", "\\'"), ("$", "\\u0024")):
+            text = text.replace(mark, written)
+        return f"'{text}'"
+
+    def is_nan(self, value: str) -> str:
+        """See `Dialect`."""
+        return f"isnan({value})"
+
+    def quotient(self, dividend: str, divisor: str) -> str:
+        """See `Dialect`. A slash would compute in floats."""
+        return f"({dividend}) DIV ({divisor})"
+
+    def remainder(self, dividend: str, divisor: str) -> str:
+        """See `Dialect`."""
+        return f"({dividend}) % ({divisor})"
+
+    def nearest(self, value: str) -> str:
+        """See `Dialect`."""
+        return f"CAST(floor(({value}) + 0.5) AS BIGINT)"
+
+    def date(self, days: int) -> str:
+        """See `Dialect`."""
+        return f"DATE '{day(days).isoformat()}'"
+
+    def instant(self, microseconds: int, kind: str) -> str:
+        """See `Dialect`."""
+        if kind == "TIMESTAMP WITH TIME ZONE":
+            return f"TIMESTAMP '{moment(microseconds)}Z'"
+        return f"TIMESTAMP_NTZ '{moment(microseconds)}'"
+
+    def days(self, value: str) -> str:
+        """See `Dialect`."""
+        return f"CAST(unix_date({value}) AS BIGINT)"
+
+    def microseconds(self, value: str) -> str:
+        """See `Dialect`."""
+        return f"unix_micros(CAST({value} AS TIMESTAMP))"
+
+    def text(self, value: str) -> str:
+        """See `Dialect`."""
+        return f"CAST({value} AS STRING)"
+
+    def months(self, value: str) -> str:
+        """See `Dialect`."""
+        return f"year({value}) * 12 + month({value}) - 1"
+
+    def position(self, value: str, texts: Sequence[str]) -> str:
+        """See `Dialect`."""
+        whens = " ".join(f"WHEN {self.literal(text)} THEN {i}" for i, text in enumerate(texts))
+        return f"CASE {self.text(value)} {whens} END"
+
+    def digest(self, text: str) -> str:
+        """See `Dialect`."""
+        return f"CAST(conv(substr(md5({text}), 1, 7), 16, 10) AS BIGINT)"
+
+    def total(self, value: str, wide: bool) -> str:
+        """See `Dialect`. The sum of BIGINTs is one, and raises where it overflows."""
+        return f"sum(CAST({value} AS DECIMAL(38,0)))" if wide else f"sum({value})"
+
+
+SPARK = SparkDialect()
+
+
+SETTINGS = {
+    "spark.sql.ansi.enabled": "true",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.timestampType": "TIMESTAMP_LTZ",
+    "spark.sql.variable.substitute": "false",  # `${x}` in a category would be looked up
+    "spark.sql.parser.escapedStringLiterals": "false",
+    "spark.sql.decimalOperations.allowPrecisionLoss": "false",
+    "spark.sql.parquet.datetimeRebaseModeInRead": "CORRECTED",  # a date before 1582 would stop a publish
+    "spark.sql.parquet.int96RebaseModeInRead": "CORRECTED",
+}
+_TYPES = {
+    "tinyint": "TINYINT", "smallint": "SMALLINT", "int": "INTEGER", "bigint": "BIGINT", "double": "DOUBLE",
+    "boolean": "BOOLEAN", "date": "DATE", "timestamp_ntz": "TIMESTAMP", "timestamp": "TIMESTAMP WITH TIME ZONE",
+}  # fmt: skip
+_EVERY = 0.25
+"""Seconds between two interruptions of what ran too long."""
+_CHAR = "__CHAR_VARCHAR_TYPE_STRING"
+_FILES = re.compile(r"[/\\]|\.parquet$")
+
+
+def column_of(name: str, declared: str, metadata: dict[str, Any]) -> Column:
+    """How a column of a declared type is read.
+
+    Args:
+        name: the column.
+        declared: its type as Spark writes it.
+        metadata: of the field; says what was CHAR(n).
+
+    >>> column_of("x", "float", {}), column_of("x", "string", {"__CHAR_VARCHAR_TYPE_STRING": "char(5)"}).sql
+    (Column(kind='DOUBLE', sql='CAST(`x` AS DOUBLE)'), "rtrim(`x`)")
+    """
+    here = SPARK.identifier(name)
+    if declared in _TYPES:
+        return Column(_TYPES[declared], here)
+    if declared.startswith("string") or declared.startswith(("char", "varchar")):
+        padded = str(metadata.get(_CHAR, declared)).startswith("char")
+        collated = f"({here} COLLATE UTF8_BINARY)" if "collate" in declared else here
+        return Column("VARCHAR", f"rtrim({collated})" if padded else collated)
+    if declared == "float":
+        return Column("DOUBLE", f"CAST({here} AS DOUBLE)")
+    return Column(declared.upper(), here)
+
+
+def address(root: str) -> str:
+    """Which Spark; what follows a semicolon may be a token."""
+    return f"spark {root.split(';')[0]}"
+
+
+class SparkSession:
+    """A session of our own on a Spark.
+
+    Args:
+        root: a master or a Spark Connect server; empty for Spark's own configuration.
+        seconds: time limit of a statement.
+
+    Raises:
+        InterfaceError: PySpark is not installed.
+        EngineLost: Spark does not start, or cannot be reached.
+    """
+
+    name: ClassVar[str] = "Spark"
+    dialect: ClassVar[Dialect] = SPARK
+
+    def __init__(self, root: str, seconds: int) -> None:
+        self._failures = _failures()
+        self._seconds = seconds
+        # it prints statements and what they failed on
+        logging.getLogger("SQLQueryContextLogger").disabled = True
+        with self._step("starting"):
+            spark = extra("spark").SparkSession
+            self._is_own = spark.getActiveSession() is None
+            builder = spark.builder.appName("dpsql")
+            if root:
+                builder = builder.remote(root) if root.startswith("sc://") else builder.master(root)
+            self._session = builder.getOrCreate().newSession()
+            for name, value in SETTINGS.items():
+                self._session.conf.set(name, value)
+
+    def table(self, place: str) -> StoredTable | None:
+        """See `Session`; a place is a name (`shop.sales`), or the path of Parquet files."""
+        with self._step("reading the schema"):
+            if _FILES.search(place):
+                name, is_base = f"parquet.{SPARK.identifier(place)}", True
+            else:
+                if not self._session.catalog.tableExists(place):
+                    return None
+                is_base = self._session.catalog.getTable(place).tableType in ("MANAGED", "EXTERNAL")
+                name = ".".join(map(SPARK.identifier, place.split(".")))
+            fields = self._session.table(name).schema.fields
+        columns = {f.name: column_of(f.name, f.dataType.simpleString(), f.metadata) for f in fields}
+        return StoredTable(name, columns, is_base)
+
+    def rows(self, sql: str, step: str) -> list[tuple[Any, ...]]:
+        """See `Session`."""
+        table = self._arrow(sql, step)
+        return list(zip(*(column.to_pylist() for column in table.columns), strict=True))
+
+    def columns(self, sql: str, step: str) -> Mapping[str, IntArray]:
+        """See `Session`."""
+        table = self._arrow(sql, step)
+        return {name: np.asarray(table[name].to_numpy(), np.int64) for name in table.column_names}
+
+    def lookup(self, keys: str, kind: str) -> str:
+        """See `Session`."""
+        own = {"VARCHAR": "STRING", "TIMESTAMP": "TIMESTAMP_NTZ", "TIMESTAMP WITH TIME ZONE": "TIMESTAMP"}
+        schema = f"array<struct<key: {own.get(kind, kind)}, leaf: INT>>"
+        return f"(SELECT inline(from_json({SPARK.literal(keys)}, '{schema}')))"
+
+    def row_hash(self, columns: Sequence[str], salt: int) -> str:
+        """See `Session`."""
+        return f"xxhash64({', '.join([str(salt), *columns])})"
+
+    def close(self) -> None:
+        """End the Spark that was started here; the session held no table."""
+        if self._is_own:
+            with suppress(*self._failures):
+                self._session.stop()
+
+    def _arrow(self, sql: str, step: str) -> Any:
+        with self._limited(step), warnings.catch_warnings():
+            warnings.simplefilter("ignore", FutureWarning)
+            return self._session.sql(sql).toArrow()
+
+    @contextmanager
+    def _step(self, step: str) -> Iterator[None]:
+        try:
+            yield
+        except self._failures as error:
+            condition = error.getCondition() if hasattr(error, "getCondition") else None
+            why = f"condition {condition}" if condition else "it was lost"
+            raise engine_lost(self.name, step, why) from None
+
+    @contextmanager
+    def _limited(self, step: str) -> Iterator[None]:
+        """Spark has no time limit of a statement; the session is our own, so all of it may be interrupted."""
+        done, expired = Event(), Event()
+
+        def watch() -> None:
+            if not done.wait(self._seconds):
+                expired.set()
+            while not done.wait(_EVERY):  # what is being planned cannot be interrupted yet
+                with suppress(*self._failures):
+                    self._session.interruptAll()
+
+        Thread(target=watch, daemon=True).start()
+        try:
+            with self._step(step):
+                yield
+        except EngineLost:
+            if expired.is_set():
+                raise engine_lost(self.name, step, "it ran longer than allowed") from None
+            raise
+        finally:
+            done.set()
+
+
+def _failures() -> tuple[type[Exception], ...]:
+    """What PySpark raises where a statement fails, Spark was stopped, or its process is gone."""
+    extra("spark")
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
+
+    return (PySparkException, Py4JError, OSError, EOFError)

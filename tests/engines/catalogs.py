@@ -1,0 +1,113 @@
+"""The shop's catalog over each engine, and its release without noise."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import yaml
+
+from dpsql.noise import ZeroNoise
+from dpsql.publishing.central import publish_release
+from dpsql.star import Catalog, load_catalog
+from tests.engines.star import TABLES, WORDS
+
+KEY = bytes(range(7, 39))
+
+BOUNDS: dict[str, dict[str, Any]] = {
+    "row": {},
+    "weight": {"max_ids": 4, "bounding": "weight"},
+    "truncate": {"max_ids": 4},
+}
+
+
+def files(folder: Path) -> dict[str, Any]:
+    """The shop as Parquet files, for DuckDB."""
+    return {"kind": "parquet", "root": str(folder), "tables": {table: f"{table}.parquet" for table in TABLES}}
+
+
+def server(schema: str) -> dict[str, Any]:
+    """The shop in PostgreSQL; its address is in the environment."""
+    return {
+        "kind": "postgresql",
+        "root": "${DPSQL_TEST_DSN}",
+        "tables": {table: f"{schema}.{table}" for table in TABLES},
+    }
+
+
+def spark_files(folder: Path) -> dict[str, Any]:
+    """The shop as Parquet files, for Spark."""
+    return {"kind": "spark", "tables": {table: str(folder / f"{table}.parquet") for table in TABLES}}
+
+
+def catalog(folder: Path, source: dict[str, Any], bound: str, **changed: Any) -> Catalog:
+    """A catalog of the shop.
+
+    Args:
+        folder: where the catalog and its ledger are written.
+        source: of a function above.
+        bound: `row`, `weight` or `truncate`.
+        changed: keys of the table `sales` that differ.
+    """
+    texts = list(dict.fromkeys(word.strip() for word in WORDS if word))
+    sales: dict[str, Any] = {
+        "role": "fact",
+        "foreign_keys": {"customer_id": "customer", "product_id": "product", "shop_id": "shop"},
+        "columns": {
+            "amount": {"type": "decimal", "scale": 2, "lower": 0, "upper": 500, "measure": True},
+            "cost": {"type": "decimal", "scale": 2, "lower": "-900.5", "upper": 1000, "measure": True},
+            "sold_at": {"type": "timestamp", "grain": "day", "lower": "2025-01-01",
+                        "upper": "2026-12-31", "cuts": {"width": 30}},
+            "sold_on": {"type": "date", "lower": "2025-01-01",
+                        "upper": "2025-12-31", "cuts": {"width": 7}, "nullable": True},
+            "channel": {"type": "string", "categories": texts, "nullable": True},
+            "loyal": {"type": "bool", "nullable": True},
+        },
+        **BOUNDS[bound],
+        **changed,
+    }  # fmt: skip
+    written = {
+        "dpsql": 1,
+        "name": "shop",
+        "source": source,
+        "privacy": {
+            "lineage": f"shop-{bound}", "cap": 4, "unit": "row" if bound == "row" else "customer.customer_id",
+            "neighbours": "add_remove", "epsilon": 1, "rows": "private",
+        },
+        "tables": {
+            "customer": {
+                "role": "dimension", "key": "customer_id", "private": True, "columns": {
+                    "age": {"type": "int", "lower": 18, "upper": 89},
+                    "region": {"type": "string", "categories": ["north", "south", "east", "Nörd"], "nullable": True},
+                },
+            },
+            "product": {"role": "dimension", "key": "product_id", "private": True, "columns": {
+                "price": {"type": "decimal", "scale": 1,
+                    "lower": 0, "upper": 500, "cuts": {"width": 25}, "nullable": True}}},
+            "shop": {"role": "dimension", "key": "shop_id", "private": False, "columns": {}},
+            "sales": sales,
+        },
+        "views": {
+            "demand": {"of": "sales", "axes": ["customer.age", "product.price"], "measures": ["count", "sales.amount"]},
+            "trend": {"of": "sales", "axes": ["sales.sold_at", "customer.region"], "measures": ["count", "sales.cost"]},
+            "ways": {"of": "sales", "axes": [{"axis": "shop", "by": ["city"]}, "sales.channel", "sales.loyal"],
+                     "measures": ["count"]},
+            "weeks": {"of": "sales", "axes": ["sales.sold_on"], "measures": ["count", "sales.amount", "sales.cost"]},
+        },
+    }  # fmt: skip
+    folder.mkdir(parents=True, exist_ok=True)
+    file = folder / "shop.yaml"
+    file.write_text(yaml.safe_dump(written, allow_unicode=True))
+    return load_catalog(file)
+
+
+def measured(catalog: Catalog, target: Path) -> dict[str, Any]:
+    """What a release without noise and with a fixed key stores of each statistic, by table of its file."""
+    publish_release(catalog, target, noise=ZeroNoise(), key=KEY)
+    with duckdb.connect(str(target), read_only=True) as release:
+        names = [
+            row[0] for row in release.execute("SELECT table_name FROM duckdb_tables() ORDER BY 1").fetchall()
+        ]
+        tables = [name for name in names if name.startswith(("measurement", "node_combination"))]
+        return {name: sorted(release.execute(f'FROM "{name}"').fetchall(), key=repr) for name in tables}

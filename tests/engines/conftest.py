@@ -1,0 +1,42 @@
+"""One PostgreSQL and one Spark for all tests of a run; skipped only where there is none."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from importlib.util import find_spec
+from pathlib import Path
+from shutil import which
+from typing import Any
+
+import pytest
+
+from tests.engines.servers import Server, postgres_programs, running_postgres, running_spark
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Spark takes half a minute to start: one test of the default suite does, `make test-engines` has them all."""
+    for item in items:
+        if item.path.parent != Path(__file__).parent or "spark" not in item.name:
+            continue
+        item.add_marker(pytest.mark.timeout(900))
+        if item.name != "test_spark_counts_alike[truncate]":
+            item.add_marker(pytest.mark.slow)
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[Server]:
+    """A PostgreSQL server of this run."""
+    programs = postgres_programs()
+    if programs is None or find_spec("psycopg") is None:
+        pytest.skip("there is no PostgreSQL server or no psycopg here")
+    with running_postgres(programs) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[Any]:
+    """A Spark session of this run."""
+    if find_spec("pyspark") is None or which("java") is None:
+        pytest.skip("there is no pyspark or no Java here")
+    with running_spark() as session:
+        yield session

@@ -1,0 +1,137 @@
+"""Servers that tests publish by: a PostgreSQL of an ordinary user in a folder of its own, and one Spark session.
+
+Both end with the test run. PostgreSQL listens on a Unix socket in its folder and on nothing else; its super-user has a
+password, so that a test can look for it in messages and files.
+"""
+
+from __future__ import annotations
+
+import os
+import pwd
+import secrets
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+DATABASE = "shop"
+USER = "curator"
+
+
+class Server(NamedTuple):
+    """A running PostgreSQL.
+
+    Args:
+        folder: where its socket is.
+        password: of its super-user `curator`.
+    """
+
+    folder: Path
+    password: str
+
+    @property
+    def dsn(self) -> str:
+        """A connection string with the password in it."""
+        return f"host={self.folder} dbname={DATABASE} user={USER} password={self.password}"
+
+
+def postgres_programs() -> Path | None:
+    """The folder of `initdb` and `postgres`, or None where there is no server on this machine."""
+    found = shutil.which("initdb")
+    if found is not None and Path(found).resolve().with_name("postgres").exists():
+        return Path(found).resolve().parent
+    debian = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"))
+    return debian[-1].parent if debian else None
+
+
+def _ordinary() -> dict[str, Any]:
+    """PostgreSQL refuses to run as root: then it runs as `nobody`."""
+    if os.geteuid() != 0:
+        return {}
+    nobody = pwd.getpwnam("nobody")
+    return {"user": nobody.pw_uid, "group": nobody.pw_gid, "extra_groups": []}
+
+
+@contextmanager
+def running_postgres(programs: Path) -> Iterator[Server]:
+    """A PostgreSQL in a temporary folder, stopped and removed at the end."""
+    who, password = _ordinary(), secrets.token_hex(12)
+    with tempfile.TemporaryDirectory(prefix="dpsql-pg-", ignore_cleanup_errors=True) as name:
+        folder = Path(name)
+        (folder / "password").write_text(password)
+        if who:
+            os.chown(folder, who["user"], who["group"])
+            os.chown(folder / "password", who["user"], who["group"])
+        environment = {key: value for key, value in os.environ.items() if not key.startswith("PG")}
+        subprocess.run(
+            [programs / "initdb", "-D", folder / "data", "-U", USER, "-A", "scram-sha-256", "-E", "UTF8",
+             "--locale=C.UTF-8", "--no-sync", f"--pwfile={folder / 'password'}"],
+            check=True, capture_output=True, cwd=folder, env=environment, **who,
+        )  # fmt: skip
+        settings = {
+            "unix_socket_directories": name, "listen_addresses": "", "fsync": "off", "shared_buffers": "128MB",
+            "max_connections": "20", "log_min_messages": "panic",
+        }  # fmt: skip
+        options = [word for key, value in settings.items() for word in ("-c", f"{key}={value}")]
+        process = subprocess.Popen(
+            [programs / "postgres", "-D", folder / "data", *options],
+            cwd=folder, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, **who,
+        )  # fmt: skip
+        try:
+            server = Server(folder, password)
+            _create_database(server, process)
+            yield server
+        finally:
+            process.terminate()
+            process.wait(30)
+
+
+def _create_database(server: Server, process: subprocess.Popen[bytes]) -> None:
+    import time
+
+    import psycopg
+
+    for _ in range(300):
+        if process.poll() is not None:
+            raise RuntimeError(f"postgres ended with status {process.returncode}")
+        try:
+            with psycopg.connect(
+                server.dsn.replace(f"dbname={DATABASE}", "dbname=postgres"), autocommit=True
+            ) as open_:
+                open_.execute(f"CREATE DATABASE {DATABASE}")
+                return
+        except psycopg.OperationalError:
+            time.sleep(0.1)
+    raise RuntimeError("postgres did not answer within 30 seconds")
+
+
+@contextmanager
+def running_spark() -> Iterator[Any]:
+    """A local Spark session in ANSI mode, with a warehouse of its own and nothing on standard error."""
+    from pyspark.sql import SparkSession
+
+    with tempfile.TemporaryDirectory(prefix="dpsql-spark-", ignore_cleanup_errors=True) as folder:
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+        os.environ["SPARK_LOCAL_DIRS"] = folder
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+        settings = {
+            "spark.ui.enabled": "false",
+            "spark.ui.showConsoleProgress": "false",
+            "spark.sql.shuffle.partitions": "2",
+            "spark.sql.warehouse.dir": f"{folder}/warehouse",
+            "spark.driver.extraJavaOptions": f"-Dderby.system.home={folder}",
+            "spark.driver.memory": "2g",
+        }
+        builder = SparkSession.builder.master("local[2]").appName("dpsql tests")
+        for key, value in settings.items():
+            builder = builder.config(key, value)
+        session = builder.getOrCreate()
+        session.sparkContext.setLogLevel("OFF")
+        try:
+            yield session
+        finally:
+            session.stop()

@@ -1,0 +1,240 @@
+"""The words of each engine give the same integers as Python on values that engines treat differently."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Callable, Sequence
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from typing import Any
+
+import duckdb
+import pytest
+
+from dpsql.engines.dialect import DUCK, Dialect
+from dpsql.engines.postgresql import POSTGRES
+from dpsql.engines.sampling import PRIME, coefficients, hash_sql, is_kept, offset
+from dpsql.engines.spark import SPARK
+
+INTEGERS = [0, 1, -1, 7, -7, PRIME, PRIME - 1, -PRIME, 1 << 40, -(1 << 40) - 3, (1 << 63) - 1, -(1 << 63)]
+FLOATS = [
+    0.0,
+    -0.0,
+    0.5,
+    1.5,
+    2.5,
+    -0.5,
+    -2.5,
+    4.35 * 100,
+    2.675 * 100,
+    0.49999999999999994,
+    1e15 + 0.5,
+    -17.5,
+    2.0**51,
+]
+DECIMALS = ["0", "0.5", "2.5", "-0.5", "-2.5", "1.005", "-1.005", "99999999.499", "-99999999.500"]
+TEXTS = [
+    "",
+    "web",
+    "Web",
+    "web ",
+    " web",
+    "café",
+    "CAFÉ",
+    "it's",
+    "a\\b",
+    "\\",
+    "${x}",
+    "$",
+    '"',
+    "`",
+    "\\u0041",
+    "%s",
+    "日本",
+    "😀",
+]
+DAYS = [0, -1, 1, 19000, 20089, -719162, 2932896]
+MICROSECONDS = [
+    0,
+    -1,
+    1,
+    86_400_000_000 - 1,
+    1_735_689_599_999_999,
+    1_735_689_600_000_000,
+    -62_135_596_800_000_000,
+]
+
+
+class Words:
+    """An engine's dialect, and how it answers."""
+
+    def __init__(
+        self, dialect: Dialect, rows: Callable[[str], Sequence[tuple[Any, ...]]], double: str
+    ) -> None:
+        self.dialect, self.rows, self._double = dialect, rows, double
+
+    def numbers(self, n: int) -> str:
+        """A query of 1 .. n."""
+        if self.dialect is SPARK:
+            return f"SELECT id AS i FROM range(1, {n + 1})"
+        return f"SELECT CAST(i AS BIGINT) AS i FROM generate_series(1, {n}) AS g(i)"
+
+    def each(self, expression: Callable[[str], str], values: Sequence[str], kind: str) -> list[Any]:
+        """An expression over a column of typed literals, NULL last."""
+        kind = self._double if kind == "DOUBLE" else kind
+        column = " UNION ALL ".join(
+            f"SELECT {i} AS i, CAST({v} AS {kind}) AS x" for i, v in enumerate([*values, "NULL"])
+        )
+        found = self.rows(f"SELECT i, {expression('x')} AS y FROM ({column}) AS c ORDER BY i")
+        return [row[1] for row in found]
+
+
+@pytest.fixture(scope="session", params=["duckdb", "postgresql", "spark"])
+def words(request: pytest.FixtureRequest) -> Any:
+    """Every engine in turn."""
+    if request.param == "duckdb":
+        connection = duckdb.connect()
+        connection.execute("SET TimeZone = 'UTC'")
+        yield Words(DUCK, lambda sql: connection.execute(sql).fetchall(), "DOUBLE")
+    elif request.param == "postgresql":
+        psycopg = pytest.importorskip("psycopg")
+        server = request.getfixturevalue("postgres")
+        with psycopg.connect(server.dsn, options="-c TimeZone=UTC") as connection:
+            yield Words(POSTGRES, lambda sql: connection.execute(sql).fetchall(), "DOUBLE PRECISION")
+    else:
+        session = request.getfixturevalue("spark").newSession()
+        session.conf.set("spark.sql.session.timeZone", "UTC")
+        yield Words(SPARK, lambda sql: [tuple(row) for row in session.sql(sql).collect()], "DOUBLE")
+
+
+def test_whole_numbers(words: Words) -> None:
+    """Remainders keep the dividend's sign; quotients of what is not negative are floors."""
+    least = [f"(-{(1 << 63) - 1} - 1)" if x == -(1 << 63) else str(x) for x in INTEGERS]
+    found = words.each(lambda x: words.dialect.remainder(x, str(PRIME)), least, "BIGINT")
+    assert found == [
+        *(
+            int(math.fmod(x, PRIME)) if abs(x) < 1 << 50 else (abs(x) % PRIME) * (1 if x > 0 else -1)
+            for x in INTEGERS
+        ),
+        None,
+    ]
+    positive = [x for x in INTEGERS if x >= 0]
+    for divisor in (1, 3, 1 << 20, PRIME):
+        found = words.each(
+            lambda x, d=divisor: words.dialect.quotient(x, str(d)), [str(x) for x in positive], "BIGINT"
+        )
+        assert found == [*(x // divisor for x in positive), None]
+
+
+def test_a_weight_is_a_floor(words: Words) -> None:
+    """2^20 tau div n rounds down for every n, so that W n never exceeds 2^20 tau."""
+    for tau in (1, 2, 3, 7):
+        sizes = [tau + 1, tau + 2, 3 * tau, 1000, 999_983, (1 << 20) * tau - 1, (1 << 20) * tau + 1, 1 << 33]
+        found = words.each(
+            lambda n, t=tau: words.dialect.quotient(f"{(1 << 20) * t}", n), [str(n) for n in sizes], "BIGINT"
+        )
+        assert found == [*((1 << 20) * tau // n for n in sizes), None]
+        assert all(w * n <= (1 << 20) * tau for w, n in zip(found, sizes, strict=False))
+
+
+def test_the_nearest_integer(words: Words) -> None:
+    """Halves go up, of floats and of decimals, on both sides of zero."""
+    found = words.each(words.dialect.nearest, [repr(x) for x in FLOATS], "DOUBLE")
+    assert found == [*(math.floor(x + 0.5) for x in FLOATS), None]
+    found = words.each(words.dialect.nearest, DECIMALS, "DECIMAL(12,3)")
+    assert found == [*(math.floor(Decimal(x) + Decimal("0.5")) for x in DECIMALS), None]
+    found = words.each(lambda x: words.dialect.nearest(f"{x} * 100"), DECIMALS, "DECIMAL(12,3)")
+    assert found == [*(math.floor(Decimal(x) * 100 + Decimal("0.5")) for x in DECIMALS), None]
+
+
+def test_nan_is_told_from_numbers(words: Words) -> None:
+    """Infinities and huge numbers are no NaN."""
+    values = ["'NaN'", "'Infinity'", "'-Infinity'", "1e300", "-0.0", "0.0"]
+    found = words.each(lambda x: f"CASE WHEN {words.dialect.is_nan(x)} THEN 1 ELSE 0 END", values, "DOUBLE")
+    assert found == [1, 0, 0, 0, 0, 0, 0]
+
+
+def test_texts_are_bytes(words: Words) -> None:
+    """A literal is the text it stands for, and equal to no other; its digest is that of its UTF-8 bytes."""
+    kind = "STRING" if words.dialect is SPARK else "TEXT"
+    written = [words.dialect.literal(text) for text in TEXTS]
+    assert words.each(lambda x: x, written, kind) == [*TEXTS, None]
+    found = words.each(
+        lambda x: f"CASE {words.dialect.text(x)} "
+        + " ".join(f"WHEN {text} THEN {i}" for i, text in enumerate(written)) + " ELSE -1 END", written, kind,
+    )  # fmt: skip
+    assert found == [*range(len(TEXTS)), -1]
+    listed = TEXTS[3:]
+    found = words.each(lambda x: words.dialect.position(x, listed), written, kind)
+    assert found == [None] * 3 + [*range(len(listed)), None]
+    assert words.each(words.dialect.digest, written, kind) == [
+        *(int(hashlib.md5(text.encode()).hexdigest()[:7], 16) for text in TEXTS), None
+    ]  # fmt: skip
+
+
+def test_dates_and_instants(words: Words) -> None:
+    """Literals mean UTC whatever the machine's zone, and turn back into the numbers they were made of."""
+    dialect = words.dialect
+    assert words.each(lambda x: x, [dialect.date(d) for d in DAYS], "DATE") == [
+        *(date(1970, 1, 1) + timedelta(days=d) for d in DAYS), None
+    ]  # fmt: skip
+    assert words.each(dialect.days, [dialect.date(d) for d in DAYS], "DATE") == [*DAYS, None]
+    assert words.each(dialect.months, [dialect.date(d) for d in DAYS], "DATE") == [
+        *(day.year * 12 + day.month - 1 for day in (date(1970, 1, 1) + timedelta(days=d) for d in DAYS)), None
+    ]  # fmt: skip
+    plain, zoned = (
+        ("TIMESTAMP_NTZ", "TIMESTAMP") if dialect is SPARK else ("TIMESTAMP", "TIMESTAMP WITH TIME ZONE")
+    )
+    for kind, name in ((plain, "TIMESTAMP"), (zoned, "TIMESTAMP WITH TIME ZONE")):
+        literals = [dialect.instant(m, name) for m in MICROSECONDS]
+        assert words.each(dialect.microseconds, literals, kind) == [*MICROSECONDS, None]
+    zone = "'2024-12-31 23:59:59.999999-01:30'"
+    found = words.each(dialect.microseconds, [zone], zoned)
+    assert found[0] == (
+        datetime(2025, 1, 1, 1, 29, 59, 999999, tzinfo=UTC) - datetime(1970, 1, 1, tzinfo=UTC)
+    ) // timedelta(microseconds=1)
+
+
+def test_sums_are_wider_than_64_bits(words: Words) -> None:
+    """A wide sum of what fills 64 bits does not overflow."""
+    values = [str((1 << 62) - 1)] * 5
+    rows = " UNION ALL ".join(f"SELECT CAST({v} AS BIGINT) AS x" for v in values)
+    ((total,),) = words.rows(f"SELECT {words.dialect.total('x', True)} AS s FROM ({rows}) AS r")
+    assert int(total) == 5 * ((1 << 62) - 1)
+
+
+def python_hash(unit: int, c: tuple[int, ...]) -> int:
+    """The cubic hash in Python's integers."""
+    sign = -1 if unit < 0 else 1
+    x, rest = unit % PRIME, abs(unit) // PRIME % PRIME
+    c0 = (c[0] + rest * c[4] + (c[5] if sign < 0 else 0)) % PRIME
+    return (((c[3] * x + c[2]) * x + c[1]) * x + c0) % PRIME
+
+
+@pytest.mark.parametrize("seed", [0, 1, 255])
+def test_the_hash_of_a_unit(words: Words, seed: int) -> None:
+    """The cubic polynomial of integer keys, negative and of 64 bits among them, and of texts."""
+    c = coefficients(bytes((seed + 37 * i) % 256 for i in range(32)))
+    units = [*INTEGERS, *range(-3, 30), (1 << 62) + 12345, -(1 << 62) - 98765]
+    written = [f"(-{(1 << 63) - 1} - 1)" if x == -(1 << 63) else str(x) for x in units]
+    found = words.each(lambda x: hash_sql(x, "BIGINT", c, words.dialect), written, "BIGINT")
+    assert found == [*(python_hash(unit, c) for unit in units), None]
+    kind = "STRING" if words.dialect is SPARK else "TEXT"
+    texts = [words.dialect.literal(text) for text in TEXTS]
+    found = words.each(lambda x: hash_sql(x, "VARCHAR", c, words.dialect), texts, kind)
+    digests = [int(hashlib.md5(f"{c[4]} {c[5]} {text}".encode()).hexdigest()[:7], 16) for text in TEXTS]
+    assert found == [*((((c[3] * x + c[2]) * x + c[1]) * x + c[0]) % PRIME for x in digests), None]
+
+
+def test_tau_rows_are_kept(words: Words) -> None:
+    """Of n rows exactly tau are kept, those that Python keeps."""
+    for n, tau, h in ((1000, 10, 0), (1000, 10, PRIME - 1), (37, 5, 123_456_789), (11, 10, 99), (3, 5, 7)):
+        r = h * n // PRIME
+        condition = f"CASE WHEN {is_kept(tau, 'r', words.dialect)} THEN 1 ELSE 0 END"
+        rows = f"SELECT i, CAST({n} AS BIGINT) AS n FROM ({words.numbers(n)}) AS c"
+        placed = f"SELECT i, n, {offset(f'CAST({h} AS BIGINT)', words.dialect)} AS r FROM ({rows}) AS a"
+        found = words.rows(f"SELECT i, {condition} AS kept FROM ({placed}) AS b ORDER BY i")
+        kept = [int(i) for i, yes in found if yes]
+        assert kept == [i for i in range(1, n + 1) if n <= tau or (i * tau + r) % n < tau]
+        assert len(kept) == min(n, tau)

@@ -1,0 +1,229 @@
+"""An engine that goes away in the middle: one line, nothing charged, nothing left behind, no value and no password."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from dpsql.errors import EngineLost
+from dpsql.ledger import budget_report
+from dpsql.noise import ZeroNoise
+from dpsql.progress import Progress, Stage, silent
+from dpsql.publishing.central import publish_release
+from dpsql.star import Catalog
+from dpsql.star.graph import ledger_path
+from tests.command import dpsql_command
+from tests.engines.catalogs import KEY, catalog, server
+from tests.engines.servers import Server
+from tests.engines.star import build, load_postgres
+
+SCHEMA = "lost"
+COUNTING = "bounding, counting and drawing"
+
+
+@pytest.fixture(scope="module")
+def shop(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The shop's files."""
+    return build(tmp_path_factory.mktemp("shop"), 2_000)
+
+
+@pytest.fixture(scope="module")
+def loaded(shop: Path, postgres: Server) -> Server:
+    """PostgreSQL with the shop in it."""
+    load_postgres(postgres.dsn, shop, SCHEMA)
+    return postgres
+
+
+@contextmanager
+def waiting(loaded: Server, then: str, *, at: str = "") -> Iterator[Progress]:
+    """Sales are locked, so that a count waits; once one does, a statement is run.
+
+    Args:
+        loaded: the server.
+        then: the statement, with the waiting process in braces; nothing to let it wait.
+        at: the stage at which sales are locked, told by the progress that is yielded; from the start unless given.
+    """
+    import psycopg
+
+    with psycopg.connect(loaded.dsn) as lock, psycopg.connect(loaded.dsn, autocommit=True) as other:
+
+        def locked() -> None:
+            lock.execute(f"LOCK TABLE {SCHEMA}.sales IN ACCESS EXCLUSIVE MODE")
+
+        def progress(stage: Stage) -> None:
+            if stage.doing == at:
+                locked()
+
+        if not at:
+            locked()
+
+        def act() -> None:
+            blocked = "SELECT pid FROM pg_stat_activity WHERE application_name = 'dpsql' AND wait_event_type = 'Lock'"
+            for _ in range(600):
+                if found := other.execute(blocked).fetchall():
+                    if then:
+                        other.execute(then.format(pid=found[0][0]))
+                    return
+                time.sleep(0.05)
+
+        thread = threading.Thread(target=act, daemon=True)
+        thread.start()
+        yield progress
+        thread.join()
+        lock.rollback()
+
+
+def charged(shop: Catalog) -> int:
+    """Releases that the catalog's ledger was charged for."""
+    return sum(len(lineage.entries) for lineage in budget_report(ledger_path(shop)).lineages)
+
+
+def lost(shop: Catalog, folder: Path, password: str, progress: Progress = silent) -> str:
+    """Publish, expect the engine lost, and check that nothing happened; the message."""
+    before = sorted(path.name for path in folder.iterdir())
+    with pytest.raises(EngineLost) as raised:
+        publish_release(shop, folder / "r.dpsql", noise=ZeroNoise(), key=KEY, progress=progress)
+    told = "".join(traceback.format_exception(raised.value))
+    assert password not in told
+    left = [path.name for path in folder.iterdir() if path.name not in before]
+    assert left in ([], [".dpsql"])
+    assert not [
+        path
+        for path in folder.rglob("*")
+        if path.is_file() and "ledger" not in path.name and path.parent != folder
+    ]
+    assert all(password.encode() not in path.read_bytes() for path in folder.rglob("*") if path.is_file())
+    assert charged(shop) == 0
+    message = str(raised.value)
+    assert "\n" not in message
+    return message
+
+
+def test_a_connection_that_is_ended(loaded: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`pg_terminate_backend` while the count waits; the next publish works and is charged once."""
+    monkeypatch.setenv("DPSQL_TEST_DSN", loaded.dsn)
+    shop = catalog(tmp_path, server(SCHEMA), "truncate")
+    with waiting(loaded, "SELECT pg_terminate_backend({pid})", at=COUNTING) as progress:
+        message = lost(shop, tmp_path, loaded.password, progress)
+    assert message.startswith("PostgreSQL: counting failed (the connection was ended)")
+    published = publish_release(shop, tmp_path / "r.dpsql", noise=ZeroNoise(), key=KEY)
+    assert published.receipt.drawn
+    assert charged(shop) == 1
+
+
+def test_a_statement_that_takes_too_long(
+    loaded: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The server's own time limit ends it."""
+    monkeypatch.setenv("DPSQL_TEST_DSN", loaded.dsn)
+    shop = catalog(tmp_path, server(SCHEMA) | {"timeout": 1}, "weight")
+    with waiting(loaded, "", at=COUNTING) as progress:
+        message = lost(shop, tmp_path, loaded.password, progress)
+    assert message.startswith("PostgreSQL: counting failed (it ran longer than allowed)")
+
+
+def test_the_command_says_it_in_one_line(
+    loaded: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Exit code 2, one line on standard error, without the password."""
+    monkeypatch.setenv("DPSQL_TEST_DSN", loaded.dsn)
+    catalog(tmp_path, server(SCHEMA) | {"timeout": 1}, "row")
+    with waiting(loaded, ""):
+        done = dpsql_command("publish", tmp_path / "shop.yaml", "-o", tmp_path / "r.dpsql")
+    last = done.stderr.strip().splitlines()[-1]
+    assert done.returncode == 2
+    assert "PostgreSQL: taking the fingerprint of sales failed (it ran longer than allowed)" in last
+    assert loaded.password not in done.stdout + done.stderr
+    assert not (tmp_path / "r.dpsql").exists()
+
+
+def test_a_server_that_is_not_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, postgres: Server
+) -> None:
+    """A wrong password, a wrong host and nonsense are told without what was written."""
+    wrong = [
+        postgres.dsn.replace(postgres.password, "hunter-2"),
+        "host=/nowhere password=hunter-2",
+        "hunter-2 and nonsense",
+    ]
+    for dsn in wrong:
+        monkeypatch.setenv("DPSQL_TEST_DSN", dsn)
+        shop = catalog(tmp_path, server(SCHEMA), "row")
+        with pytest.raises(EngineLost, match="PostgreSQL: connecting failed") as raised:
+            publish_release(shop, tmp_path / "r.dpsql", noise=ZeroNoise(), key=KEY)
+        assert "hunter" not in "".join(traceback.format_exception(raised.value))
+
+
+SPARK_CHILD = """
+import sys, threading, time, warnings
+from pathlib import Path
+from tests.engines.catalogs import KEY, catalog, spark_files
+from tests.engines.servers import running_spark
+from tests.engines.star import build
+from dpsql.errors import EngineLost
+from dpsql.noise import ZeroNoise
+from dpsql.publishing.central import publish_release
+from tests.engines.test_lost import charged
+
+folder, way = Path(sys.argv[1]), sys.argv[2]
+build(folder, 3_000_000 if way == "slow" else 400_000, 5_000)
+with running_spark() as spark:
+    source = spark_files(folder)
+    if way == "slow":
+        source["timeout"] = 1
+        spark.sql("SELECT 1").toArrow()
+    shop = catalog(folder, source, "truncate")
+
+    def stop():
+        jvm = spark.sparkContext._gateway
+        tracker = spark.sparkContext.statusTracker()
+        seen = 0
+        while seen < 3:  # the fingerprint comes last; the first jobs read the public table
+            seen = max([seen, *tracker.getActiveJobsIds()])
+            time.sleep(0.01)
+        jvm.proc.kill() if way == "killed" else spark.sparkContext.stop()
+
+    if way != "slow":
+        threading.Thread(target=stop, daemon=True).start()
+    try:
+        publish_release(shop, folder / "r.dpsql", noise=ZeroNoise(), key=KEY)
+        print("published")
+    except EngineLost as error:
+        print("LOST", error)
+    print("RELEASES", charged(shop), (folder / "r.dpsql").exists())
+    sys.stdout.flush()
+    import os
+    os._exit(0)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("way", ["stopped", "killed", "slow"])
+def test_spark_that_goes_away(way: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    """Its context is stopped, its process is killed, or a statement takes longer than allowed."""
+    from importlib.util import find_spec
+    from shutil import which
+
+    if find_spec("pyspark") is None or which("java") is None:
+        pytest.skip("there is no pyspark or no Java here")
+    root = Path(__file__).parents[2]
+    done = subprocess.run(
+        [sys.executable, "-c", SPARK_CHILD, str(tmp_path), way],
+        cwd=root, capture_output=True, text=True, timeout=500, check=False,
+    )  # fmt: skip
+    lines = [line for line in done.stdout.splitlines() if line.startswith(("LOST", "RELEASES", "published"))]
+    why = "it ran longer than allowed" if way == "slow" else ""
+    assert len(lines) == 2, done.stdout[-2000:] + done.stderr[-2000:]
+    assert lines[0].startswith("LOST Spark: ")
+    assert why in lines[0]
+    assert lines[0].endswith("nothing was charged and nothing was left behind")
+    assert lines[1] == "RELEASES 0 False"
