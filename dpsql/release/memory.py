@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from dpsql.release.format import AxisMeta, Meta, StatisticMeta
 from dpsql.release.read import Release
-from dpsql.release.write import create_table, node_coordinates
+from dpsql.release.write import create_cells
 from dpsql.star.sql import identifier, literal
 from dpsql.tree import Tree
 from dpsql.variance.model import Reading
@@ -94,8 +94,7 @@ def release_in_memory(
         connection.execute("DETACH source")
     for s, made in enumerate(statistics):
         nodes = node_sums(made.leaves, [axes[a].tree for a in made.meta.axes])
-        columns = node_coordinates(nodes.shape)
-        create_table(connection, f"node_combination_{s}", {**columns, "estimate": nodes.ravel()})
+        create_cells(connection, f"node_combination_{s}", "n", {"estimate": nodes})
     for setting in LOCKED:
         connection.execute(f"SET {setting}")
     found = Release(axes[0].release.path, connection, described, together=dict(readings))
