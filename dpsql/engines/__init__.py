@@ -21,6 +21,7 @@ from dpsql.engines.connection import SpillFolder, private_connection
 from dpsql.engines.csv import load_csv
 from dpsql.engines.dialect import DUCK, Dialect
 from dpsql.engines.engine import IntArray, KeyCheck
+from dpsql.engines.files import files_of
 from dpsql.engines.kinds import INTEGERS
 from dpsql.engines.template import ROW
 from dpsql.errors import CatalogError, SourceError
@@ -266,8 +267,8 @@ def open_sources(
     return raw
 
 
-Reader: TypeAlias = "Callable[[_Opening, str, Path], str]"
-"""The relation of a file: (source, table, file)."""
+Reader: TypeAlias = "Callable[[_Opening, str, Sequence[Path]], str]"
+"""The relation of some files: (source, table, files)."""
 
 
 class Places(Protocol):
@@ -315,10 +316,12 @@ class Files:
         """The rows of a file. A batch's own file, or one that a SELECT names, may end otherwise than the source."""
         if isinstance(place, Path):
             return _own_file(opening, table, place)
-        file = opening.root / place
-        _check_there(opening, table, file, place)
-        reader = READERS.get(file.suffix.lower(), self.read) if parts else self.read
-        return reader(opening, table, file)
+        own = [ending for ending, reader in READERS.items() if reader is self.read]
+        files = files_of(opening.root, place, own)
+        if not files:
+            raise _nothing_there(opening, table, place)
+        reader = READERS.get(files[0].suffix.lower(), self.read) if parts else self.read
+        return reader(opening, table, files)
 
 
 @dataclass(frozen=True)
@@ -374,23 +377,33 @@ def _query(opening: _Opening, table: str, query: Query) -> str:
 
 def _own_file(opening: _Opening, table: str, file: Path) -> str:
     """A batch's own file: Parquet unless its ending says otherwise."""
-    _check_there(opening, table, file.absolute(), file)
-    return READERS.get(file.suffix.lower(), _parquet)(opening, table, file.absolute())
-
-
-def _check_there(opening: _Opening, table: str, file: Path, place: str | Path) -> None:
     if not file.exists():
-        raise SourceError(f"source.tables.{table}: there is no file {place} in {opening.root}")
+        raise _nothing_there(opening, table, file)
+    return READERS.get(file.suffix.lower(), _parquet)(opening, table, (file.absolute(),))
 
 
-def _parquet(opening: _Opening, table: str, file: Path) -> str:
-    return f"read_parquet({literal(str(file.absolute()))})"
+def _nothing_there(opening: _Opening, table: str, place: str | Path) -> SourceError:
+    return SourceError(f"source.tables.{table}: there is no file {place} in {opening.root}")
 
 
-def _load(opening: _Opening, table: str, file: Path) -> str:
+def _parquet(opening: _Opening, table: str, files: Sequence[Path]) -> str:
+    """Partitions are text: a type that is guessed from folder names is guessed from rows."""
+    listed = ", ".join(literal(str(file.absolute())) for file in files)
+    return f"read_parquet([{listed}], hive_types_autocast = false)"
+
+
+def _load(opening: _Opening, table: str, files: Sequence[Path]) -> str:
+    """Read CSV files into tables."""
+    relations = [_load_file(opening, table, file) for file in files]
+    if len(relations) == 1:
+        return relations[0]
+    return f"({' UNION ALL BY NAME '.join(f'SELECT * FROM {relation}' for relation in relations)})"
+
+
+def _load_file(opening: _Opening, table: str, file: Path) -> str:
     """Read a CSV file into a table; lines that are no rows are left out, of a public table they are an error."""
     raw, names = opening.raw, opening.dialect.columns.get(table, ())
-    target = f"csv.{identifier(f'{table} {file.name}')}"
+    target = f"csv.{identifier(f'{table} {file}')}"
     left_out = load_csv(raw.connection, target, file, opening.dialect, names)
     raw.from_csv.add(table)
     if left_out and table in opening.public:

@@ -1,9 +1,10 @@
 """A private connection for raw rows.
 
-Rows are in memory, and what does not fit goes to a folder that nobody else may read. DuckDB would otherwise spill into
-the working directory, in files that everybody may read, and leave them there after a crash. The folder is made under
-`DPSQL_TMPDIR`, or where the system keeps temporary files, with mode 0700. It goes when the connection is closed, and at
-the latest when the process ends by itself; after a kill it stays, closed to others, for the curator to remove.
+Rows are in memory up to `DPSQL_MEMORY` (1536MiB unless it is set), and what does not fit goes to a folder that nobody
+else may read. DuckDB would otherwise spill into the working directory, in files that everybody may read, and leave them
+there after a crash. The folder is made under `DPSQL_TMPDIR`, or where the system keeps temporary files, with mode 0700.
+It goes when the connection is closed, and at the latest when the process ends by itself; after a kill it stays, closed
+to others, for the curator to remove.
 
 **Privacy**: raw rows may stand in the folder in clear text while the connection is open.
 """
@@ -16,8 +17,12 @@ from tempfile import TemporaryDirectory
 import duckdb
 
 from dpsql.errors import OperationalError
+from dpsql.star.sql import literal
 
 SpillFolder = TemporaryDirectory[str]
+
+MEMORY = "1536MiB"
+"""What rows may take of memory unless `DPSQL_MEMORY` says otherwise."""
 
 
 def private_folder() -> SpillFolder:
@@ -48,9 +53,31 @@ def private_connection() -> tuple[duckdb.DuckDBPyConnection, SpillFolder]:
     folder = private_folder()
     try:
         connection = duckdb.connect(
-            ":memory:", config={"python_enable_replacements": "false", "temp_directory": folder.name}
+            ":memory:",
+            config={
+                "python_enable_replacements": "false",
+                "temp_directory": folder.name,
+                "preserve_insertion_order": "false",
+            },
         )
+        _limit(connection)
     except BaseException:
         folder.cleanup()
         raise
     return connection, folder
+
+
+def _limit(connection: duckdb.DuckDBPyConnection) -> None:
+    """Set the memory limit.
+
+    Raises:
+        OperationalError: `DPSQL_MEMORY` is no amount of memory.
+    """
+    limit = os.environ.get("DPSQL_MEMORY") or MEMORY
+    try:
+        connection.execute(f"SET memory_limit = {literal(limit)}")
+    except duckdb.Error as error:
+        connection.close()
+        raise OperationalError(
+            "DPSQL_MEMORY is no amount of memory", hint=f"write one such as `{MEMORY}`"
+        ) from error

@@ -17,6 +17,7 @@ from pathlib import Path
 
 from dpsql.engines import postgresql, spark
 from dpsql.engines.engine import Engine
+from dpsql.engines.files import files_of
 from dpsql.star import Catalog
 from dpsql.star.source import DUCKDB, POSTGRESQL, SPARK, Source, SourceKind
 from dpsql.star.sql.rowlocal import is_select
@@ -41,7 +42,9 @@ def places(kind: SourceKind, root: Path | str, where: str) -> tuple[str, ...]:
 
 
 def _of_files(root: Path, name: str) -> list[str]:
-    return [canonical(file) for file in _files(root, name)]
+    """A folder is a place, and so is each file in it."""
+    whole = [root / name] if (root / name).exists() else []
+    return [canonical(file) for file in (*whole, *files_of(root, name, ENDINGS))]
 
 
 def _of_database(root: Path, name: str) -> list[str]:
@@ -57,6 +60,9 @@ def root_of(source: Source, catalog_file: Path | None) -> Path | str:
 
 SERVERS: Mapping[SourceKind, Callable[[str], str]] = {POSTGRESQL: postgresql.address, SPARK: spark.address}
 """Kind of source -> what its address is without anything secret."""
+
+ENDINGS = (".parquet", ".csv", ".tsv", ".txt")
+"""Of the files that make a folder a table."""
 
 NAMED = {DUCKDB: _of_database}
 """How a name stands for places, where it is not the name of files."""
@@ -98,16 +104,6 @@ def table_digests(raw: Engine, catalog: Catalog, name: str, where: tuple[str, ..
 def _bytes_digest(file: Path) -> str:
     with file.open("rb") as content:
         return hashlib.file_digest(content, "sha256").hexdigest()
-
-
-def _files(root: Path, name: str) -> list[Path]:
-    """The files that a name or a pattern under root stands for."""
-    if (root / name).exists():
-        return [root / name]
-    pattern = Path(name)
-    base = Path(pattern.anchor) if pattern.is_absolute() else root
-    parts = pattern.relative_to(pattern.anchor) if pattern.is_absolute() else pattern
-    return sorted(base.glob(str(parts))) if any(mark in name for mark in "*?[") else []
 
 
 def _listed(folder: Path, name: str) -> str:
