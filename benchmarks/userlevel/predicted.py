@@ -20,15 +20,23 @@ KINDS = {
 """Classes of the plan by those of the questions."""
 
 
-def shown(star: Star, price: str, month: str, releases: int) -> dict[tuple[str, str], float]:
-    """The typical relative standard error that releases show, by (class, aggregate)."""
+def shown(
+    star: Star, price: str, month: str, releases: int, *, months: bool = True
+) -> dict[tuple[str, str], float]:
+    """The typical relative standard error that releases show, by (class, aggregate).
+
+    Args:
+        star, price, month, releases: as of `measure`.
+        months: whether the plan knows months as months; else they are groups like others.
+    """
     found: dict[tuple[str, str, str], list[float]] = defaultdict(list)
     for seed in range(1, releases + 1):
         release = star.release(seed)
         for asked in questions(star.truth, price, month):
             for name, answer in answers(release, asked, star.measure).items():
                 for kind, error, value in zip(asked.kinds, answer.stderr, answer.value, strict=True):
-                    if np.isfinite(value) and (kind, asked.view) != ("group", month):
+                    once = (kind, asked.view) != (("group", month) if months else ("month", month))
+                    if np.isfinite(value) and once:
                         found[kind, asked.view, name].append(float(error / abs(value)))
     views: dict[tuple[str, str], list[float]] = defaultdict(list)
     for (kind, _, name), errors in found.items():

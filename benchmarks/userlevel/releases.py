@@ -62,6 +62,10 @@ class Release:
         """As `release.Release.reading`."""
         return self.readings[statistic]
 
+    def shared(self, left: int, right: int) -> Reading | None:
+        """As `release.Release.shared`."""
+        return self.readings[left] if left == right else None
+
     def view(self, name: str) -> SimpleNamespace:
         """What a plan says of a view."""
         own = [s for s in self.meta.statistics if s.view == name]

@@ -46,6 +46,10 @@ ALLOWED = 0.3
 """How far groups are off where no differences are measured, as a part of what the low bound left out."""
 
 
+PULL = 2.0
+"""How much more people whom differences do not show pull a group than those whom they do: they are the heaviest."""
+
+
 class Corrected(NamedTuple):
     """What a release holds of one statistic beside its scaled leaf estimates.
 
@@ -155,7 +159,7 @@ class _Off:
         tail = (self.left(statistic) * self.whole(statistic) * _size(statistic)) ** 2 / self.drawn.few
         own = np.zeros_like(rows) if statistic.bounds is None else self.low.apart(index)
         unseen = self.unseen(statistic)
-        off = tuple(GroupsOff(each.variance, unseen * each.value) for each in groups)
+        off = tuple(GroupsOff(each.variance, PULL * unseen * each.value) for each in groups)
         shown = Spread(parts_of(rows), off, cells, tail)
         return Corrected(own + moved, shown)
 
@@ -221,8 +225,8 @@ class _Off:
     def unseen(self, statistic: PlannedStatistic) -> float:
         """What differences do not show of what the low bound left out, over what they do show, at most 1.
 
-        People beyond them may pull groups the same way once more: on the bundled shop, whose rich customers buy dear,
-        differences move price ranges four tenths of the way.
+        People beyond them may pull groups the same way: on the bundled shop, whose rich customers buy dear,
+        differences move price ranges four tenths of the way, and show six tenths of what was left out.
         """
         left = self.left(statistic)
         shown = 1 - 1 / self.low.factor(statistic).value - left
