@@ -113,7 +113,7 @@ def test_people_who_are_weighted_get_no_other_shape_than_is_named(tmp_path: Path
 
 def test_leaves_may_be_named_where_they_are_what_people_get(tmp_path: Path) -> None:
     for days in (12, 300):
-        catalog = write_star(tmp_path, [], {}, days=days)
+        catalog = write_star(tmp_path, [], {}, days=days, name=f"shop{days}")
         catalog.write_text(catalog.read_text().replace("  days: {", "  days: {mechanism: identity, "))
         if days == 12:
             assert api.plan(catalog).statistics[0].strategies == ("leaves",)

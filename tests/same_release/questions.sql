@@ -40,6 +40,9 @@ SELECT category, AVG(amount), DP_STDERR(AVG(amount)) FROM retail WHERE age >= 45
 SELECT SUM(amount), DP_STDERR(SUM(amount)) FROM retail WHERE age BETWEEN 22 AND 47 AND price < 42;
 SELECT COUNT(*), DP_STDERR(COUNT(*)) FROM retail WHERE sold_on BETWEEN DATE '2025-03-05' AND DATE '2025-04-20';
 SELECT sex, COUNT(*), DP_STDERR(COUNT(*)) FROM customer WHERE income > 35000 GROUP BY sex;
+-- retail_user
+SELECT region, COUNT(*), DP_STDERR(COUNT(*)), DP_INTERVAL_LOW(COUNT(*)), DP_INTERVAL_HIGH(COUNT(*)) FROM retail GROUP BY region;
+SELECT SUM(amount), DP_STDERR(SUM(amount)), DP_STDERR(SUM(amount), 'spread') FROM retail WHERE age BETWEEN 22 AND 47 AND price < 42;
 -- retail_stream
 SELECT sold_on, COUNT(*), DP_STDERR(COUNT(*)) FROM retail GROUP BY sold_on;
 SELECT region, COUNT(*), DP_STDERR(COUNT(*)) FROM retail WHERE sold_on >= DATE '2025-01-02' GROUP BY region;
