@@ -203,7 +203,7 @@ def outside_bars(exact: np.ndarray, positive: Positive) -> float:
     """Share of ranges outside the 95% intervals of non-negative answers."""
     assert positive.errors is not None
     masks = range_masks(exact.size)
-    wide = 1.96 * np.sqrt(positive.errors.covariance(masks))
+    wide = 1.96 * np.sqrt(np.maximum(positive.errors.covariance(masks), 0.0))
     return float(np.mean(np.abs(masks @ (positive.shares - exact)) > wide + 1e-12))
 
 

@@ -19,6 +19,9 @@ import numpy as np
 
 from benchmarks.figures import Figures
 from benchmarks.local import axis as local_axis
+from benchmarks.local import bars as local_bars
+from benchmarks.local import rounds as local_rounds
+from benchmarks.local import rows as local_rows
 from benchmarks.local import star as local_star
 from benchmarks.local.simulated import one_row_each
 from dpsql.client import read_plan
@@ -66,14 +69,17 @@ def collector_speed(figures: Figures, reports: int) -> None:
         figures.at_least("reports accepted", close_collection(state, plan)[1].accepted / reports, 1)
 
 
+PARTS = ("factors", "star", "axis", "cover", "collector", "rows", "bars", "rounds")
+
+
 def main() -> int:
     """Print all figures; 1 if any is short."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="fewer runs and people")
-    parser.add_argument("--only", choices=["factors", "star", "axis", "cover", "collector"], default=None)
+    parser.add_argument("--only", choices=PARTS, default=None)
     given = parser.parse_args()
     figures = Figures()
-    wanted = [given.only] if given.only else ["factors", "star", "axis", "cover", "collector"]
+    wanted = [given.only] if given.only else list(PARTS)
     if "factors" in wanted:
         unbiased_factors(figures)
     if "collector" in wanted:
@@ -88,6 +94,14 @@ def main() -> int:
         local_axis.synthetic(figures, runs=1 if given.quick else 6)
         local_axis.adult(figures, runs=1 if given.quick else 24)
         local_axis.spiky_coverage(figures, runs=4 if given.quick else 40)
+    if "rows" in wanted:
+        local_rows.privacy(figures)
+        local_rows.ranges(figures, runs=8 if given.quick else 60)
+    if "bars" in wanted:
+        local_bars.large_ranges(figures, runs=1 if given.quick else 8)
+    if "rounds" in wanted:
+        local_rounds.one_axis(figures, runs=1 if given.quick else 6)
+        local_rounds.two_axes(runs=1 if given.quick else 4)
     return figures.finish()
 
 

@@ -9,6 +9,8 @@ One person answers one view, with all of epsilon.
 | joint grid   | one grid over three axes or more| declared |
 | row counts   | one bit                         | declared |
 
+Levels of one tree share its people by the square root of their depth.
+
 A grid over ordered axes is as fine as its noise allows: a coarser one hides what is narrow from the answers and from
 their error bars. Where a joint fit will smooth the noise it has five cells an axis at least.
 """
@@ -332,14 +334,20 @@ def with_oracle(design: Design, own: int, asked: Asked) -> View:
 
 
 def _spread(design: Design, members: Sequence[View], share: Fraction) -> list[Asked]:
-    """A group's people over its views: Square Wave's part, the rest evenly over levels and measures."""
+    """A group's people over its views: Square Wave's part, the rest over measures and levels, finer ones more of them.
+
+    By the square root of depth: unbiased ranges of 25, 64 and 125 leaves then have 3.34, 5.41 and 7.99 times the least
+    variance of one report at epsilon 1, evenly 3.64, 5.96 and 9.03.
+    """
     wave = [view for view in members if view.asks.silent]
     plain = [view for view in members if not view.asks.silent]
     left = share * (1 - design.wave_share) if wave else share
     measures: list[int | None] = [*range(len(design.measures))] or [None]
-    part = left / len(plain) / len(measures)
+    depths = [round(1000 * math.sqrt(depth + 1)) for depth in range(len(plain))]
     return [Asked(view, share * design.wave_share) for view in wave] + [
-        Asked(replace(view, measure=measure), part) for view in plain for measure in measures
+        Asked(replace(view, measure=measure), left * depth / sum(depths) / len(measures))
+        for view, depth in zip(plain, depths, strict=True)
+        for measure in measures
     ]
 
 

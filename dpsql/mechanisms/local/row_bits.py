@@ -42,6 +42,11 @@ FLOOR = 1e-4
 """Least share of a leaf in the tilt's prior."""
 
 
+SURE = 0.5
+"""Standard errors of b^2 that are added to it, as noise may hide some: without them intervals of a heavy tail held 92%
+of ranges, with one 99%, with half of one 98%."""
+
+
 class TwoLaws(NamedTuple):
     """Both estimates of one axis's leaves, which one set of reports brought.
 
@@ -78,7 +83,8 @@ def clip_factor(laws: TwoLaws, covariance: FloatArray, cut: float) -> float:
         1 + (2c / (1 - c))^2 b^2 / V, with V the mean variance of a range.
     """
     ranges, (shift, noise) = range_workload(laws.rows.size), laws.apart
-    apart = max(0.0, float(shift @ ranges @ shift) - float((noise * ranges).sum()))
+    seen, both = max(0.0, float(shift @ ranges @ shift) - float((noise * ranges).sum())), ranges @ noise
+    apart = seen + SURE * math.sqrt(2 * float(np.sum(both * both.T)))
     mean = max(float((covariance * ranges).sum()), 1e-300)
     return 1 + (2 * cut / (1 - cut)) ** 2 * apart / mean
 
