@@ -4,7 +4,7 @@
 |----------------------|------------------------------|----------------------------------------|
 | strategy_matrix(n)   | M, algorithm 5.2 (pt <= N)   | row i - 1 is node i                    |
 | decoder_matrix(n)    | B, algorithm 5.3 gives B'    | row t - 1 is the prefix of t batches   |
-| fda_share(n, i)      | lambda_i                     | fraction of epsilon (zCDP: of rho)     |
+| fda_share(n, i)      | lambda_i                     | fraction of epsilon (Gaussian: of mu^2)|
 | fda_error(n)         | err                          | sum of w_i / lambda_i^2, w_i = uses    |
 """
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Iterator
+from fractions import Fraction
 from itertools import combinations
 from typing import NamedTuple
 
@@ -17,6 +18,7 @@ import numpy as np
 
 from benchmarks.central.planes import published_plane
 from benchmarks.figures import Figures
+from dpsql.budget import mu2_of
 from dpsql.mechanisms.axis.dense import dense_strategy, matrix_root, optimal_gram, workload_gram
 from dpsql.mechanisms.axis.question import expected_error
 from dpsql.mechanisms.axis.registry import auto_strategy
@@ -30,7 +32,7 @@ ONE_AXIS = {256: 66, 1024: 125, 4096: 207, 16_384: 327, 65_536: 475, 262_144: 67
 DENSE = (256, 512, 1024)  # below 140 leaves the optimum itself is 1.02 to 1.023 times the SVD bound
 SINE = (1025, 4096, 65_536, 1_048_576)
 LONG = 65_536
-RHO = 0.0243  # what (1, 1e-6) converts to, tightly
+MU2 = float(mu2_of(Fraction(1), Fraction(1, 10**6)))
 
 
 class Figure(NamedTuple):
@@ -48,20 +50,20 @@ def figures(longest: int) -> Iterator[Figure]:
         yield Figure(f"pure, {n} x {n} rectangles, product hats", published_plane(n, "product_hats"), bound)
     yield Figure("pure, 256 x 256 rectangles", auto_strategy(256).expected_error ** 2 / 2, 2185)
     gaussian = expected_error(dense_strategy(256)) ** 2
-    yield Figure("zCDP (1, 1e-6), 256 x 256 rectangles", gaussian / (2 * RHO), 1470)
-    yield Figure("zCDP at rho 1/2, six axes of 256, all conjunctions of 1 to 3 ranges", six_axes(), 5800)
+    yield Figure("(1, 1e-6), 256 x 256 rectangles", gaussian / MU2, 1278)
+    yield Figure("Gaussian at mu^2 1, six axes of 256, all conjunctions of 1 to 3 ranges", six_axes(), 5800)
     for n in DENSE:
         yield Figure(
-            f"zCDP over SVD bound, {n} leaves", expected_error(dense_strategy(n)) / svd_bound(n), 1.02
+            f"Gaussian over SVD bound, {n} leaves", expected_error(dense_strategy(n)) / svd_bound(n), 1.02
         )
     for n in (64, 128):
         yield Figure(
-            f"zCDP over the optimum, {n} leaves", expected_error(dense_strategy(n)) / optimum(n), 1.001
+            f"Gaussian over the optimum, {n} leaves", expected_error(dense_strategy(n)) / optimum(n), 1.001
         )
     for n in SINE:
         if n <= longest:
             ratio = expected_error(SineStrategy(n)) / svd_bound(n)
-            yield Figure(f"zCDP over SVD bound, {n} leaves", ratio, 1.11)
+            yield Figure(f"Gaussian over SVD bound, {n} leaves", ratio, 1.11)
     for n, bound in ONE_AXIS.items():
         if n <= longest:
             yield Figure(f"pure, all ranges of {n} leaves", auto_strategy(n).expected_error, bound)

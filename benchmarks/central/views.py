@@ -1,7 +1,7 @@
 """Many views at once: the residual design against views that are measured one by one and then reconciled.
 
 `python -m benchmarks.central.views` prints a table: mean predicted variance of a count over ranges on every set of axes
-that a view covers (each axis of a view is asked half the time), at rho 1/2. Both columns are what planning itself
+that a view covers (each axis of a view is asked half the time), at mu^2 1. Both columns are what planning itself
 compares, with the integer rows that a release would draw; nothing is simulated.
 """
 

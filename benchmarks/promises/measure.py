@@ -46,7 +46,7 @@ class Promise(NamedTuple):
 
 
 def worst_star(folder: Path) -> float:
-    """The largest loss over its claim: L1 / M under pure epsilon and equal budgets, rho over rho under a delta."""
+    """The largest loss over its claim: L1 / M under pure epsilon and equal budgets, mu^2 over mu^2 under a delta."""
     worst = 0.0
     for seed in range(STARS):
         pair = random_pair(seed)

@@ -65,12 +65,12 @@ def shipped(batches: int, law: NoiseLaw, question: str) -> Iterator[TimeStrategy
 
 
 def error(strategy: TimeStrategy, batches: int, question: str) -> float:
-    """Mean variance at epsilon 1 or rho 1/2."""
+    """Mean variance at epsilon 1 or mu^2 1."""
     return question_of(question, 1).error(strategy.errors(batches))
 
 
 def choice_figures() -> Iterator[Figure]:
-    """The pick's error over the least of all that ship; and how far behind zCDP's was."""
+    """The pick's error over the least of all that ship; and how far behind Gaussian noise's was."""
     for law in LAWS:
         for batches in BATCHES:
             for question in QUESTIONS:

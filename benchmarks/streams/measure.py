@@ -4,7 +4,7 @@
 
 One line a figure, then tables as markdown (to FILE or standard output).
 
-Errors are variances per unit count at epsilon = 1 (pure) or rho = 1/2 (zCDP), from closed forms; times are of this
+Errors are variances per unit count at epsilon = 1 (pure) or mu^2 = 1 (Gaussian), from closed forms; times are of this
 run (processor seconds where early and late batches are compared). The convex solver is SciPy's SLSQP, the method
 that seed 004 calls SQP.
 """
@@ -113,13 +113,13 @@ def of_time(n: int, law: NoiseLaw) -> tuple[float, float]:
 
 
 def of_toeplitz(n: int) -> tuple[float, float]:
-    """Prefix errors of square-root Toeplitz at rho 1/2."""
+    """Prefix errors of square-root Toeplitz at mu^2 1."""
     norms = np.cumsum(toeplitz.root_coefficients(n) ** 2)
     return mean_and_largest(norms * norms[-1])
 
 
 def lower_bound(n: int) -> float:
-    """No linear mechanism has a smaller mean prefix error at rho = 1/2: (sum of singular values)^2 / n^2.
+    """No linear mechanism has a smaller mean prefix error at mu^2 = 1: (sum of singular values)^2 / n^2.
 
     The prefix matrix has the singular values 1 / (2 sin((2k - 1) pi / (4n + 2))).
     """
@@ -151,7 +151,7 @@ def comparison() -> Iterator[str]:
         ("k-ary subtraction, theorem budgets", lambda n: of_subtraction(n, LAPLACE)),
     ]
     zcdp: list[tuple[str, Callable[[int], tuple[float, float] | None]]] = [
-        ("FDA, shares of rho", lambda n: of_nodes(fda(GAUSSIAN, n).errors(n))),
+        ("FDA, shares of mu^2", lambda n: of_nodes(fda(GAUSSIAN, n).errors(n))),
         ("time tree + BLUE, best plan, asked at once", lambda n: of_time(n, GAUSSIAN)),
         ("k-ary subtraction, theorem budgets", lambda n: of_subtraction(n, GAUSSIAN)),
         ("square-root Toeplitz", of_toeplitz),
@@ -159,7 +159,7 @@ def comparison() -> Iterator[str]:
     ]
     for title, methods in (
         ("Prefix error, mean / largest, pure, epsilon = 1", pure),
-        ("Prefix error, mean / largest, zCDP, rho = 1/2", zcdp),
+        ("Prefix error, mean / largest, Gaussian, mu^2 = 1", zcdp),
     ):
         rows = [[name, *(shown(method(n)).replace(" / nan", "") for n in SIZES)] for name, method in methods]
         yield from table(title, ["method", *(f"N = {n:,}" for n in SIZES)], rows)
@@ -184,7 +184,7 @@ def year() -> Iterator[str]:
         for name, strategy in strategies
     ]
     header = ["strategy", "total so far", "prefix", "any range", "day", "7 days", "30 days"]
-    yield from table("Mean error by question, N = 365, epsilon = 1 or rho = 1/2", header, rows)
+    yield from table("Mean error by question, N = 365, epsilon = 1 or mu^2 = 1", header, rows)
 
 
 def speed() -> Iterator[str]:
@@ -234,7 +234,7 @@ def error_figures() -> Iterator[Figure]:
     for n, bound in ((1023, 160), (65535, 560), (2**20 - 1, 1035)):
         yield Figure(f"prefix strategy, N = {n}", of_subtraction(n, LAPLACE)[0], bound)
     for n, bound_there in ((1023, 9.8), (65535, 19.7), (2**20 - 1, 28.3)):
-        yield Figure(f"zCDP, N = {n}", of_toeplitz(n)[0], bound_there)
+        yield Figure(f"Gaussian, N = {n}", of_toeplitz(n)[0], bound_there)
 
 
 def long_tree(horizon: int) -> TimeStrategy:

@@ -320,7 +320,7 @@ class Answered:
         What people report for themselves errs like a sum over all of them, which is normal.
         """
         meta = self.errors.release.meta
-        pure = meta.local is None and not meta.privacy.rho
+        pure = meta.local is None and not meta.privacy.mu2
         fewest = min((int(np.prod(each.nodes)) for each in self.lookups), default=1)
         rows = max(1, int(np.prod(self.plan.shape)))
         return LAPLACE_KURTOSIS / max(1.0, fewest / rows) if pure else 0.0

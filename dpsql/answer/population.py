@@ -264,7 +264,7 @@ def _differences(sample: Sample, central: Release, overlap: Overlap) -> list[Dif
 
 def pure(release: Release) -> bool:
     """Whether a release's noise is Laplace's."""
-    return release.meta.local is None and not release.meta.privacy.rho
+    return release.meta.local is None and not release.meta.privacy.mu2
 
 
 def _scaled_by(sample: Sample, table: Table, whole: Table) -> tuple[Table, bool]:

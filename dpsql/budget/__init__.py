@@ -1,13 +1,13 @@
 """Exact budgets: currencies whose amounts add up, and amounts as integer units of a draw.
 
-Read in this order: `currency` (what adds up: epsilon, or rho, and the conversion between them), `units` (fractions to
-integers over a common denominator).
+Read in this order: `currency` (what adds up: epsilon, or mu^2), `curve` (what mu^2 means at a delta), `units`
+(fractions to integers over a common denominator).
 
 | here | there | unit |
 |---|---|---|
 | `cap` | floor(eps t) | 1 / t of epsilon per unit of count |
 | `units` (s) | eps_r = s_r / t | the same |
-| `rho` | zCDP parameter | |
+| `mu2` | squared parameter of the Gaussian pair N(0, 1), N(mu, 1) | |
 
 No float takes part in what is spent: a float-normalised split overspends in about four trees of ten.
 """
@@ -16,13 +16,11 @@ from dpsql.budget.currency import (
     NEIGHBOURS,
     Currency,
     Epsilon,
+    Mu2,
     Neighbours,
-    Rho,
     currency_at,
-    epsilon_of,
-    gaussian_sigma2,
-    rho_of,
 )
+from dpsql.budget.curve import SLACK, epsilon_of, gaussian_sigma2, mu2_of, pure_of
 from dpsql.budget.units import (
     DENOMINATOR,
     cap_units,
@@ -35,13 +33,15 @@ __all__ = [
     "NEIGHBOURS",
     "Currency",
     "Epsilon",
+    "Mu2",
     "Neighbours",
-    "Rho",
+    "SLACK",
     "currency_at",
     "cap_units",
     "combine",
     "epsilon_of",
     "gaussian_sigma2",
-    "rho_of",
+    "mu2_of",
+    "pure_of",
     "scaled_denominator",
 ]

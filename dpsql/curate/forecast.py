@@ -68,7 +68,7 @@ class StatisticForecast:
         axis_forecasts: what is known of each axis that is measured by itself; none where both are measured together.
         noise: Laplace or Gaussian.
         charge: what the ledger will be charged, in `currency`.
-        currency: epsilon or rho.
+        currency: epsilon or mu2.
         tau: rows of one unit that count; 0 where publishing chooses them (then figures are for units of one row).
         cells: leaf combinations.
         nodes: stored node combinations.

@@ -3,10 +3,10 @@
 A **lineage** is the budget of one group of people: a name, the privacy unit, the neighbour relation, delta
 and the cap. It is declared, never guessed, and fixed at its first use.
 
-A cap is an epsilon at the lineage's delta. What is counted is epsilon where delta is 0 and rho else, so under
-a delta the cap is converted once, by the conversion that turns a release's epsilon into rho.
+A cap is an epsilon at the lineage's delta. What is counted is epsilon where delta is 0 and mu^2 else, so under
+a delta the cap is converted once, by the conversion that turns a release's epsilon into mu^2.
 
-Amounts are fractions; the ledger counts them in grains, 1 / (2^40 3^4 5^20) of epsilon or rho, rounded up
+Amounts are fractions; the ledger counts them in grains, 1 / (2^40 3^4 5^20) of epsilon or mu^2, rounded up
 for charges and down for caps. Decimals of up to 20 places, halves and thirds are exact, so ten releases of
 0.4 fit a cap of 4.
 """

@@ -37,7 +37,7 @@ from dpsql.ledger.identity import (
 )
 from dpsql.noise import os_entropy
 
-_FORMAT = "dpsql-ledger-2"
+_FORMAT = "dpsql-ledger-3"
 _COLUMNS = [field.name for field in fields(Entry)]
 _SCHEMA = f"""
 CREATE TABLE meta (key VARCHAR PRIMARY KEY, value VARCHAR NOT NULL);

@@ -3,16 +3,16 @@
 | here | Laplace | Gaussian |
 |---|---|---|
 | `norm` | 1: column sums of \\|H\\| b | 2: column sums of (H b)^2 |
-| `spend` | epsilon | rho |
-| `unit_error` | 2: variance of a row of whole budget at epsilon 1 | 1: at sigma 1, which is rho 1/2 |
+| `spend` | epsilon | mu^2 |
+| `unit_error` | 2: variance of a row of whole budget at epsilon 1 | 1: at sigma 1, which is mu^2 1 |
 | budget of a row combination | floor(.. floor(cap b_1 / B_1) ..) in units of 1/t | b_1 b_2 .. |
-| noise of a row of budget s | rate s / (t M) | sigma^2 = (M B_1 B_2 .. / s)^2 / (2 rho) |
+| noise of a row of budget s | rate s / (t M) | sigma^2 = (M B_1 B_2 .. / s)^2 / mu^2 + 4 |
 
 A strategy carries its law; whoever draws, predicts or audits asks the law and never which one it is.
 
 **Privacy**: one unit changes the cells by at most M in L1, so a row combination changes by at most |H_r| M. Under
 Laplace noise the loss is at most sum_r |H_r| s_r / t <= epsilon for every cell, under Gaussian noise
-sum_r (H_r s_r M)^2 / (2 sigma^2) <= rho: `Sensitive` strategies and `combine` hold both in integers.
+sum_r (H_r M)^2 / (sigma_r^2 - 4) <= mu^2: `Sensitive` strategies and `combine` hold both in integers.
 **Source**: docs/method/views.md, "Products of axes"; docs/method/noise.md, "Integer budgets and path sums".
 """
 
@@ -21,13 +21,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from math import prod, sqrt
+from math import inf, pi, prod, sqrt
 from typing import ClassVar, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from dpsql.budget import Currency, cap_units, combine, gaussian_sigma2, scaled_denominator
+from dpsql.budget import SLACK, Currency, cap_units, combine, gaussian_sigma2, scaled_denominator
 from dpsql.errors import InternalError, PrivacyError
 from dpsql.mechanisms.axis.rows import SparseRows
 from dpsql.noise import Noise, laplace_variance
@@ -36,6 +36,15 @@ IntArray = npt.NDArray[np.int64]
 
 SMALLEST_RATIO = 1e-9
 """At budgets of hundreds discrete noise is 0 for all practical purposes; a variance of 0 would divide by 0."""
+
+ROUNDING = 1 / 12
+"""About the variance of rounding what was drawn at a fine grain to integers."""
+
+FINE = 1 << 16
+"""A variance parameter beside which `SLACK` does not count."""
+
+_CUT = 1 << 62
+"""Where exact integers are cut, far above every sum whose estimates a release can hold (2^42 at 2^-20)."""
 
 
 class AxisBudget(NamedTuple):
@@ -89,7 +98,7 @@ class NoisyView:
 class NoiseLaw(Protocol):
     """A law of exact integer noise and what follows from it.
 
-    `axes` are the budgets of a view's axes, `spend` is epsilon or rho, `sensitivity` is M, the most that one privacy
+    `axes` are the budgets of a view's axes, `spend` is epsilon or mu^2, `sensitivity` is M, the most that one privacy
     unit changes the sum of |cells| in stored units.
     """
 
@@ -109,6 +118,10 @@ class NoiseLaw(Protocol):
         """Variance of a row that has the whole budget, at epsilon 1 or sigma 1."""
 
     @property
+    def abroad(self) -> float:
+        """What a variance is multiplied by where it is bought in the other law's currency."""
+
+    @property
     def seconds(self) -> float:
         """About what one draw takes; measured on two cores."""
 
@@ -124,6 +137,9 @@ class NoiseLaw(Protocol):
 
     def unit_variance(self, axes: Sequence[AxisBudget], spend: Fraction, sensitivity: int) -> float:
         """The `unit_variance` that a draw will have; known before anything is drawn. Errors as of `budgets`."""
+
+    def grain(self, axes: Sequence[AxisBudget], spend: Fraction, sensitivity: int) -> int:
+        """What exact integers are multiplied by before noise is drawn, so that being discrete costs next to nothing."""
 
     def column_cap(self, axes: Sequence[AxisBudget], spend: Fraction, sensitivity: int) -> int:
         """The most that weighted column sums of budgets may reach for the spend to hold."""
@@ -171,6 +187,9 @@ class Laplace:
     name: ClassVar[str] = "Laplace"
     norm: ClassVar[int] = 1
     unit_error: ClassVar[float] = 2.0
+    abroad: ClassVar[float] = (
+        pi / 2
+    )  # a small epsilon costs (pi / 2) epsilon^2 of mu^2, a larger one a little less
     seconds: ClassVar[float] = 2.5e-6
 
     def integer_root(self, value: IntArray) -> IntArray:
@@ -203,6 +222,10 @@ class Laplace:
         floors = float(np.average((ideal / real) ** 2, weights=ideal**2))
         ratio = laplace_variance(budget, denominator) * real**2 / (2.0 * float(denominator) ** 2)
         return 2.0 * (denominator / cap) ** 2 * floors * max(float(np.max(ratio)), SMALLEST_RATIO)
+
+    def grain(self, axes: Sequence[AxisBudget], spend: Fraction, sensitivity: int) -> int:
+        """1: discrete Laplace noise is no dearer than continuous noise."""
+        return 1
 
     def column_cap(self, axes: Sequence[AxisBudget], spend: Fraction, sensitivity: int) -> int:
         """Epsilon in units of 1/t."""
@@ -252,11 +275,12 @@ class Laplace:
 
 @dataclass(frozen=True)
 class Gaussian:
-    """Discrete Gaussian noise; spends rho."""
+    """Discrete Gaussian noise; spends mu^2."""
 
     name: ClassVar[str] = "Gaussian"
     norm: ClassVar[int] = 2
     unit_error: ClassVar[float] = 1.0
+    abroad: ClassVar[float] = inf  # none is to be had
     seconds: ClassVar[float] = 4.5e-6
 
     def integer_root(self, value: IntArray) -> IntArray:
@@ -275,8 +299,18 @@ class Gaussian:
         return budget
 
     def unit_variance(self, axes: Sequence[AxisBudget], spend: Fraction, sensitivity: int) -> float:
-        """M^2 / (2 rho)."""
-        return float(Fraction(sensitivity**2) / (2 * spend))
+        """M^2 / mu^2, and what discreteness costs the row of largest budget."""
+        whole = prod(axis.total for axis in axes) ** 2
+        largest = prod(int(axis.budget.max(initial=0)) for axis in axes) ** 2
+        return float(Fraction(sensitivity**2) / spend + Fraction(SLACK * largest, whole))
+
+    def grain(self, axes: Sequence[AxisBudget], spend: Fraction, sensitivity: int) -> int:
+        """The least power of two at which every sigma^2 is at least `FINE`: `SLACK` is then a part of it in 16,384."""
+        largest = Fraction(1) * prod(Fraction(int(axis.budget.max(initial=1)), axis.total) for axis in axes)
+        grain = 1
+        while (grain * sensitivity) ** 2 < FINE * spend * largest**2:
+            grain *= 2
+        return grain
 
     def column_cap(self, axes: Sequence[AxisBudget], spend: Fraction, sensitivity: int) -> int:
         """The squared product of the totals: noise is scaled to them."""
@@ -291,9 +325,9 @@ class Gaussian:
     def draw(
         self, exact: IntArray, axes: Sequence[AxisBudget], spend: Fraction, sensitivity: int, noise: Noise
     ) -> NoisyView:
-        """See `NoiseLaw`. **Privacy**: rho-zCDP; the weighted L2 distance of neighbours is at most M B."""
+        """See `NoiseLaw`. **Privacy**: mu^2; the weighted L2 distance of neighbours is at most M B."""
         whole = prod(axis.total for axis in axes) * sensitivity
-        return self.draw_at(exact, axes, Fraction(whole**2) / (2 * spend), sensitivity, noise)
+        return self.draw_at(exact, axes, Fraction(whole**2) / spend, sensitivity, noise)
 
     def draw_at(
         self, exact: IntArray, axes: Sequence[AxisBudget], variance: Fraction, sensitivity: int, noise: Noise
@@ -303,11 +337,11 @@ class Gaussian:
         Args:
             exact: exact rows, shape (p_1, .., p_d).
             axes: the axes' budgets.
-            variance: sigma^2 of a row of budget product 1; a row of product b gets sigma^2 / b^2, rounded up.
+            variance: V of a row of budget product 1; a row of product b gets sigma^2 = V / b^2 + 4, rounded up.
             sensitivity: the most that one privacy unit changes the sum of |cells|, in stored units.
             noise: where noise comes from.
 
-        **Privacy**: for neighbours whose rows differ by d_r, sum_r (b_r d_r)^2 / (2 sigma^2)-zCDP.
+        **Privacy**: for neighbours whose rows differ by d_r, mu^2 = sum_r (b_r d_r)^2 / V.
         """
         budget = self.budgets(axes, variance, sensitivity)
         noisy = np.zeros(budget.shape, dtype=np.int64)
@@ -315,32 +349,45 @@ class Gaussian:
             where = budget == share
             sigma2 = self.row_variance(int(share), variance)
             noisy[where] = noise.gaussian(sigma2, int(np.count_nonzero(where)), exact[where])
-        unit = float(variance / prod(axis.total for axis in axes) ** 2)
+        whole = prod(axis.total for axis in axes) ** 2
+        unit = float((variance + SLACK * int(budget.max(initial=0)) ** 2) / whole)
         return NoisyView(noisy, budget, unit, sensitivity)
 
     def row_variance(self, budget: int, variance: Fraction) -> Fraction:
-        """sigma^2 of a row of some budget, rounded up; `variance` is that of a row of budget 1."""
-        return gaussian_sigma2(Fraction(budget**2, 2) / variance, 1)
+        """sigma^2 of a row of some budget, rounded up; `variance` is V of a row of budget 1."""
+        return gaussian_sigma2(budget**2 / variance, 1)
 
     def draw_bounded(self, exact: IntArray, bound: int, spend: Fraction, noise: Noise) -> Drawn:
-        """See `NoiseLaw`. **Privacy**: rho-zCDP."""
-        sigma2 = gaussian_sigma2(spend, bound**2)
-        return Drawn(noise.gaussian(sigma2, exact.size, exact), float(sigma2) ** 0.5)
+        """See `NoiseLaw`. **Privacy**: mu^2; drawn at its grain and rounded to integers, which is post-processing."""
+        grain = self.grain((), spend, bound)
+        sigma2 = gaussian_sigma2(spend, (grain * bound) ** 2)
+        noisy = noise.gaussian(sigma2, exact.size, refined(exact, grain))
+        sd = sqrt(float(sigma2) / grain**2 + (ROUNDING if grain > 1 else 0.0))
+        return Drawn((2 * noisy + grain) // (2 * grain), sd)
 
     def unit_noise(self, spend: Fraction) -> float:
         """See `NoiseLaw`."""
-        return sqrt(1 / (2 * float(spend)))
+        return sqrt(1 / float(spend) + ROUNDING)
 
     def bought(self, amount: Fraction, currency: Currency) -> Fraction:
-        """A rho."""
-        return currency.concentrated(amount)
+        """A mu^2."""
+        return currency.gaussian(amount)
 
 
 LAPLACE, GAUSSIAN = Laplace(), Gaussian()
 
 
+def refined(exact: IntArray, grain: int) -> IntArray:
+    """Exact integers times a grain, cut where 64 bits end.
+
+    **Privacy**: cutting moves two integers no further apart, so a difference is multiplied by at most the grain.
+    """
+    room = _CUT // grain
+    return np.clip(exact, -room, room) * grain
+
+
 def laws_for(currency: Currency) -> tuple[NoiseLaw, ...]:
-    """Those that a currency pays for: epsilon Laplace noise, rho both; first that of statistics without a choice."""
+    """Those that a currency pays for: epsilon Laplace noise, mu^2 both; first its own."""
     return (GAUSSIAN, LAPLACE) if currency.delta else (LAPLACE,)
 
 

@@ -47,7 +47,7 @@ def discrete_gaussian(sigma2: Fraction, size: int, entropy: Entropy) -> IntArray
     Raises:
         InternalError: sigma^2 is not positive, or so large that int64 does not hold the draws.
 
-    **Privacy**: added to integers with squared L2 sensitivity d, the vector is d / (2 sigma^2)-zCDP.
+    **Privacy**: added to integers with squared L2 sensitivity d, the vector costs mu^2 = d / (sigma^2 - 4).
 
     **Source**: docs/method/noise.md, "Discrete Gaussian"; Canonne, Kamath, Steinke (2020), algorithm 3.
     """

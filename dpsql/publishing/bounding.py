@@ -28,7 +28,7 @@ from dpsql.engines.sampling import coefficients
 from dpsql.engines.template import Bound, EveryRow, Sampled, Weighed, left_out
 from dpsql.errors import CatalogError
 from dpsql.mechanisms.family.whitened import UNIT
-from dpsql.mechanisms.law import LAPLACE, NoisyRows, NoisyView
+from dpsql.mechanisms.law import LAPLACE, NoisyRows, NoisyView, refined
 from dpsql.noise import Noise
 from dpsql.progress import Progress, Stage
 from dpsql.publishing.cells import Cells, CountedCells
@@ -395,7 +395,7 @@ def draw_cells(scan: Scan, of: str, cells: Cells) -> dict[int, NoisyRows]:
     for group in plan.by_view(of):
         statistics = [plan.statistics[i] for i in group]
         for i, s, exact in zip(group, statistics, cells.of(*statistics), strict=True):
-            views[i] = s.measurement.draw(exact, s.terms(plan.axes), scan.noise)
+            views[i] = s.measurement.draw(refined(exact, s.grain), s.terms(plan.axes), scan.noise)
     return views
 
 

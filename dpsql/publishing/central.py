@@ -220,7 +220,7 @@ def confirmed_source(catalog: Catalog) -> Source:
 
 
 def release_spend(catalog: Catalog, plan: ReleasePlan, unit: str | None = None) -> Spend:
-    """One ledger line for each draw; replace-one is charged in full, drawn at half the epsilon or a quarter of the rho.
+    """One ledger line for each draw; replace-one is charged in full, drawn at half the epsilon, a quarter of the mu^2.
 
     Args:
         catalog, plan: the release.

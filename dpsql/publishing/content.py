@@ -213,7 +213,7 @@ def planned_release(
         neighbours=privacy.neighbours,
         epsilon=str(promised.epsilon),
         delta=str(promised.delta),
-        rho=None if promised.rho is None else str(promised.rho),
+        mu2=None if promised.mu2 is None else str(promised.mu2),
         rows_per_unit={
             s.of: bounding_of(catalog, s.of).told(s.tau) for s in plan.statistics if not s.counts_people
         },

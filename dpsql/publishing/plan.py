@@ -3,9 +3,9 @@
 The plan follows from the catalog and from public tables alone. It fixes the node set, every noise scale
 and so every predicted error; publishing then only fills in numbers.
 
-**Privacy**: the statistics' charges add up to at most the catalog's epsilon (or the rho of its epsilon and
+**Privacy**: the statistics' charges add up to at most the catalog's epsilon (or the mu^2 of its epsilon and
 delta), in exact fractions. Under replace-one neighbours noise is drawn for half the epsilon or a quarter of
-the rho that is charged. A pure draw on a rho ledger gets the largest epsilon with epsilon^2 / 2 <= rho.
+the mu^2 that is charged. A pure draw on a mu^2 ledger gets the largest epsilon that costs no more (`pure_of`).
 """
 
 from __future__ import annotations
@@ -79,7 +79,8 @@ def plan_release(catalog: Catalog, make_axis: AxisMaker) -> ReleasePlan:
             question = _question(catalog, of, planner)
             people = plan_people(Asked(table, views, statistics, planner, question, buy))
             statistics, steps = [*statistics, *people.statistics], [*steps, *people.steps]
-    return ReleasePlan(catalog, tuple(planner.entries), tuple(statistics), tuple(steps), tuple(families))
+    plan = ReleasePlan(catalog, tuple(planner.entries), tuple(statistics), tuple(steps), tuple(families))
+    return plan.refined()
 
 
 def _question(catalog: Catalog, of: str, planner: AxisPlanner) -> FamilyQuestion:
@@ -205,7 +206,7 @@ def _check_fits(view: str, measure: str, most: int, charge: Fraction) -> None:
     Args:
         view, measure: for the error.
         most: the most that a unit changes a sum, in units of the measure's scale.
-        charge: what the statistic spends, epsilon or rho.
+        charge: what the statistic spends, epsilon or mu^2.
     """
     if most * max(Fraction(1), 1 / charge) * ROOM >= 1 << 43:
         raise CatalogError(

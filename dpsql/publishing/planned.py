@@ -5,8 +5,8 @@ Equal axes with equal strategies are one axis of the release.
 
 | here | there | unit |
 |---|---|---|
-| `PlannedStatistic.charge` | share of the view times share of the measure | epsilon, or rho where delta > 0 |
-| `PlannedStatistic.spend` | what the noise is drawn for, in its own currency | epsilon (Laplace), rho (Gaussian) |
+| `PlannedStatistic.charge` | share of the view times share of the measure | epsilon, or mu^2 where delta > 0 |
+| `PlannedStatistic.spend` | what the noise is drawn for, in its own currency | epsilon (Laplace), mu^2 (Gaussian) |
 | `PlannedStatistic.sensitivity` | M: what one unit changes, tau times a row's reach | stored integers |
 | `family` | statistics of one table and one measure, which agree on what they share | - |
 
@@ -23,7 +23,7 @@ from typing import NamedTuple
 from dpsql.axis import Axis
 from dpsql.budget import Currency, currency_at
 from dpsql.mechanisms.axis.question import AxisChoice
-from dpsql.mechanisms.axis.strategy import AxisStrategy
+from dpsql.mechanisms.axis.strategy import AxisStrategy, axis_budgets
 from dpsql.mechanisms.family.measurement import Measurement, Terms
 from dpsql.mechanisms.family.product import PRODUCT
 from dpsql.mechanisms.family.question import FamilyAxis, FamilyChoice, Grains
@@ -182,7 +182,7 @@ class PlannedStatistic:
         measure: what is counted or summed.
         axes: axis ids, increasing.
         law: the noise.
-        spend: what the noise is drawn for: epsilon under Laplace noise, rho under Gaussian.
+        spend: what the noise is drawn for: epsilon under Laplace noise, mu^2 under Gaussian.
         charge: what the ledger is charged, in the release's currency.
         tau: rows of one unit that count; 0 while they are not chosen.
         bounds: the measure's bounds, or None for counts.
@@ -190,6 +190,7 @@ class PlannedStatistic:
         sensitivity: the most that one unit changes the statistic, in the measure's own units, rounded up.
         unit: drawn integers that make one of these units: 1, or 2^20 where rows have weights.
         factor: what the drawn integers are multiplied by to estimate the answer.
+        grain: what exact integers are multiplied by before the draw (`NoiseLaw.grain`).
         groups: further factors by group, where it has some.
         noise_mid: what the noise of its rows is multiplied by in a sum; None where that is `mid`.
         measurement: how it is drawn and estimated.
@@ -209,6 +210,7 @@ class PlannedStatistic:
     sensitivity: int
     unit: int = 1
     factor: float = 1.0
+    grain: int = 1
     groups: tuple[Groups, ...] = ()
     noise_mid: float | None = None
     measurement: Measurement = PRODUCT
@@ -221,7 +223,7 @@ class PlannedStatistic:
     @property
     def drawn_sensitivity(self) -> int:
         """The sensitivity in the integers that are drawn."""
-        return self.sensitivity * self.unit
+        return self.sensitivity * self.unit * self.grain
 
     @property
     def family(self) -> tuple[str, str, str]:
@@ -250,6 +252,16 @@ class PlannedStatistic:
         strategies = [axes[axis].strategy for axis in self.axes]
         return Terms(strategies, self.law, self.spend, self.drawn_sensitivity)
 
+    def needed_grain(self, axes: Sequence[PlannedAxis]) -> int:
+        """The grain that its noise needs, given the release's axes.
+
+        1 where it is not known yet how many rows count, and for people, whose rows are drawn one by one.
+        """
+        if not self.tau or self.counts_people:
+            return 1
+        terms = self.terms(axes)
+        return terms.law.grain(axis_budgets(terms.strategies), terms.spend, terms.sensitivity)
+
     def unit_variance(self, axes: Sequence[PlannedAxis]) -> float:
         """Variance of a row of whole budget, in squared stored integers, given the release's axes."""
         return self.measurement.unit_variance(self.terms(axes)) * self.factor**2
@@ -272,6 +284,15 @@ class ReleasePlan:
     statistics: tuple[PlannedStatistic, ...]
     steps: tuple[Step, ...] = ()
     chosen: tuple[Family, ...] = ()
+
+    def refined(self) -> ReleasePlan:
+        """The same with the grain of every statistic; estimates of one family are made from integers of one grain."""
+        statistics = list(self.statistics)
+        for members in self.families:
+            grain = max(statistics[i].needed_grain(self.axes) for i in members)
+            for i in members:
+                statistics[i] = replace(statistics[i], grain=grain, factor=statistics[i].factor / grain)
+        return replace(self, statistics=tuple(statistics))
 
     @property
     def currency(self) -> Currency:

@@ -28,7 +28,7 @@ from pydantic import TypeAdapter
 
 from dpsql.star.collection import Participation
 
-FORMAT = 2
+FORMAT = 3
 """Format version; a reader refuses another one."""
 
 UNIT = 1 << 20
@@ -102,7 +102,7 @@ class StatisticMeta:
         kind: the measure's type, `int` or `decimal`; `int` for counts.
         sensitivity: how much one privacy unit changes one cell, in stored units.
         budget: what the statistic spent, a fraction as text, in `currency`.
-        currency: epsilon or rho.
+        currency: epsilon or mu2.
         mechanism: how the axes were measured, in words.
         cells: number of leaf combinations.
         reading: how it answers, one of `variance.reading.READINGS`.
@@ -216,7 +216,7 @@ class Promise:
         neighbours: data sets that may not be told apart, as in the catalog.
         epsilon, delta: fractions as text.
         rows_per_unit: table -> rows of one unit that count, or `auto`.
-        rho: the zCDP that implies epsilon and delta, where delta is above 0.
+        mu2: of Gaussian differential privacy, which implies epsilon and delta where delta is above 0.
         rows: whether the number of rows is told, `private` or `public`.
         vouched: tables whose SQL only the curator checked.
         trust: `local` where people report for themselves.
@@ -229,7 +229,7 @@ class Promise:
     epsilon: str
     delta: str = "0"
     rows_per_unit: Mapping[str, int | str] | None = None
-    rho: str | None = None
+    mu2: str | None = None
     rows: str | None = None
     vouched: tuple[str, ...] | None = None
     trust: str | None = None
@@ -249,7 +249,7 @@ class RunnerUp:
 class ChoiceMeta:
     """How a strategy was chosen: its exact expected error and those of the runners-up, best first.
 
-    Errors are mean variances over the workload at epsilon 1 (Laplace) or rho 1/2 (Gaussian).
+    Errors are mean variances over the workload at epsilon 1 (Laplace) or mu^2 1 (Gaussian).
 
     Args:
         strategy, expected_error: the chosen one.

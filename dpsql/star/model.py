@@ -262,7 +262,9 @@ class Privacy(Model):
         description="data sets that may not be told apart: one unit more or less, or another in its place",
     )
     epsilon: Exact = Field(description="spent by one release; there is no default")
-    delta: Exact = Field(Fraction(0), description="0: pure; above 0: zCDP is allowed")
+    delta: Exact = Field(
+        Fraction(0), description="0: pure; above 0: Gaussian noise, counted on its exact curve"
+    )
     rows: Annotated[RowNumber, OneOf(SECRET, TOLD)] = Field(
         SECRET, description="public: the number of rows may be told"
     )

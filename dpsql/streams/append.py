@@ -32,7 +32,7 @@ import numpy as np
 
 from dpsql.errors import BatchOrderError, IntegrityError, InternalError, OperationalError
 from dpsql.ledger.files import PRIVATE_FILE
-from dpsql.mechanisms.law import AxisBudget, NoiseLaw
+from dpsql.mechanisms.law import AxisBudget, NoiseLaw, refined
 from dpsql.mechanisms.timeline.strategy import Emission, Read, TimeStrategy
 from dpsql.noise import Noise
 from dpsql.streams.public import (
@@ -99,16 +99,26 @@ class StreamStatistic(NamedTuple):
 
 @dataclass(frozen=True)
 class StreamSpec:
-    """What is fixed when the release is made: strategy, cells of each statistic, lifetime cap."""
+    """What is fixed when the release is made: strategy, cells of each statistic, lifetime cap.
+
+    Attributes:
+        grains: what exact sums of each statistic are multiplied by before noise is drawn; 1 where it does not say.
+    """
 
     strategy: TimeStrategy
     cells: tuple[int, ...]
     lifetime: int | None = None
+    grains: tuple[int, ...] = ()
 
     def text(self) -> str:
         """Canonical JSON; an append under another specification is refused."""
         time = {"kind": self.strategy.kind, "law": self.strategy.law.name, **self.strategy.frozen()}
-        return json.dumps({"time": time, "cells": self.cells, "lifetime": self.lifetime}, sort_keys=True)
+        fixed = {"time": time, "cells": self.cells, "lifetime": self.lifetime, "grains": self.grains}
+        return json.dumps(fixed, sort_keys=True)
+
+    def refined(self, exact: IntArray, statistic: int) -> IntArray:
+        """Exact sums as noise is drawn for them."""
+        return refined(exact, self.grains[statistic]) if self.grains else exact
 
 
 @dataclass(frozen=True)
@@ -336,7 +346,7 @@ class OpenStream:
             before = state.sums(batch.number, statistic, increment.size)
             state.keep_sums(length, statistic, before + increment)
             for emission in self.spec.strategy.emissions(batch.number):
-                values = self._exact(emission, statistic, increment.size)
+                values = self.spec.refined(self._exact(emission, statistic, increment.size), statistic)
                 for read in emission.reads:
                     values = self._noised(values, read, statistic, length, draw)
                 state.send(

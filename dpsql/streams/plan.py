@@ -115,7 +115,8 @@ class StreamPlan:
 
     def spec(self) -> StreamSpec:
         """What stays fixed for the life of the stream."""
-        return StreamSpec(self.strategy, tuple(s.cells for s in self._statistics()), self.lifetime)
+        grains = tuple(s.grain for s in self.batch.statistics)
+        return StreamSpec(self.strategy, tuple(s.cells for s in self._statistics()), self.lifetime, grains)
 
     def statistics(self) -> tuple[StreamStatistic, ...]:
         """The statistics with their budgets.
@@ -131,7 +132,10 @@ class StreamPlan:
     def _statistics(self) -> tuple[StreamStatistic, ...]:
         return tuple(
             StreamStatistic(
-                s.law, tuple(axis_budgets(self.batch.strategies(s)[1:])), s.spend / self.price, s.sensitivity
+                s.law,
+                tuple(axis_budgets(self.batch.strategies(s)[1:])),
+                s.spend / self.price,
+                s.drawn_sensitivity,
             )
             for s in self.batch.statistics
         )
@@ -147,7 +151,8 @@ class StreamPlan:
         for all, so errors are never understated by them.
         """
         shares = self.strategy.shares()
-        return [max(s.unit_variance(share) for share in shares) for s in self.statistics()]
+        worst = [max(s.unit_variance(share) for share in shares) for s in self.statistics()]
+        return [variance * s.factor**2 for variance, s in zip(worst, self.batch.statistics, strict=True)]
 
 
 def plan_stream(catalog: Catalog, make_axis: AxisMaker, number: int) -> StreamPlan:

@@ -199,7 +199,8 @@ def _leaves(stream: StreamPlan, plan: ReleasePlan, index: int, values: IntArray)
     rows: FloatArray = _shaped(plan, index, values).astype(np.float64)
     for axis, strategy in enumerate(plan.strategies(plan.statistics[index])[1:], start=1):
         rows = estimate(strategy, rows, axis)
-    return stream.strategy.estimate(plan.axes[0].axis.leaves, rows)
+    factor = plan.statistics[index].factor
+    return stream.strategy.estimate(plan.axes[0].axis.leaves, rows) * factor
 
 
 def _budgets(

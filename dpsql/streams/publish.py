@@ -184,7 +184,7 @@ def append_batch(
         BatchOrderError: batches before it are missing, it has not begun, or it is past the end.
         PrivacyError and its kin, IntegrityError: the ledger or the private state refuses.
 
-    **Privacy**: the whole stream is epsilon-DP (or rho-zCDP) in its unit, charged once.
+    **Privacy**: the whole stream is epsilon-DP (or spends its mu^2) in its unit, charged once.
     """
     directory = directory.absolute()
     if directory.exists() and not directory.is_dir():

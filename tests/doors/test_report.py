@@ -142,7 +142,7 @@ def test_scales_of_tables_with_uneven_owners_are_shown_with_their_errors(tmp_pat
 def test_each_promise_has_a_sentence_of_its_own(shop: Path) -> None:
     release = open_release(shop)
     assert "by a factor of at most exp(epsilon): epsilon = 80." in report_page(release)
-    promise = replace(release.meta.privacy, epsilon="2/3", delta="1/1000000", rho="1/81")
+    promise = replace(release.meta.privacy, epsilon="2/3", delta="1/1000000", mu2="2/81")
     release.meta = replace(release.meta, privacy=promise)
     page = report_page(release)
     assert "by a factor of" not in page

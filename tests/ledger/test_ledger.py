@@ -11,7 +11,7 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from dpsql.budget import epsilon_of, rho_of
+from dpsql.budget import epsilon_of, mu2_of
 from dpsql.doors.cli.curate import budget_json, budget_text
 from dpsql.errors import (
     BudgetExceeded,
@@ -221,28 +221,28 @@ def test_a_copy_of_a_table_belongs_to_the_lineage_of_its_rows(curator):
 
 def test_a_lineage_takes_lines_of_its_own_currency(curator):
     lineage = change_lineage(name="z", delta=MILLIONTH, cap=Fraction(1))
-    with pytest.raises(LineageError, match="counts rho and cannot hold a spend in epsilon"):
+    with pytest.raises(LineageError, match="counts mu2 and cannot hold a spend in epsilon"):
         curator.publish("a", "0.1", lineage=lineage)
-    with pytest.raises(LineageError, match="counts epsilon and cannot hold a spend in rho"):
-        curator.publish("b", "0.1", currency="rho")
+    with pytest.raises(LineageError, match="counts epsilon and cannot hold a spend in mu2"):
+        curator.publish("b", "0.1", currency="mu2")
     assert curator.draws == 0
 
 
-def test_a_cap_is_an_epsilon_at_delta_and_holds_what_rho_allows(curator):
-    """The cap in rho, read as a number, would be epsilon 18.9: 164 releases of epsilon 1 instead of 12."""
-    lineage, one = change_lineage(delta=MILLIONTH), rho_of(Fraction(1), MILLIONTH)
-    fits = int(rho_of(Fraction(4), MILLIONTH) / one)
+def test_a_cap_is_an_epsilon_at_delta_and_holds_what_mu2_allows(curator):
+    """The cap in mu^2, read as a number, would be epsilon 18.9: 164 releases of epsilon 1 instead of 12."""
+    lineage, one = change_lineage(delta=MILLIONTH), mu2_of(Fraction(1), MILLIONTH)
+    fits = int(mu2_of(Fraction(4), MILLIONTH) / one)
     for i in range(fits):
-        receipt = curator.publish(f"r{i}", one, lineage=lineage, currency="rho")
+        receipt = curator.publish(f"r{i}", one, lineage=lineage, currency="mu2")
     assert fits == 12 and epsilon_of(fits * one, MILLIONTH) <= 4 < epsilon_of((fits + 1) * one, MILLIONTH)
     assert 0.999 < receipt.charged_epsilon <= 1 and receipt.left_epsilon < 1
     left = f"{float(receipt.left_epsilon):.12g}"
     with pytest.raises(
         BudgetExceeded, match=f"has {left} epsilon left of 4 at delta 1e-06 and this release costs 1"
     ):
-        curator.publish("more", one, lineage=lineage, currency="rho")
+        curator.publish("more", one, lineage=lineage, currency="mu2")
     assert (
-        curator.publish("rest", rho_of(receipt.left_epsilon, MILLIONTH), lineage=lineage, currency="rho").left
+        curator.publish("rest", mu2_of(receipt.left_epsilon, MILLIONTH), lineage=lineage, currency="mu2").left
         >= 0
     )
 
@@ -250,42 +250,42 @@ def test_a_cap_is_an_epsilon_at_delta_and_holds_what_rho_allows(curator):
 def test_one_release_of_the_whole_cap_fits(curator):
     for cap in (Fraction(1), Fraction(1, 3), Fraction("0.1"), Fraction(20)):
         lineage = change_lineage(name=str(cap), delta=MILLIONTH, cap=cap)
-        whole = rho_of(cap, MILLIONTH)
+        whole = mu2_of(cap, MILLIONTH)
         made = curator.publish(
-            f"r{float(cap):g}", whole, lineage=lineage, currency="rho", tables=(f"table {cap}",)
+            f"r{float(cap):g}", whole, lineage=lineage, currency="mu2", tables=(f"table {cap}",)
         )
         assert made.left == 0 == made.left_epsilon
 
 
 def test_a_lineage_keeps_its_delta(curator):
     lineage = change_lineage(delta=MILLIONTH)
-    curator.publish("a", "0.001", lineage=lineage, currency="rho")
+    curator.publish("a", "0.001", lineage=lineage, currency="mu2")
     for delta in (Fraction(0), MILLIONTH / 10, MILLIONTH * 10):
         with pytest.raises(LineageError, match="was opened with delta 1e-06, not"):
-            currency = "rho" if delta else "epsilon"
+            currency = "mu2" if delta else "epsilon"
             curator.publish("b", "0.001", lineage=change_lineage(delta=delta), currency=currency)
 
 
 def test_report_under_a_delta(curator):
-    lineage, one = change_lineage(delta=MILLIONTH), rho_of(Fraction(1), MILLIONTH)
+    lineage, one = change_lineage(delta=MILLIONTH), mu2_of(Fraction(1), MILLIONTH)
     for label in "ab":
-        curator.publish(label, one, lineage=lineage, currency="rho")
+        curator.publish(label, one, lineage=lineage, currency="mu2")
     report = budget_report(curator.ledger)
     (shop,) = report.lineages
-    assert (shop.spent, shop.left) == (2 * one, rho_of(Fraction(4), MILLIONTH) - 2 * one)
+    assert (shop.spent, shop.left) == (2 * one, mu2_of(Fraction(4), MILLIONTH) - 2 * one)
     assert shop.spent_epsilon == epsilon_of(2 * one, MILLIONTH)
     assert (
-        rho_of(shop.left_epsilon, MILLIONTH) <= shop.left < rho_of(shop.left_epsilon + MILLIONTH, MILLIONTH)
+        mu2_of(shop.left_epsilon, MILLIONTH) <= shop.left < mu2_of(shop.left_epsilon + MILLIONTH, MILLIONTH)
     )
     (told,) = budget_json(report)["lineages"]
-    assert (told["currency"], told["delta"], told["cap"]) == ("rho", "1/1000000", "4")
-    assert told["rho"] == {"cap": str(lineage.limit), "spent": str(shop.spent), "left": str(shop.left)}
+    assert (told["currency"], told["delta"], told["cap"]) == ("mu2", "1/1000000", "4")
+    assert told["mu2"] == {"cap": str(lineage.limit), "spent": str(shop.spent), "left": str(shop.left)}
     first, second, *_ = budget_text(report).splitlines()
     assert first.startswith(
-        "shop: 1.451 of 4 epsilon spent at delta 1e-06, 3.638 left (unit customer.customer_id"
+        "shop: 1.455 of 4 epsilon spent at delta 1e-06, 3.628 left (unit customer.customer_id"
     )
     assert (
-        second == "  rho 0.04871 of 0.3111 spent, 0.2624 left: under a delta rho adds up and epsilon does not"
+        second == "  mu^2 0.1121 of 0.702 spent, 0.5899 left: under a delta mu^2 adds up and epsilon does not"
     )
 
 

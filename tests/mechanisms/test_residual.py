@@ -33,7 +33,7 @@ def rows(part: Subset) -> np.ndarray:
 
 
 def mean_over_sets(shares: Mapping[Subset, float]) -> float:
-    """The mean error at rho 1/2."""
+    """The mean error at mu^2 1."""
     return mean_error(RESIDUAL, [Share(part, 1 / share) for part, share in shares.items()], SETS, ASKED)
 
 

@@ -39,7 +39,7 @@ def test_the_noise_has_the_scale_that_the_budget_buys(norm):
     amount = Fraction(1, 50)
     noise = SimulationNoise(7)
     drawn = [draw_histogram(empty, EDGES, amount, LAWS[norm], noise) for _ in range(400)]
-    exact = 2**0.5 / float(amount) if norm == 1 else (1 / (2 * float(amount))) ** 0.5
+    exact = 2**0.5 / float(amount) if norm == 1 else (1 / float(amount)) ** 0.5
     assert drawn[0].sd == pytest.approx(exact, rel=0.01)
     assert np.std([h.value for h in drawn]) == pytest.approx(exact, rel=0.05)
 

@@ -6,7 +6,7 @@ published with a source that hands out the left side's *noisy* numbers, so that 
 loss of the pair at that output is a sum over the draws of numbers that are known exactly:
 
     Laplace     sum_r units_r |d_r| / denominator      the largest log ratio over all outputs
-    Gaussian    sum_r d_r^2 / (2 sigma2)               rho; mu^2 is twice that
+    Gaussian    sum_r d_r^2 / (sigma2 - 4)             mu^2 on the exact Gaussian curve
 
 with d the difference of the exact integers. Noise of a choice that is published without it (DAWA's costs) counts as
 its proof counts it: as much as the chosen candidate and its rivals may move. Two runs that ask for different draws, or
@@ -17,7 +17,7 @@ one path of choices, which bounds from below what the release costs; a claim tha
     measure(..., batches=["2025-01-01", ..])  a stream, all its batches together
 
 **Privacy**: for tests and curators who check code; it sees exact integers of both sides.
-**Source**: Dwork and Roth (2014), theorem 3.6; Bun and Steinke (2016), propositions 1.4 and 1.6, lemma 1.7.
+**Source**: Dwork and Roth (2014), theorem 3.6; docs/privacy/gaussian.md.
 """
 
 from __future__ import annotations
@@ -27,13 +27,16 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from fractions import Fraction
+from math import exp
 from pathlib import Path
 from typing import NamedTuple
 
 import duckdb
 import numpy as np
 import numpy.typing as npt
+from scipy.stats import norm
 
+from dpsql.budget import SLACK
 from dpsql.ledger import ledger_entries
 from dpsql.noise import ExactNoise, Noise, insecure_test_entropy, noised
 from dpsql.publishing.central import publish_release
@@ -82,13 +85,13 @@ class DrawLoss:
         where: module and function that drew.
         moved: sum |d|: how far the measured integers lie apart.
         epsilon: the largest log ratio; None for a Gaussian draw.
-        rho: of zCDP; for a Laplace draw epsilon^2 / 2.
+        mu2: of Gaussian differential privacy; for a Laplace draw what a pure epsilon costs.
     """
 
     where: str
     moved: int
     epsilon: Fraction | None
-    rho: Fraction
+    mu2: Fraction
 
 
 @dataclass(frozen=True)
@@ -98,7 +101,7 @@ class Loss:
     Args:
         draws: in order.
         claimed: what the ledger was charged, in `currency`.
-        currency: `epsilon` or `rho`.
+        currency: `epsilon` or `mu2`.
         lines: purpose and charge of each ledger line.
     """
 
@@ -111,18 +114,18 @@ class Loss:
     def epsilon(self) -> Fraction:
         """The pure loss of all draws together; only where none is Gaussian."""
         if any(draw.epsilon is None for draw in self.draws):
-            raise ValueError("Gaussian draws have no pure loss; read rho")
+            raise ValueError("Gaussian draws have no pure loss; read mu2")
         return sum((draw.epsilon for draw in self.draws if draw.epsilon is not None), Fraction(0))
 
     @property
-    def rho(self) -> Fraction:
-        """The zCDP loss of all draws together."""
-        return sum((draw.rho for draw in self.draws), Fraction(0))
+    def mu2(self) -> Fraction:
+        """The mu^2 of all draws together."""
+        return sum((draw.mu2 for draw in self.draws), Fraction(0))
 
     @property
     def share(self) -> float:
         """Measured over claimed: above 1 the claim is false. For equal budgets this is the change over M."""
-        return float((self.rho if self.currency == "rho" else self.epsilon) / self.claimed)
+        return float((self.mu2 if self.currency == "mu2" else self.epsilon) / self.claimed)
 
 
 @dataclass
@@ -330,13 +333,18 @@ def _choice_loss(levels: Sequence[tuple[Law, Sequence[int]]]) -> DrawLoss:
     """
     rival = max(max(moved) for _, moved in levels)
     losses = [Fraction(law.units[0] * (max(moved) + rival), law.denominator) for law, moved in levels]
-    return DrawLoss(CHOICE, rival, max(losses), max(losses) ** 2 / 2)
+    return DrawLoss(CHOICE, rival, max(losses), _pure(max(losses)))
+
+
+def _pure(epsilon: Fraction) -> Fraction:
+    """What a pure draw costs on the Gaussian curve: (2 Q^-1(1 / (1 + e^epsilon)))^2."""
+    return Fraction(float((2 * norm.isf(1 / (1 + exp(epsilon)))) ** 2))
 
 
 def _draw_loss(law: Law, difference: Sequence[int]) -> DrawLoss:
     """The loss of one draw: exact, and the largest over its outputs."""
     if law.sigma2 is not None:
-        rho = sum(d * d for d in difference) / (2 * law.sigma2)
-        return DrawLoss(law.where, sum(difference), None, rho)
+        mu2 = sum(d * d for d in difference) / (law.sigma2 - SLACK)
+        return DrawLoss(law.where, sum(difference), None, mu2)
     epsilon = Fraction(sum(u * d for u, d in zip(law.units, difference, strict=True)), law.denominator)
-    return DrawLoss(law.where, sum(difference), epsilon, epsilon**2 / 2)
+    return DrawLoss(law.where, sum(difference), epsilon, _pure(epsilon))

@@ -160,7 +160,7 @@ def test_the_auditor_finds_a_halved_scale_in_every_view(release: Path):
 
 
 def test_the_auditor_finds_a_halved_sigma_in_every_view(tmp_path: Path):
-    """The same under zCDP, by the epsilon of each statistic's rho at delta 0.1."""
+    """The same under a delta, by the epsilon of each statistic's mu^2 at delta 0.1."""
     path = publish(tmp_path, ExactNoise(os_entropy()), "delta: 1e-6", "auto")
     good = [c for c in audited(path, samples=20_000).checks if c.what.startswith("auditor")]
     assert [c.held for c in good] == [True] * 4

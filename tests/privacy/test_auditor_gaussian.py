@@ -1,6 +1,6 @@
-"""The auditor on everything that is drawn under zCDP: nothing that ships is found, every planted bug is.
+"""The auditor on everything that is drawn under a delta: nothing that ships is found, every planted bug is.
 
-A promise of rho is a promise of (epsilon, delta) at every delta; it is held to account at the delta where samples tell
+A promise of mu^2 is a promise of (epsilon, delta) at every delta; it is held to account at the delta where samples tell
 most. Noise is the exact sampler that releases are made with.
 """
 
@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from dpsql.budget import epsilon_of, rho_of
+from dpsql.budget import epsilon_of, mu2_of
 from dpsql.curate.audit import blackbox as audit
 from dpsql.errors import InterfaceError
 from dpsql.mechanisms.axis.dense import dense_strategy
@@ -33,7 +33,7 @@ from dpsql.tree import kary_tree
 from tests.strategies import draw_at
 
 SAMPLES = 20_000
-RHO = audit.TELLING_RHO
+MU2 = audit.TELLING_MU2
 REACH = 100  # stored units of one record: cents
 CELLS = 8
 TREE = kary_tree(CELLS, 4)
@@ -98,7 +98,7 @@ def variance(name: str, plant: str) -> Fraction:
     squared = prod(strategy.total for strategy in STRATEGIES[name]) ** 2
     if plant == "a node forgotten":
         squared -= int(np.abs(columns(name)[:, dearest(name)]).max()) ** 2
-    return Fraction(squared * REACH**2) / (2 * RHO)
+    return Fraction(squared * REACH**2) / MU2
 
 
 def view_sampler(name: str, plant: str) -> audit.Sampler:
@@ -126,7 +126,7 @@ def finding(name: str, plant: str, samples: int = SAMPLES) -> audit.Finding:
     data = REACH * np.arange(columns(name).shape[1], dtype=np.int64)
     more = data.copy()
     more[dearest(name)] += REACH
-    return audit.audit_rho(view_sampler(name, plant), audit.Pair(data, more), RHO, samples)
+    return audit.audit_mu2(view_sampler(name, plant), audit.Pair(data, more), MU2, samples)
 
 
 @pytest.mark.parametrize("name", STRATEGIES)
@@ -157,7 +157,7 @@ def test_planted_bugs_are_found(name: str, plant: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "plant"), ALL)
 def test_every_planted_bug_is_found_in_every_strategy(name: str, plant: str) -> None:
-    """Drawing twice doubles rho, which takes more samples to see than noise of .6 of its scale."""
+    """Drawing twice doubles mu^2, which takes more samples to see than noise of .6 of its scale."""
     assert finding(name, plant, 5 * SAMPLES).violated
 
 
@@ -180,7 +180,7 @@ class Pooled:
 
 
 def choices_sampler(plant: str) -> audit.Sampler:
-    """What a user-level release chooses its bounds by: a histogram of people and a total, half of rho each."""
+    """What a user-level release chooses its bounds by: a histogram of people and a total, half of mu^2 each."""
     edges = doubling_edges(1, 4)
 
     def sample(data: np.ndarray, size: int) -> np.ndarray:
@@ -189,8 +189,8 @@ def choices_sampler(plant: str) -> audit.Sampler:
         return np.array(
             [
                 [
-                    *draw_histogram(people, edges, RHO / 2, GAUSSIAN, noise).value,
-                    draw_total(total, 20, RHO / 2, GAUSSIAN, noise).value,
+                    *draw_histogram(people, edges, MU2 / 2, GAUSSIAN, noise).value,
+                    draw_total(total, 20, MU2 / 2, GAUSSIAN, noise).value,
                 ]
                 for _ in range(size)
             ]
@@ -203,7 +203,7 @@ def choices_sampler(plant: str) -> audit.Sampler:
 @pytest.mark.parametrize("plant", ["none", "scaled by .6"])
 def test_histograms_of_people_and_totals(plant: str) -> None:
     first, second = np.array([3, 1, 0, 0, 0, 40]), np.array([3, 2, 0, 0, 0, 60])
-    found = audit.audit_rho(choices_sampler(plant), audit.Pair(first, second), RHO, SAMPLES)
+    found = audit.audit_mu2(choices_sampler(plant), audit.Pair(first, second), MU2, SAMPLES)
     assert found.violated == (plant != "none")
 
 
@@ -234,7 +234,7 @@ def test_the_bound_at_a_delta_is_honest(delta: float) -> None:
 def test_the_promise_is_the_tight_conversion() -> None:
     found = finding("identity", "none")
     assert found.delta == 0.1
-    assert found.claimed == pytest.approx(float(epsilon_of(RHO, Fraction(1, 10))))
+    assert found.claimed == pytest.approx(float(epsilon_of(MU2, Fraction(1, 10))))
     assert (
         found.claimed > gaussian_epsilon(1.0, 0.1) > found.lower
     )  # the conversion, the truth, what was seen
@@ -246,8 +246,8 @@ def test_a_rare_delta_shows_little() -> None:
     data = REACH * np.arange(CELLS, dtype=np.int64)
     more = data + REACH * np.eye(CELLS, dtype=np.int64)[0]
     sampler = view_sampler("identity", "scaled by .6")
-    found = audit.audit_rho(sampler, audit.Pair(data, more), RHO, SAMPLES, delta=small)
-    assert rho_of(Fraction(1), small) < RHO
+    found = audit.audit_mu2(sampler, audit.Pair(data, more), MU2, SAMPLES, delta=small)
+    assert mu2_of(Fraction(1), small) < MU2
     assert not found.violated
 
 

@@ -63,9 +63,9 @@ def test_rows_left_out_cost_their_line(tmp_path: Path):
     assert 0.98 <= loss.share <= 1
 
 
-def test_under_a_delta_the_whole_of_rho_is_paid(tmp_path: Path):
+def test_under_a_delta_the_whole_of_mu2_is_paid(tmp_path: Path):
     loss = pair(tmp_path, shop("unit: customer.id, epsilon: 1, delta: 1e-6", "max_ids: 4,"), 500)
-    assert loss.currency == "rho"
+    assert loss.currency == "mu2"
     assert 0.98 <= loss.share <= 1
 
 
@@ -84,7 +84,7 @@ def test_a_weight_chosen_from_data_is_used_up(tmp_path: Path):
     """A heavy customer is clipped, so she costs all that the views spend; the recipe's own steps are not all hers."""
     views = VIEWS.replace("mechanism: identity", "share: 1")
     loss = pair(tmp_path, shop("unit: customer.id, epsilon: 1, delta: 1e-6", "max_ids: auto,", views), 5000)
-    drawn = [draw.rho for draw in loss.draws if draw.where.endswith("userlevel.shapes.draw")]
+    drawn = [draw.mu2 for draw in loss.draws if draw.where.endswith("userlevel.shapes.draw")]
     views = [amount for purpose, amount in loss.lines if purpose.startswith("view ")]
     (left,) = [amount for purpose, amount in loss.lines if purpose == "sales: differences"]
     assert len(drawn) == 2 * len(views)

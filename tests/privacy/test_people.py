@@ -109,7 +109,7 @@ def about_people(loss, currency: str) -> tuple[Fraction, Fraction]:
     charged = sum(
         (amount for words, amount in loss.lines if "people" in words or "cells per" in words), Fraction(0)
     )
-    own = [draw.rho if currency == "rho" else draw.epsilon for draw in loss.draws[1:]]  # rows are drawn first
+    own = [draw.mu2 if currency == "mu2" else draw.epsilon for draw in loss.draws[1:]]  # rows are drawn first
     return sum(own, Fraction(0)), charged
 
 

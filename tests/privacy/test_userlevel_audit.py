@@ -20,7 +20,7 @@ from tests.twins import bin_of, pure_weight, weight_of
 
 SAMPLES = 20_000
 CELLS = 6
-RHO = Fraction(1, 20)
+MU2 = Fraction(1, 10)
 DELTA = Fraction(1, 1000)  # events that the auditor judges by are far likelier
 EPSILON = Fraction(1)
 TAU, BOUND, MID = 4, 60, 20
@@ -48,7 +48,7 @@ def crowd() -> tuple[np.ndarray, np.ndarray]:
 
 
 def clipped_sampler(plant: str) -> audit.Sampler:
-    """zCDP: input row 0 tells how many rows the customer owns; both statistics are drawn for each run."""
+    """Gaussian: input row 0 tells how many rows the customer owns; both statistics are drawn for each run."""
 
     def sample(data: np.ndarray, size: int) -> np.ndarray:
         noise = SimulationNoise(int(data[0]) + size)
@@ -58,7 +58,7 @@ def clipped_sampler(plant: str) -> audit.Sampler:
         weight = UNIT if plant == "not clipped" else weight_of(norm, CLIP)
         runs = []
         for index, (others, own) in enumerate(zip(crowd(), (count, centred), strict=True)):
-            variance = WHITENING.variance(index, CLIP, RHO)
+            variance = WHITENING.variance(index, CLIP, MU2)
             if plant == "noise for one view":
                 variance /= 16
             copies = np.repeat((others + weight * own)[:, None], size, axis=1)
@@ -88,9 +88,9 @@ def pure_sampler(plant: str) -> audit.Sampler:
     return sample
 
 
-def found_rho(plant: str, rows: int) -> audit.Finding:
+def found_mu2(plant: str, rows: int) -> audit.Finding:
     ends = np.array([rows]), np.array([0])
-    return audit.audit_rho(clipped_sampler(plant), audit.Pair(*ends), RHO, SAMPLES, delta=DELTA)
+    return audit.audit_mu2(clipped_sampler(plant), audit.Pair(*ends), MU2, SAMPLES, delta=DELTA)
 
 
 def found(sampler: audit.Sampler, rows: int, claimed: float) -> audit.Finding:
@@ -99,12 +99,12 @@ def found(sampler: audit.Sampler, rows: int, claimed: float) -> audit.Finding:
 
 @pytest.mark.parametrize("rows", [1, 10, 1000])
 def test_the_whitened_clip_keeps_its_promise(rows):
-    assert not found_rho("", rows).violated
+    assert not found_mu2("", rows).violated
 
 
 @pytest.mark.parametrize(("plant", "rows"), [("not clipped", 1000), ("noise for one view", 1000)])
 def test_plants_in_the_whitened_clip_are_found(plant, rows):
-    assert found_rho(plant, rows).violated
+    assert found_mu2(plant, rows).violated
 
 
 @pytest.mark.parametrize("rows", [1, 10, 1000])

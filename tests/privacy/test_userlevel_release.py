@@ -90,10 +90,10 @@ def test_every_line_is_charged_and_they_add_up(tmp_path):
     assert {"sales: rows per unit", "sales: norms per unit", "sales: differences", "view days: count"} <= set(
         spends
     )
-    rho = Fraction(answerer.release.meta.privacy.rho)
-    assert sum(map(Fraction, spends.values())) == rho
-    assert Fraction(spends["sales: rows per unit"]) == rho * Fraction(25, 1000)
-    assert Fraction(spends["sales: differences"]) == rho * Fraction(6, 100)
+    mu2 = Fraction(answerer.release.meta.privacy.mu2)
+    assert sum(map(Fraction, spends.values())) == mu2
+    assert Fraction(spends["sales: rows per unit"]) == mu2 * Fraction(25, 1000)
+    assert Fraction(spends["sales: differences"]) == mu2 * Fraction(6, 100)
     report = budget_report(tmp_path / ".dpsql" / "ledger.duckdb")
     assert report.lineages
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from dpsql.answer.answerer import Answerer
-from dpsql.budget import rho_of
+from dpsql.budget import mu2_of
 from dpsql.curate.audit import audit_release
 from dpsql.curate.forecast import forecast, priced_plan
 from dpsql.engines import RawSide
@@ -93,15 +93,15 @@ def test_rows_are_integers_that_add_to_zero_and_their_norm_is_declared(n, scale)
 def test_every_cell_costs_at_most_the_promised_rho_in_exact_fractions():
     """The charge of a cell over all sets of both measures: squared columns over twice the drawn variance."""
     plan = planned()
-    whole, spent = rho_of(plan.catalog.privacy.epsilon, plan.catalog.privacy.delta), {}
+    whole, spent = mu2_of(plan.catalog.privacy.epsilon, plan.catalog.privacy.delta), {}
     for s in plan.statistics:
         assert s.measurement == RESIDUAL
         columns = [np.sum(plan.axes[i].strategy.matrix.astype(object) ** 2, axis=0)
                    for i in s.axes]  # fmt: skip
         norm = reduce(lambda a, b: a * b, (int(max(column)) for column in columns), 1)
         total = reduce(lambda a, b: a * b, (plan.axes[i].strategy.total for i in s.axes), 1)
-        variance = Fraction((s.drawn_sensitivity * total) ** 2) / (2 * s.spend)
-        spent[s.view, s.measure.name] = s.drawn_sensitivity**2 * norm / (2 * variance)
+        variance = Fraction((s.drawn_sensitivity * total) ** 2) / s.spend
+        spent[s.view, s.measure.name] = s.drawn_sensitivity**2 * norm / variance
     assert len(spent) == 12
     assert (
         whole * Fraction(999, 1000) < sum(spent.values()) <= sum(charge for _, charge in plan.lines) <= whole
@@ -117,7 +117,7 @@ def test_variances_in_the_release_are_those_of_dense_least_squares(clinic):
     for _, s in counts:
         rows = reduce(np.kron, [dense(plan.axes[i].strategy) / plan.axes[i].strategy.total if i in s.axes
                                 else np.ones((1, n)) for i, n in enumerate(sizes)])  # fmt: skip
-        information += rows.T @ rows * float(2 * s.spend)
+        information += rows.T @ rows / s.unit_variance(plan.axes)
     covariance = np.linalg.pinv(information, hermitian=True, rcond=1e-10)
     draw = np.random.default_rng(2)
     for index, s in counts:
@@ -128,9 +128,9 @@ def test_variances_in_the_release_are_those_of_dense_least_squares(clinic):
             assert found[g] == pytest.approx(q @ covariance @ q, rel=1e-8)
 
 
-def drawn_set(rows, strategies, rho, sensitivity, noise):
+def drawn_set(rows, strategies, mu2, sensitivity, noise):
     """What a set of axes draws; the empty set is the total."""
-    return GAUSSIAN.draw(measure_view(rows, strategies), axis_budgets(strategies), rho, sensitivity, noise)
+    return GAUSSIAN.draw(measure_view(rows, strategies), axis_budgets(strategies), mu2, sensitivity, noise)
 
 
 def test_errors_are_as_large_as_predicted():
@@ -139,11 +139,11 @@ def test_errors_are_as_large_as_predicted():
     strategies = {i: zero_sum_strategy(n, scale=1 << 9) for i, n in enumerate(sizes)}
     sets = subsets((0, 1, 2))
     histogram = np.arange(120).reshape(sizes)
-    rho = {part: Fraction(1 + len(part), 20) for part in sets}
+    mu2 = {part: Fraction(1 + len(part), 20) for part in sets}
     predicted = 0.0
     box = [np.r_[0, 1, 1, 1, 0, 0.0], np.r_[1, 1, 0, 0, 0.0], np.r_[0, 1, 1, 1.0]]
     for part in sets:
-        term = float(1 / (2 * rho[part]))
+        term = float(1 / mu2[part])
         for i, mask in enumerate(box):
             share = (mask.sum() / len(mask)) ** 2
             spread = float(strategies[i].variance().quadratic(mask[None])[0]) - share
@@ -153,7 +153,7 @@ def test_errors_are_as_large_as_predicted():
     for _ in range(600):
         drawn = {
             part: drawn_set(histogram.sum(axis=tuple({0, 1, 2} - set(part))), [strategies[i] for i in part],
-                                rho[part], 1, noise)
+                                mu2[part], 1, noise)
             for part in sets
         }  # fmt: skip
         off = residual_estimates(drawn, strategies)[0, 1, 2] - histogram

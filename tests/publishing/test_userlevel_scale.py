@@ -71,7 +71,7 @@ def test_a_deviation_is_below_its_bound(lower, width, data):
 
 
 def test_totals_are_drawn_at_their_bound():
-    assert draw_total(77, 10, Fraction(1, 2), GAUSSIAN, ZeroNoise()).sd == pytest.approx(10.0, rel=1e-3)
+    assert draw_total(77, 10, Fraction(1), GAUSSIAN, ZeroNoise()).sd == pytest.approx(10.0, rel=1e-3)
     assert draw_total(-77, 10, Fraction(1, 2), LAPLACE, ZeroNoise()).sd == pytest.approx(
         10 * 2 * 2**0.5, rel=1e-2
     )
@@ -121,14 +121,14 @@ def test_group_factors_are_shrunk_by_what_noise_explains():
 def test_no_released_choice_can_make_a_draw_fail():
     """The largest rows, tau and spread that a catalog allows still leave the noise its 64 bits."""
     reach, tau = 1 << 30, 1 << 15
-    for rho in (Fraction(1, 10**4), Fraction(1)):
+    for mu2 in (Fraction(1, 10**4), Fraction(1)):
         parts = [
             Part(Fraction(1, 2), Fraction(tau**2)),
             Part(Fraction(1, 2), Fraction(tau**2) * (reach // 2) ** 2),
         ]
         whitening = whiten(parts)
         for index in range(2):
-            variance = whitening.variance(index, whitening.largest_clip(rho), rho)
+            variance = whitening.variance(index, whitening.largest_clip(mu2), mu2)
             assert isqrt(int(variance)) + 1 < (1 << 63) // 512
     assert scaled_denominator(UNIT * pure_bound(tau, reach, reach // 2)) >= 1 << 12
     assert scaled_denominator(LARGEST_BOUND) >= 1 << 12

@@ -345,7 +345,7 @@ def test_published_status_does_not_depend_on_the_rows(make: Make, tmp_path: Path
 def test_gaussian_draws_scale_with_both_shares() -> None:
     budget = np.tile([1, 2], 3000)
     statistic = StreamStatistic(
-        GAUSSIAN, (AxisBudget(budget, 2),), Fraction(1, 800), 1
+        GAUSSIAN, (AxisBudget(budget, 2),), Fraction(1, 400), 1
     )  # sigma^2 400 at full budget
     draw = noise_for([statistic], ExactNoise(insecure_test_entropy(3)))
     drawn = draw(0, Read(0, 1, Fraction(1, 4), 1), np.zeros(6000, np.int64))

@@ -12,14 +12,14 @@ Part of the samples choose the event, the rest judge it, so the bound is honest 
     event      steps or line >= threshold (or <= threshold), whichever has the best bound on the learning part
     bound      log((P(event) - delta) / Q(event)), both probabilities at their unlucky ends
 
-A rho-zCDP mechanism is (epsilon, delta)-DP at every delta with the epsilon of the conversion, so one may look at the
-delta where samples tell most. At a delta like 10^-6 they tell nothing: events that rare are not seen.
+A mechanism that spends mu^2 is (epsilon, delta)-DP at every delta with the epsilon of the exact curve, so one may look
+at the delta where samples tell most. At a delta like 10^-6 they tell nothing: events that rare are not seen.
 
 `check_sampled` runs the mechanism that made a release again on made-up data. For each linear statistic the rows that
 hold one cell are drawn with the budgets in the file, on two inputs that differ by k units' whole reach in that cell.
 Pure: their outputs may differ by k epsilon at most; k is such that this is about 1.5, where a few thousand samples tell
-most, and the auditor's lower bound, divided by k, must not pass the statistic's epsilon. Under zCDP: k units cost
-k^2 rho; k is such that this is about 1/2, and the bound at delta 0.1 must not pass the epsilon of that rho.
+most, and the auditor's lower bound, divided by k, must not pass the statistic's epsilon. Gaussian: k units cost
+k^2 mu^2; k is such that this is about 1, and the bound at delta 0.1 must not pass the epsilon of that mu^2.
 
 **Privacy**: made-up data, fresh noise; nothing of a release is used but its public budgets.
 """
@@ -54,8 +54,8 @@ Bounds: TypeAlias = Callable[[int, int, float], tuple[float, float]]
 LEARN = 0.3  # share of the samples that choose the event
 THRESHOLDS = 200
 
-TELLING_RHO, TELLING_DELTA = Fraction(1, 2), Fraction(1, 10)
-"""Where 20,000 samples find noise of .65 of its scale for certain; at rho 1/8 or delta 1/1000 it has to be smaller."""
+TELLING_MU2, TELLING_DELTA = Fraction(1), Fraction(1, 10)
+"""Where 20,000 samples find noise of .65 of its scale for certain; at mu^2 1/4 or delta 1/1000 it has to be smaller."""
 
 RIDGE = 1e-9  # of the mean variance: keeps outputs without noise of their own from dividing by 0
 
@@ -122,26 +122,26 @@ def audit(
     return Finding(claimed, lower_bound(a, b, confidence, delta), confidence, 2 * (samples // 2), delta)
 
 
-def audit_rho(
+def audit_mu2(
     sample: Sampler,
     pair: Pair,
-    rho: Fraction,
+    mu2: Fraction,
     samples: int,
     confidence: float = 0.9999,
     delta: Fraction = TELLING_DELTA,
 ) -> Finding:
-    """Audit a mechanism that promises rho-zCDP, by the epsilon that this means at one delta.
+    """Audit a mechanism that spends mu^2, by the epsilon that this means at one delta.
 
     Args:
         sample, pair, samples, confidence: as for `audit`.
-        rho: what is promised for this pair; best near `TELLING_RHO`, so let the pair differ by several units
-            (k units: k^2 times the rho of one).
+        mu2: what is promised for this pair; best near `TELLING_MU2`, so let the pair differ by several units
+            (k units: k^2 times the mu^2 of one).
         delta: where to look.
 
     Returns:
-        The finding; `claimed` is the epsilon of the tight conversion.
+        The finding; `claimed` is the epsilon of the exact curve.
     """
-    claimed = float(epsilon_of(rho, delta))
+    claimed = float(epsilon_of(mu2, delta))
     return audit(sample, pair, claimed, samples, confidence, float(delta))
 
 
@@ -337,10 +337,10 @@ def _check_laplace(
 def _check_gaussian(
     statistic: PlannedStatistic, stored: Stored, samples: int, noise: Noise
 ) -> tuple[Finding, str]:
-    """The same under zCDP, at the delta where samples tell most."""
+    """The same on the exact curve, at the delta where samples tell most."""
     column, budget = _rows_of_one_cell(stored)
     whole = prod(strategy.total for strategy in stored.terms.strategies) * statistic.drawn_sensitivity
-    variance = Fraction(whole**2) / (2 * statistic.spend)
+    variance = Fraction(whole**2) / statistic.spend
 
     def run(cell: IntArray, runs: int) -> IntArray:
         drawn = np.empty((runs, len(budget)), np.int64)
@@ -350,9 +350,9 @@ def _check_gaussian(
             drawn[:, same] = noise.gaussian(sigma2, runs * len(same)).reshape(runs, len(same))
         return drawn + column * int(cell[0])
 
-    units = max(1, isqrt(ceil(TELLING_RHO / statistic.spend)))
+    units = max(1, isqrt(ceil(TELLING_MU2 / statistic.spend)))
     second = np.array([units * statistic.drawn_sensitivity])
-    found = audit_rho(run, Pair(np.array([0]), second), units**2 * statistic.spend, samples)
+    found = audit_mu2(run, Pair(np.array([0]), second), units**2 * statistic.spend, samples)
     of = f"{units} unit{'s' * (units > 1)} at delta {found.delta:g}"
     return found, f"at least {found.lower:.3g} of epsilon {found.claimed:.3g} ({of})"
 

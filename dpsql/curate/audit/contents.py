@@ -264,7 +264,7 @@ def _check_spends(release: Release, made: Replanned) -> Check:
     planned = tuple(Spend(purpose, str(charge)) for purpose, charge in made.plan.lines)
     total = sum((Fraction(spend.amount) for spend in release.meta.spends), Fraction(0))
     promise = release.meta.privacy
-    claimed = Fraction(promise.rho or promise.epsilon)
+    claimed = Fraction(promise.mu2 or promise.epsilon)
     good = release.meta.spends == planned and total == claimed
     return Check(
         "the parts of the budget add up to the promise", good, f"{float(total):g} of {float(claimed):g}"

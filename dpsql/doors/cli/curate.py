@@ -95,7 +95,7 @@ def budget_json(report: BudgetReport) -> dict[str, Any]:
 
 def _lineage_json(report: LineageReport) -> dict[str, Any]:
     identity = report.lineage
-    rho = {"cap": identity.limit, "spent": report.spent, "left": report.left} if identity.delta else {}
+    mu2 = {"cap": identity.limit, "spent": report.spent, "left": report.left} if identity.delta else {}
     return {
         "lineage": identity.name,
         "unit": identity.unit,
@@ -105,7 +105,7 @@ def _lineage_json(report: LineageReport) -> dict[str, Any]:
         "cap": str(identity.cap),
         "spent": str(report.spent_epsilon),
         "left": str(report.left_epsilon),
-        "rho": {name: str(value) for name, value in rho.items()} or None,
+        "mu2": {name: str(value) for name, value in mu2.items()} or None,
         "releases": [_entry_json(entry) for entry in report.entries],
     }
 
@@ -140,8 +140,8 @@ def budget_text(report: BudgetReport) -> str:
         )
         if identity.delta:
             lines.append(
-                f"  rho {amount(lineage.spent)} of {amount(identity.limit)} spent, {amount(lineage.left)} left: "
-                "under a delta rho adds up and epsilon does not"
+                f"  mu^2 {amount(lineage.spent)} of {amount(identity.limit)} spent, {amount(lineage.left)} left: "
+                "under a delta mu^2 adds up and epsilon does not"
             )
         for entry in lineage.entries:
             gone = "" if entry.present else ", file is gone but stays charged"

@@ -100,7 +100,8 @@ def _promise(privacy: dict[str, Any]) -> list[str]:
     else:
         words = (
             f"{start} to at most exp(epsilon) p + delta: epsilon = {epsilon}, delta = {delta}. "
-            f"The same draws are zero-concentrated with rho = {_short(privacy['rho'])}; an epsilon at every other "
+            f"The same draws are Gaussian differentially private with mu^2 = {_short(privacy['mu2'])}, and "
+            f"zero-concentrated with rho = {_short(Fraction(str(privacy['mu2'])) / 2)}; an epsilon at every other "
             "delta follows."
         )
     rows = [

@@ -104,7 +104,7 @@ def releases(state: State, rest: str) -> str:
     rows = []
     for release in state.releases.releases:
         told = release.meta.privacy
-        amounts = [("epsilon", told.epsilon), ("delta", told.delta), ("rho", told.rho), ("unit", told.unit)]
+        amounts = [("epsilon", told.epsilon), ("delta", told.delta), ("mu2", told.mu2), ("unit", told.unit)]
         promise = ", ".join(f"{name} {amount}" for name, amount in sorted(amounts) if amount)
         views = len({s.view for s in release.statistics if release.declares(s.view)})
         rows.append([release.name, release.meta.release_id[:12], promise, str(views), str(release.path)])

@@ -6,12 +6,12 @@ each of her gaps (`variance.distinct`), or her weight to each cell that she touc
 | here | there | unit |
 |---|---|---|
 | `Gaps` | budget of a gap proportional to its length; lengths of a person's gaps add up to n + 1 | - |
-| `Touched` | each person's weight W with W^2 d <= U^2 K (rho) or W d <= U K (epsilon) | 2^-20 |
+| `Touched` | each person's weight W with W^2 d <= U^2 K (mu^2) or W d <= U K (epsilon) | 2^-20 |
 | `terms.sensitivity` | 1; for cells 2^20 sqrt(K), or 2^20 K | drawn integers |
 
 **Privacy**: a row of budget b out of B is drawn at b / B of the spend for a change of 1. The rows that one person
 touches have budgets that add up to B exactly, so together they spend what the statistic may, under either law: pure
-epsilons and rhos add up. A person's cells are d integers of W each: sqrt(d) W in L2, d W in L1.
+epsilons and mu^2 add up. A person's cells are d integers of W each: sqrt(d) W in L2, d W in L1.
 **Source**: docs/method/distinct.md, "Ranges by gaps", "Cells".
 """
 

@@ -172,7 +172,7 @@ def draw_total(exact: int, bound: int, amount: Fraction, law: NoiseLaw, noise: N
         law: the noise's law.
         noise: where noise comes from.
 
-    **Privacy**: epsilon-DP or rho-zCDP.
+    **Privacy**: epsilon-DP, or mu^2.
     """
     drawn = law.draw_bounded(np.array([exact], np.int64), bound, amount, noise)
     return NoisyTotal(int(drawn.value[0]), drawn.sd, bound)

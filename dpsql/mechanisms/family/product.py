@@ -185,7 +185,7 @@ def _of_view(question: FamilyQuestion, view: FamilyView) -> ViewChoice:
         ViewChoice(law, tuple(question.axes[i].once(_strategy, law, view.word, shared) for i in view.axes))
         for law in laws
     ]
-    return min(choices, key=lambda choice: choice.error)
+    return min(choices, key=lambda choice: question.price(choice.law) * choice.error)
 
 
 def _strategy(axis: FamilyAxis, law: NoiseLaw, word: Word, shared: bool) -> AxisChoice:
@@ -198,7 +198,7 @@ def _strategy(axis: FamilyAxis, law: NoiseLaw, word: Word, shared: bool) -> Axis
 def _error(question: FamilyQuestion, views: Sequence[ViewChoice]) -> float:
     """Of one view in closed form; of several once they are reconciled, the mean over measures."""
     if len(views) == 1:
-        return views[0].error
+        return question.price(views[0].law) * views[0].error
     ids: dict[tuple[int, AxisStrategy], int] = {}  # views that share a strategy have one axis
     members = []
     for view, choice in zip(question.views, views, strict=True):

@@ -9,7 +9,7 @@ answer for all of them, for some that name it, or for a single one that stands a
 | `FamilyCandidate` | a way to measure them all, with its expected error |
 | `SetPart` | a statistic for a set of axes that no view names (the residual design has them) |
 
-An error is the mean variance of a count of rows when all that the family may spend is epsilon 1, or rho 1/2 where
+An error is the mean variance of a count of rows when all that the family may spend is epsilon 1, or mu^2 1 where
 delta is above 0. Every axis of a view is asked for ranges half of the time and as a whole otherwise, unless the views
 name a mechanism that is asked otherwise.
 
@@ -130,9 +130,13 @@ class FamilyQuestion:
         """Leaves of each axis of a view."""
         return [self.axes[axis].leaves for axis in view.axes]
 
+    def price(self, law: NoiseLaw) -> float:
+        """What a law's variances are multiplied by in the currency of the promise, whose own law comes first."""
+        return 1.0 if law is self.laws[0] else law.abroad
+
     def unit(self, law: NoiseLaw, share: float) -> float:
         """Variance of a row of whole budget that gets a share of all that the family may spend."""
-        return float(law.unit_error / share ** (2 / max(law.norm for law in self.laws)))
+        return float(self.price(law) * law.unit_error / share ** (2 / max(law.norm for law in self.laws)))
 
 
 class ViewChoice(NamedTuple):
@@ -143,7 +147,7 @@ class ViewChoice(NamedTuple):
 
     @property
     def error(self) -> float:
-        """Of a product of axes, at epsilon 1 or rho 1/2."""
+        """Of a product of axes, at epsilon 1 or mu^2 1."""
         unit = self.law.unit_error
         return unit * prod(choice.expected_error / unit for choice in self.axes)
 

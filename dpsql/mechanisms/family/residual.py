@@ -11,17 +11,17 @@ variance. The integer rows add to zero exactly, so the closed form stays exact.
 | `gram` | X_i = R_i' R_i, X_i 1 = 0, diagonal at most 1 | n x n |
 | `spread` | q' X_i^+ q: what set S with i in S adds to a query q on axis i | 1 |
 | `share` | (\\|q\\| / n)^2: what a set without i adds | 1 |
-| `variance` | sigma_S^2, of the noise on the rows of S | 1 at rho = 1/2 |
+| `variance` | sigma_S^2, of the noise on the rows of S | 1 at mu^2 = 1 |
 | `drawn[S]` | (kron over S of B_i) (histogram, added up over all other axes) + noise | integers |
 
 An answer with leaf masks q_i on the axes in A (all other axes whole) has the variance
 
     sum over S in A of sigma_S^2  prod_{i in S} q_i' X_i^+ q_i  prod_{i in A - S} (|q_i| / n_i)^2 .
 
-Rows of S have column norms of at most 1, so set S costs 1 / (2 sigma_S^2) of rho. Minimising sum_S value_S
-sigma_S^2 under a given rho gives sigma_S^2 proportional to value_S^(-1/2).
+Rows of S have column norms of at most 1, so set S costs 1 / sigma_S^2 of mu^2. Minimising sum_S value_S
+sigma_S^2 under a given mu^2 gives sigma_S^2 proportional to value_S^(-1/2).
 
-**Privacy** Set S alone is rho_S-zCDP, as `law.Gaussian.draw` says; together they add up. Estimates are
+**Privacy** Set S alone spends its mu^2, as `law.Gaussian.draw` says; together they add up. Estimates are
 post-processing.
 **Source** docs/method/views.md, "Residual rows"; Xiao, He, Zhang and Kifer (2023).
 """
@@ -283,7 +283,7 @@ def _sets(question: FamilyQuestion, counted: str, asked: Mapping[int, AskedAxis]
 
 
 def best_shares(sets: Mapping[Subset, float], asked: Mapping[int, AskedAxis]) -> dict[Subset, float]:
-    """The parts of rho with the least mean error over conjunctions of ranges.
+    """The parts of mu^2 with the least mean error over conjunctions of ranges.
 
     Args:
         sets: set of axes, closed downwards -> how often ranges on each of them are asked, any positive weights.

@@ -6,7 +6,7 @@ norm is clipped: w = min(1, K / nu). Everything is an exact integer: w counts 2^
 
 | here | there | unit |
 |---|---|---|
-| `Part.share` | b_v cf, b_v (1 - cf): adds up to at most 1 | part of rho_shape |
+| `Part.share` | b_v cf, b_v (1 - cf): adds up to at most 1 | part of mu^2_shape |
 | `Part.typical` | t_v^2, (t_v mid)^2: what a typical person adds, squared | stored units squared |
 | `coefficient` | ceil(2^p b / t^2) | per squared row |
 | `norm` | 2^p nu_u^2 | - |
@@ -14,7 +14,7 @@ norm is clipped: w = min(1, K / nu). Everything is an exact integer: w counts 2^
 | `UNIT` | one weight of 1 | 2^-20 |
 
 **Privacy**: docs/privacy/user_level.md. With N = sum_s c_s Q_s and W^2 N <= UNIT^2 K2, noise of variance
-UNIT^2 K2 / (2 rho c_s) on the rows of statistic s spends sum_s W^2 Q_s / (2 sigma_s^2) <= rho, whatever the
+V_s = UNIT^2 K2 / (mu^2 c_s), which `Gaussian.draw_at` adds 4 to, spends sum_s W^2 Q_s / V_s <= mu^2, whatever the
 coefficients are. A person's norm and weight depend on her rows and on released values alone.
 **Source**: docs/method/user_level.md, "One weight a person".
 """
@@ -113,26 +113,26 @@ class Whitening:
         """
         return isqrt((LARGEST_NORM << self.parts[index].shift) // self.coefficient[index]) + 1
 
-    def variance(self, index: int, clip: int, rho: Fraction) -> Fraction:
-        """sigma^2 of a row of budget 1 of one statistic, in squared stored units of 1 / UNIT.
+    def variance(self, index: int, clip: int, mu2: Fraction) -> Fraction:
+        """V of a row of budget 1 of one statistic, in squared stored units of 1 / UNIT.
 
         Args:
             index: the statistic.
             clip: 2^p K^2.
-            rho: what all statistics may spend together.
+            mu2: what all statistics may spend together.
 
-        **Privacy**: the statistics together are rho-zCDP at any coefficients; see the module.
+        **Privacy**: the statistics together spend mu2 at any coefficients; see the module.
         """
         scaled = (UNIT**2 * clip) << self.parts[index].shift
-        return Fraction(scaled) / (2 * rho * self.coefficient[index])
+        return Fraction(scaled) / (mu2 * self.coefficient[index])
 
-    def largest_clip(self, rho: Fraction) -> int:
+    def largest_clip(self, mu2: Fraction) -> int:
         """The largest 2^p K^2 at which every sigma stays inside 64-bit noise, at least 1.
 
         Args:
-            rho: what all statistics may spend together.
+            mu2: what all statistics may spend together.
         """
-        room = (LARGEST_VARIANCE / self.variance(i, 1, rho) for i in range(len(self.parts)))
+        room = (LARGEST_VARIANCE / self.variance(i, 1, mu2) for i in range(len(self.parts)))
         return max(1, int(min(room)))
 
 

@@ -11,7 +11,7 @@ about 2 log2(N) integers hold all budgets, and they are what is frozen.
 | here                 | seed 004                     | unit                                   |
 |----------------------|------------------------------|----------------------------------------|
 | `fenwick_nodes(n)`   | M and B, algorithms 5.2, 5.3 | node i - 1 is row i of M, column i of B |
-| `FdaBudgets.share`   | lambda_i                     | fraction of epsilon (zCDP: of rho)     |
+| `FdaBudgets.share`   | lambda_i                     | fraction of epsilon (Gaussian: of mu^2)|
 | `_block_error`       | err_m                        | sum of w_i / lambda_i^2, w_i = uses    |
 
 **Privacy**: a node's budget is taken off what the nodes inside it may spend, in integers, so the budgets over any batch

@@ -6,7 +6,7 @@ prefixes read it (always one interval of prefix lengths), and with which sign. F
 budgets, every mean error in closed form, and the covariance of the batches.
 
 **The split theorem.** In a forest of nested nodes every row pays the shares of one path. Node i is used with weight
-w_i, and its noise variance falls as share^-2 (Laplace, shares of epsilon) or share^-1 (Gaussian, shares of rho). The
+w_i, and its noise variance falls as share^-2 (Laplace, shares of epsilon) or share^-1 (Gaussian, shares of mu^2). The
 split of least weighted variance is closed form, bottom-up once and top-down once; the KKT conditions hold for it:
 
     T_i = (w_i^a + S_i^a)^(1/a)     S_i = sum of T over the children     a = 1/3 (Laplace) or 1/2 (Gaussian)
@@ -84,7 +84,7 @@ class NodeErrors(NamedTuple):
 
     Args:
         nodes: the nodes that the prefixes of all batches read.
-        variance: of each, at epsilon 1 or rho 1/2.
+        variance: of each, at epsilon 1 or mu^2 1.
     """
 
     nodes: NoiseNodes

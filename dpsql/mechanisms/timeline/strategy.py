@@ -2,14 +2,14 @@
 
 One `Emission` is one noisy number per cell: the exact sum over the batches [lo, hi), weighted where the strategy
 weighs them, plus signed *noise nodes*. A noise node is one draw per cell. It spends a share of what the statistic may
-spend, of epsilon under Laplace noise and of rho under Gaussian noise. Positions are prefix lengths: before batch b
+spend, of epsilon under Laplace noise and of mu^2 under Gaussian noise. Positions are prefix lengths: before batch b
 (0-based) b batches have arrived, after it b + 1.
 
 | here                    | unit                                                                              |
 |-------------------------|-----------------------------------------------------------------------------------|
 | share                   | part of the statistic's spend, exact                                              |
 | variance of a strategy  | noise of variance 1 on a node that spends all; `NoiseLaw.unit_variance` multiplies |
-| errors of a strategy    | variance per unit count at epsilon 1 or rho 1/2: `NoiseLaw.unit_error` times that  |
+| errors of a strategy    | variance per unit count at epsilon 1 or mu^2 1: `NoiseLaw.unit_error` times that  |
 
 **Privacy**: over any batch, sum over the noise nodes of share * |weight|^norm <= 1, where the weight is what the node's
 exact sum counts a row of that batch with. So a row of one batch pays at most the statistic's spend, however long the
@@ -76,7 +76,7 @@ class Emission:
 
 
 class TimeErrors(Protocol):
-    """Mean variances of a strategy's answers over some first batches, at epsilon 1 or rho 1/2."""
+    """Mean variances of a strategy's answers over some first batches, at epsilon 1 or mu^2 1."""
 
     def running(self) -> float:
         """Totals so far, each asked when its batch arrives."""
@@ -287,7 +287,7 @@ def one_node(law: NoiseLaw, batches: int) -> Fraction:
 
 
 def exponent(law: NoiseLaw) -> float:
-    """The split theorem's exponent for shares of the law's spend: 1/3 of epsilon, 1/2 of rho."""
+    """The split theorem's exponent for shares of the law's spend: 1/3 of epsilon, 1/2 of mu^2."""
     return law.norm / (law.norm + 2)
 
 

@@ -9,7 +9,7 @@ integer counts, plus integer noise; the decoder uses those integers' own inverse
 The norm of a column grows with the horizon, so the budget is planned for N batches and the strategy refuses
 past them. A batch needs all increments before it: O(t) work and private storage at batch t.
 
-**Privacy**: every number spends 1 / sum c_j^2 of rho. A row of batch j moves the number of batch t by c_(t-j), so it
+**Privacy**: every number spends 1 / sum c_j^2 of mu^2. A row of batch j moves the number of batch t by c_(t-j), so it
 pays sum over t of c_(t-j)^2 / sum c^2 <= 1.
 **Source**: docs/method/streams.md, "Square-root Toeplitz".
 """
@@ -73,7 +73,7 @@ class ToeplitzStrategy:
 
     @property
     def share(self) -> Fraction:
-        """What each number spends of rho, for a row that counts with weight 1 in it."""
+        """What each number spends of mu^2, for a row that counts with weight 1 in it."""
         return Fraction(1, sum(int(c) * int(c) for c in integer_coefficients(self.horizon)))
 
     def emissions(self, batch: int) -> tuple[Emission, ...]:

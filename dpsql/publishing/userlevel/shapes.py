@@ -209,12 +209,12 @@ class Whitened:
         norms = make_norms(table.connection, table.rows, table.of, norm_views(table), whitening)
         edges = doubling_edges(1 << max(0, whitening.point - NORM_START), NORM_BINS)
         histogram = people_histogram(table, norms, "norm", edges, table.step(NORMS))
-        rho = sum((s.spend for s in table.statistics.values()), Fraction(0))
+        mu2 = sum((s.spend for s in table.statistics.values()), Fraction(0))
         typical = 1 << whitening.point
         wanted = rounded(quantile(histogram, CLIP[choices.quantile], unseen=typical))
-        clip = min(wanted, whitening.largest_clip(rho))
+        clip = min(wanted, whitening.largest_clip(mu2))
         weights = make_weights(table.connection, norms, table.of, clip)
-        views = draw_each(table, weights, whitened_draw(table, whitening, clip, rho))
+        views = draw_each(table, weights, whitened_draw(table, whitening, clip, mu2))
 
         def differ(factor: float) -> Differences:
             """R0 and K_D follow from released numbers; then the one draw of each difference."""
@@ -273,13 +273,13 @@ Draw = Callable[[int, IntArray], Reached]
 """(index in the plan, exact weighted cells) -> the statistic's one draw."""
 
 
-def whitened_draw(table: Table, whitening: Whitening, clip: int, rho: Fraction) -> Draw:
-    """Draws of statistics that together spend rho, of units whose joint norm is clipped."""
+def whitened_draw(table: Table, whitening: Whitening, clip: int, mu2: Fraction) -> Draw:
+    """Draws of statistics that together spend mu2, of units whose joint norm is clipped."""
     order = list(table.statistics)
 
     def draw(i: int, cells: IntArray) -> Reached:
         strategies = table.plan.strategies(table.plan.statistics[i])
-        variance = whitening.variance(order.index(i), clip, rho)
+        variance = whitening.variance(order.index(i), clip, mu2)
         reach = _reach(whitening, order.index(i), clip)
         exact = measure_view(cells, strategies)
         view = GAUSSIAN.draw_at(exact, axis_budgets(strategies), variance, UNIT * reach, table.noise)

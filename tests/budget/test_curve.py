@@ -1,0 +1,223 @@
+"""The exact Gaussian curve: bounds against other code, and what may not be left out of the accounting.
+
+`delta_of` here adds up the discrete Gaussian itself, so the tests show that the claims hold for what is drawn, and that
+without the slack of 4 they do not.
+"""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+import dp_accounting
+import numpy as np
+import pytest
+from dp_accounting.pld import privacy_loss_distribution as pld
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from scipy.stats import norm
+
+from dpsql.budget import DENOMINATOR, SLACK, Mu2, epsilon_of, gaussian_sigma2, mu2_of, pure_of
+from dpsql.budget.curve import GRAIN, delta_bounds
+from dpsql.errors import PrivacyError
+
+MILLIONTH = Fraction(1, 10**6)
+PAIRS = [
+    ("1", "1e-6", "0.056028963825260487"),
+    ("1", "1e-9", "0.033114830490173198"),
+    ("0.1", "1e-6", "0.000758707757054767"),
+    ("3", "1e-6", "0.419549658558058366"),
+]
+ZCDP = {"1": 0.024356, "0.1": 0.000321, "3": 0.185070}
+"""rho of the tight conversion from zero-concentrated DP, at delta 1e-6."""
+
+
+@pytest.mark.parametrize("epsilon, delta, mu2", PAIRS)
+def test_the_headline_conversions(epsilon: str, delta: str, mu2: str) -> None:
+    assert mu2_of(Fraction(epsilon), Fraction(delta)) == Fraction(mu2)
+
+
+@pytest.mark.parametrize("epsilon, gain", [("1", 1.15021), ("0.1", 1.18161), ("3", 1.13349)])
+def test_variance_falls_against_zero_concentrated_accounting(epsilon: str, gain: float) -> None:
+    assert float(mu2_of(Fraction(epsilon), MILLIONTH)) / (2 * ZCDP[epsilon]) == pytest.approx(gain, rel=2e-3)
+
+
+def exact_delta(mu2: Fraction, epsilon: Fraction) -> Fraction:
+    """delta_G by another road: 150 digits of erfc of another library."""
+    mpmath = pytest.importorskip("mpmath")
+    with mpmath.workdps(400):
+        mu, e = mpmath.sqrt(mpmath.mpf(mu2.numerator) / mu2.denominator), mpmath.mpf(epsilon.numerator)
+        e /= epsilon.denominator
+        value = mpmath.ncdf(mu / 2 - e / mu) - mpmath.exp(e) * mpmath.ncdf(-mu / 2 - e / mu)
+        return Fraction(int(mpmath.floor(value * mpmath.mpf(10) ** 150)), 10**150)
+
+
+@settings(max_examples=60)
+@given(
+    st.fractions(Fraction(1, 10**4), 40, max_denominator=10**6),
+    st.fractions(0, 9, max_denominator=10**4),
+)
+@example(Fraction(1, 10**4), Fraction(1, 10**4))
+def test_bounds_hold_the_exact_delta(mu2: Fraction, deviations: Fraction) -> None:
+    epsilon = deviations * Fraction(math.sqrt(mu2))
+    low, high = delta_bounds(mu2, epsilon, 60)
+    assert Fraction(low) <= exact_delta(mu2, epsilon) <= Fraction(high)
+    assert Fraction(high) - Fraction(low) <= Fraction(3, 10**60)
+
+
+@pytest.mark.parametrize("epsilon, delta, mu2", PAIRS)
+def test_a_little_more_would_pass_delta(epsilon: str, delta: str, mu2: str) -> None:
+    low, _ = delta_bounds(Fraction(mu2) + Fraction(1, 10**15), Fraction(epsilon), 60)
+    assert Fraction(low) > Fraction(delta)
+
+
+@settings(max_examples=25)
+@given(st.fractions(Fraction(1, 1000), 20, max_denominator=1000), st.integers(1, 12))
+def test_there_and_back_never_gains(epsilon: Fraction, digits: int) -> None:
+    delta = Fraction(1, 10**digits)
+    mu2 = mu2_of(epsilon, delta)
+    assert (
+        epsilon_of(mu2, delta) - Fraction(1, GRAIN)
+        < epsilon
+        < epsilon_of(mu2 + Fraction(2, GRAIN), delta) + Fraction(1, 10**12)
+    )
+    assert mu2_of(epsilon + Fraction(1, 10), delta) > mu2
+
+
+@pytest.mark.parametrize("epsilon, delta, mu2", PAIRS)
+def test_another_accountant_agrees(epsilon: str, delta: str, mu2: str) -> None:
+    accountant = dp_accounting.pld.PLDAccountant(value_discretization_interval=1e-4)
+    accountant.compose(dp_accounting.GaussianDpEvent(1 / math.sqrt(Fraction(mu2))))
+    assert accountant.get_epsilon(float(delta)) == pytest.approx(float(epsilon), rel=2e-3)
+
+
+def test_nothing_spent_promises_nothing() -> None:
+    assert epsilon_of(Fraction(0), MILLIONTH) == 0
+
+
+def test_mu2_without_delta_is_refused() -> None:
+    for convert in (mu2_of, epsilon_of):
+        with pytest.raises(PrivacyError, match="delta"):
+            convert(Fraction(1), Fraction(0))
+
+
+@given(st.fractions(Fraction(1, 10**6), 50, max_denominator=10**6))
+def test_a_pure_draw_fits_and_no_larger_one_does(mu2: Fraction) -> None:
+    bought = Mu2(MILLIONTH).pure(mu2)
+
+    def cost(epsilon: float) -> float:
+        return float((2 * norm.isf(1 / (1 + math.exp(epsilon)))) ** 2)
+
+    assert bought == pure_of(mu2)
+    assert cost(float(bought)) <= float(mu2) * (1 + 1e-9)
+    assert cost(float(bought + Fraction(2, DENOMINATOR))) >= float(mu2) * (1 - 1e-9)
+
+
+def test_randomised_response_is_a_threshold_of_the_gaussian_pair() -> None:
+    """So every pure pair, a post-processing of randomised response, lies below the curve."""
+    for mu2 in (Fraction(1, 100), Fraction(1), Fraction(9)):
+        mu, epsilon = math.sqrt(mu2), float(pure_of(mu2))
+        assert math.log(norm.cdf(mu / 2) / norm.cdf(-mu / 2)) == pytest.approx(epsilon, abs=1e-8)
+
+
+def test_gaussian_spends() -> None:
+    mu2 = mu2_of(Fraction(1), MILLIONTH)
+    sigma2 = gaussian_sigma2(mu2, 9)
+    assert 9 / (sigma2 - SLACK) <= mu2 < 9 / (sigma2 - SLACK - Fraction(1, 1 << 20))
+    assert gaussian_sigma2(Fraction(100), 1) == 5  # the proof needs 5 at least
+
+
+def discrete(sigma2: float, reach: int) -> np.ndarray:
+    """P(N_Z(0, sigma2) = x) for |x| <= reach."""
+    weight = np.exp(-(np.arange(-reach, reach + 1, dtype=np.longdouble) ** 2) / (2 * sigma2))
+    return weight / weight.sum()
+
+
+def delta_of(sigma2: float, shift: int, epsilon: float) -> float:
+    """The exact delta of one discrete Gaussian whose integer moves by `shift`."""
+    reach = int(40 * math.sqrt(sigma2)) + shift
+    law = discrete(sigma2, reach)
+    there, here = law[shift:], law[: len(law) - shift]
+    return float(np.maximum(here - np.exp(np.longdouble(epsilon)) * there, 0).sum())
+
+
+def test_without_the_slack_the_claim_is_false() -> None:
+    """One count at (1, 1e-6), and the same in units of 1 / 64: a lattice effect of order 1 / sigma^2."""
+    mu2 = float(mu2_of(Fraction(1), MILLIONTH))
+    assert delta_of(1 / mu2, 1, 1.0) == pytest.approx(1.0197e-6, rel=1e-3)
+    assert delta_of(64**2 / mu2, 64, 1.0) > 1e-6
+    assert delta_of(1 / mu2 + SLACK, 1, 1.0) < 1e-6
+    assert 0.999e-6 < delta_of(64**2 / mu2 + SLACK, 64, 1.0) < 1e-6
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_many_rows_stay_below_the_claim(seed: int) -> None:
+    """Rows of several strengths, composed by another accountant's discrete Gaussians, rounded against us."""
+    rng = np.random.default_rng(seed)
+    shifts = rng.integers(1, 7, rng.integers(2, 7)).tolist()
+    share, mu2 = rng.dirichlet(np.ones(len(shifts))) + 0.05, 0.25
+    share = share / share.sum()
+    composed = None
+    for shift, part in zip(shifts, share, strict=True):
+        sigma = math.sqrt(shift**2 / (mu2 * part) + SLACK)
+        one = pld.from_discrete_gaussian_mechanism(
+            sigma, sensitivity=shift, value_discretization_interval=5e-5, truncation_bound=14 * int(sigma + 1)
+        )
+        composed = one if composed is None else composed.compose(one)
+    assert composed is not None
+    for epsilon in (0.5, 1.0):
+        _, claim = delta_bounds(Fraction(mu2), Fraction(epsilon), 30)
+        assert composed.get_delta_for_epsilon(epsilon) <= float(claim)
+
+
+def worst_adaptive(sigma2: int, budget: int, rounds: int, epsilon: float) -> float:
+    """The largest delta of an adversary who chooses each integer shift after seeing what was drawn.
+
+    A state is what is left of the budget in squared shifts and the log likelihood ratio so far, a sum of
+    (2 x d - d^2) / (2 sigma2): an integer over 2 sigma2. `budget` squared shifts cost budget / (sigma2 - slack).
+    """
+    reach = int(9 * math.sqrt(sigma2))
+    law = discrete(float(sigma2), reach).astype(float)
+    widest = rounds * (2 * reach * math.isqrt(budget) + budget)
+    ratios = np.arange(-2 * widest, 2 * widest + 1)
+    stop = np.maximum(0.0, 1.0 - np.exp(epsilon - ratios / (2 * sigma2)))
+    value = [stop] * (budget + 1)
+    for _ in range(rounds):
+        later, value = value, []
+        for left in range(budget + 1):
+            choices = [stop]
+            for shift in range(1, math.isqrt(left) + 1):
+                moves = 2 * np.arange(-reach, reach + 1) * shift + shift * shift
+                after = later[left - shift * shift]
+                choices.append(sum(p * np.roll(after, -move) for p, move in zip(law, moves, strict=True)))
+            value.append(np.maximum.reduce(choices))
+    return float(value[budget][2 * widest])
+
+
+@pytest.mark.parametrize(
+    ("sigma2", "budget", "rounds", "expected", "false_without_slack"),
+    [(100, 9, 5, 5.492e-5, True), (36, 4, 4, 2.061e-4, False)],
+)
+def test_an_adaptive_adversary_stays_below_the_claim(
+    sigma2: int, budget: int, rounds: int, expected: float, false_without_slack: bool
+) -> None:
+    epsilon = Fraction(1)
+    worst = worst_adaptive(sigma2, budget, rounds, float(epsilon))
+    _, claim = delta_bounds(Fraction(budget, sigma2 - SLACK), epsilon, 30)
+    low, _ = delta_bounds(Fraction(budget, sigma2), epsilon, 30)
+    assert worst <= float(claim)
+    assert (worst > float(low)) == false_without_slack
+    assert worst == pytest.approx(expected, rel=1e-3)
+
+
+@pytest.mark.parametrize(("slack", "bound"), [(0.3, 1.1e-2), (0.5, 2.1e-4), (1.0, 1.1e-8)])
+def test_a_discrete_gaussian_is_a_rounded_continuous_one_up_to_a_factor(slack: float, bound: float) -> None:
+    """The lemma of the proof where its factor can be seen: sigma^2 = 5, slacks far below 4."""
+    sigma2, reach, fine = 5.0, 12, 400
+    law = discrete(sigma2, 80).astype(float)[80 - reach : 80 + reach + 1]
+    y = np.arange(-reach, reach + 1)
+    x = np.arange(-60 * fine, 60 * fine + 1) / fine
+    density = norm.pdf(x, scale=math.sqrt(sigma2 - slack)) / fine
+    theta = sum(np.exp(-((k - x) ** 2) / (2 * slack)) for k in range(-70, 71))
+    rounded = [float((density * np.exp(-((k - x) ** 2) / (2 * slack)) / theta).sum()) for k in y]
+    assert np.abs(np.log(rounded / law)).max() <= bound
