@@ -50,6 +50,7 @@ def catalog(folder: Path, source: dict[str, Any], bound: str, **changed: Any) ->
         bound: `row`, `weight` or `truncate`.
         changed: keys of the table `sales` that differ.
     """
+    people = [] if bound == "row" else ["people"]
     texts = list(dict.fromkeys(word.strip() for word in WORDS if word))
     sales: dict[str, Any] = {
         "role": "fact",
@@ -90,9 +91,11 @@ def catalog(folder: Path, source: dict[str, Any], bound: str, **changed: Any) ->
         },
         "views": {
             "demand": {"of": "sales", "axes": ["customer.age", "product.price"], "measures": ["count", "sales.amount"]},
-            "trend": {"of": "sales", "axes": ["sales.sold_at", "customer.region"], "measures": ["count", "sales.cost"]},
+            "trend": {"of": "sales", "axes": ["sales.sold_at", "customer.region"],
+                      "measures": ["count", "sales.cost", *people]},
             "ways": {"of": "sales", "axes": [{"axis": "shop", "by": ["city"]}, "sales.channel", "sales.loyal"],
-                     "measures": ["count"]},
+                     "measures": ["count", *people]},
+            "regions": {"of": "sales", "axes": ["customer.region", "customer.age"], "measures": ["count", *people]},
             "weeks": {"of": "sales", "axes": ["sales.sold_on"], "measures": ["count", "sales.amount", "sales.cost"]},
         },
     }  # fmt: skip
