@@ -16,7 +16,7 @@ QUICK := $(filter-out $(addprefix tests/,oracle/ privacy/ statistical/ kill/ sup
 # Small matrices: more than one BLAS thread only makes two test processes wait for each other.
 export OPENBLAS_NUM_THREADS ?= 1
 
-.PHONY: demo test check quick lowest dist slow same-release house bench bench-accuracy bench-local bench-promises bench-scale bench-stream bench-userlevel page-central page-local page-streams page-userlevel wire superset sqlalchemy14 reference data clean
+.PHONY: demo test check quick lowest dist slow same-release house bench bench-accuracy bench-local bench-promises bench-scale bench-stream bench-trusts bench-userlevel page-central page-local page-streams page-userlevel wire superset sqlalchemy14 reference data clean
 
 $(VENV)/.core: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -86,6 +86,9 @@ bench-local: $(VENV)/.dev
 
 bench-promises: $(VENV)/.dev
 	$(BIN)/python -m benchmarks.promises.measure
+
+bench-trusts: $(VENV)/.dev
+	$(BIN)/python -m benchmarks.trusts.measure
 
 bench-stream: $(VENV)/.dev
 	$(BIN)/python -m benchmarks.streams.measure

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from dpsql.answer.result import Result
     from dpsql.collecting.forecast import Forecast
+    from dpsql.collecting.reported import Stored
     from dpsql.collecting.run import Collected
     from dpsql.curate.audit import AuditReport
     from dpsql.curate.forecast import PlanReport
@@ -230,6 +231,52 @@ def collect(
         None if state is None else Path(state),
     )
     return run.collect(back, Path(output), new_release_id(), progress or silent)
+
+
+def reported_plan(catalog: ReleasePath, column: str, output: ReleasePath) -> None:
+    """Write the plan that devices answer about one column that only they know.
+
+    Args:
+        catalog: the YAML file, with `reported:` at that column.
+        column: `table.column`.
+        output: the plan to write; send it to everybody.
+
+    Raises:
+        CatalogError: there is no such reported column.
+        OperationalError: the output holds another plan.
+
+    **Privacy**: public facts alone.
+    """
+    from dpsql.collecting.reported import write_reported_plan
+
+    write_reported_plan(Path(catalog), column, Path(output))
+
+
+def store_reports(
+    plan: ReleasePath, reports: ReleasePath | Sequence[ReleasePath], output: ReleasePath, *, column: str
+) -> Stored:
+    """Check people's reports about one column, and store them for the curator's next publish.
+
+    Args:
+        plan: the plan that they answered.
+        reports: Parquet files with `report` and `token` (the person's key in the curator's table), or JSON lines.
+        output: the Parquet file to make; the catalog names it under `source: {reports: ..}`.
+        column: `table.column`.
+
+    Returns:
+        How many people's reports count, and what was left out, by reason.
+
+    Raises:
+        DataError: the plan is about another column, or no report counts.
+        OperationalError: a file cannot be read, or the output exists.
+
+    **Privacy**: each person spent the plan's epsilon on her own device, towards the curator, who knows whose report it
+    is. The file stays with the curator.
+    """
+    from dpsql.collecting import reported
+
+    named = [reports] if isinstance(reports, str | PathLike) else reports
+    return reported.store_reports(Path(plan), column, [Path(spool) for spool in named], Path(output))
 
 
 def simulate(

@@ -20,7 +20,7 @@ from dpsql.doors.dbapi import connect
 from dpsql.examples.retail import Columns, make_star, write_star
 
 PEOPLE, LEVEL = 50_000, 0.95
-CENTRAL, LOCAL = "0.006", "4"
+CENTRAL, LOCAL = "0.012", "4"
 RANGES = (
     (18, 21),
     (18, 41),

@@ -31,7 +31,7 @@ from dpsql.answer.sql.rewrite import take_apart
 from dpsql.answer.sql.statement import Statement
 from dpsql.errors import DataError, Error, InternalError, ProgrammingError, ReleaseError, SqlSyntaxError
 from dpsql.release import Release
-from dpsql.release.format import StatisticMeta, to_json
+from dpsql.release.format import ReportedMeta, StatisticMeta, to_json
 
 CACHED = 256
 MAX_ROWS_CACHED = 10_000
@@ -290,7 +290,9 @@ def provenance(release: Release, relations: Sequence[Relation]) -> dict[str, Any
     collected: dict[str, Any] = {} if local is None else {"local": to_json(local)}
     collected |= {"simulated": True} if local is not None and local.simulated else {}
     stream = {} if arrived is None else {"as_of_batch": arrived.as_of_batch, "as_of": arrived.as_of}
+    told = [{**to_json(each), "promise": _to_whom(release, each)} for each in release.meta.reported]
     return {
+        **({"reported": told} if told else {}),
         "release": release.meta.release_id,
         "catalog": release.name,
         "privacy": to_json(release.meta.privacy),
@@ -299,4 +301,13 @@ def provenance(release: Release, relations: Sequence[Relation]) -> dict[str, Any
         "notes": [note.text for relation in relations for note in relation.notes],
         **collected,
         **stream,
+    }
+
+
+def _to_whom(release: Release, reported: ReportedMeta) -> dict[str, str]:
+    """What a person is promised of a reported column: by her device, and of the release."""
+    privacy = release.meta.privacy
+    return {
+        "curator": f"epsilon {reported.epsilon_local}, replace one value",
+        "analysts": f"epsilon {privacy.epsilon}, {privacy.neighbours}: rows and report together",
     }

@@ -188,6 +188,15 @@ class Errors:
                     total += factor * weight * self.product(statistic, box, second, other).noise
         return total
 
+    def channel(self, form: Linear, other: Linear | None = None) -> FloatArray:
+        """The part of a covariance that the channel of a reported attribute adds, shape (rows,)."""
+        total = np.zeros(len(self.index[0]) if self.index else 1)
+        second = form if other is None else other
+        for (statistic, box), factor in reads_of(self.plan, form).items():
+            for (s, b), weight in reads_of(self.plan, second).items():
+                total = total + factor * weight * self.product(statistic, box, b, s).channel
+        return total
+
     def variance(self, form: Linear) -> FloatArray:
         """Variance of a linear form, shape (rows,)."""
         return np.maximum(self.covariance(form, form), 0.0)

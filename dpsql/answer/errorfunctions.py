@@ -123,8 +123,20 @@ def _bias_hint(form: Noisy, answered: Answered, level: float) -> FloatArray:
 
 _scale = _beside(lambda parts: parts.scale)
 
+
+def _channel(form: Noisy, answered: Answered, level: float) -> FloatArray:
+    errors = answered.errors
+    if isinstance(form, Linear):
+        return np.sqrt(np.maximum(errors.channel(form), 0.0))
+    above, below = answered.parts(form)
+    ratio = above / below
+    spread = errors.channel(form.above) - 2 * ratio * errors.channel(form.above, form.below)
+    return np.sqrt(np.maximum(spread + ratio**2 * errors.channel(form.below), 0.0)) / np.abs(below)
+
+
 PARTS = {
-    "noise": ErrorFunction("what was drawn", _noise),
+    "noise": ErrorFunction("what was drawn, and what the channel of a reported column adds", _noise),
+    "channel": ErrorFunction("the channel of a reported column alone", _channel),
     "scale": ErrorFunction("noise of the total that shapes are scaled to", _scale),
     "spread": ErrorFunction(
         "groups whose units own more or less than others", _beside(lambda parts: parts.spread)
@@ -133,7 +145,7 @@ PARTS = {
         "rows of the few who own most; of its longer side", _beside(lambda parts: parts.tail)
     ),
 }
-"""Standard errors by what they come from; the first two make `DP_STDERR`, all four the interval."""
+"""Standard errors by what they come from; noise and scale make `DP_STDERR`, spread and tail more of the interval."""
 
 STDERR = ErrorFunction("standard error of the noise and of the scale, or of one part", _stderr, parts=PARTS)
 LOW = ErrorFunction(

@@ -110,6 +110,18 @@ def reported_notes(meta: Meta, block: Block) -> list[Note]:
     return [Note(told, flag=True)]
 
 
+def channel_notes(plan: Plan, release: Release) -> list[Note]:
+    """Whom answers of a view with a reported attribute are about."""
+    held = {f"{release.axes[i].table}.{release.axes[i].columns[0].column}" for i in plan.view.axes}
+    return [
+        Note(
+            f"{each.column} is what people's devices reported (epsilon {each.epsilon_local} towards the curator); "
+            "answers about it are of those who reported, the others are where it IS NULL"
+        )
+        for each in release.meta.reported if each.column in held
+    ]  # fmt: skip
+
+
 def scale_notes(plan: Plan, terms: Sequence[Term], release: Release) -> list[Note]:
     """How the view's numbers got their scale, and how much of them nobody may count for.
 
@@ -174,7 +186,7 @@ def bias_notes(plan: Plan, terms: Sequence[Term], release: Release) -> list[Note
         notes.append(Note(f"non-negative estimates of view {name}: biased; errors are {whose}", flag=True))
     elif release.nonnegative and any(statistic.measure == "count" for statistic in read):
         notes.append(Note(f"view {name} has no non-negative estimates: its counts are unbiased"))
-    return notes + bounding_notes(plan.view.of, release)
+    return [*channel_notes(plan, release), *notes, *bounding_notes(plan.view.of, release)]
 
 
 def bounding_notes(of: str, release: Release) -> list[Note]:

@@ -6,6 +6,7 @@
 | OUE  | `UnaryEncoding` (optimised unary encoding) | one bit per item |
 | OLH  | `LocalHashing` (optimised local hashing) | a seed and a bucket of items |
 | WAVE | `SquareWave` on a discrete domain | one bin near the own leaf |
+| DESIGN | `BlockDesign` (hyperplanes of a projective space) | one block, likelier one that holds the own item |
 
 | here   | there                                | unit |
 |--------|--------------------------------------|------|
@@ -20,8 +21,10 @@ What a collector makes of reports is in `dpsql.mechanisms.oracles`. Nobody asks 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import ClassVar, Protocol
+from itertools import islice, product
+from typing import ClassVar, NamedTuple, Protocol
 
 from dpsql.client.entropy import LARGEST_BOUND, Entropy, below
 from dpsql.errors import DataError
@@ -268,7 +271,90 @@ class SquareWave:
         return varint(wave(item, self.domain, self.extra, own, entropy))
 
 
-ORACLES: tuple[type[DeviceOracle], ...] = (RandomisedResponse, UnaryEncoding, LocalHashing, SquareWave)
+LARGEST_DESIGN = 1 << 14
+"""Most blocks of a design: a device goes through all of them."""
+
+
+class Space(NamedTuple):
+    """A projective space over q whose hyperplanes are blocks: coordinates of a point, blocks, and blocks through it."""
+
+    q: int
+    coordinates: int
+    blocks: int
+    through: int
+
+
+def space_of(items: int, q: int) -> Space:
+    """The least space over q with a point for each item.
+
+    >>> space_of(16, 3)
+    Space(q=3, coordinates=4, blocks=40, through=13)
+    """
+    coordinates, blocks = 2, q + 1
+    while blocks < items:
+        coordinates, blocks = coordinates + 1, blocks * q + 1
+    return Space(q, coordinates, blocks, (blocks - 1) // q)
+
+
+def points(space: Space) -> Iterator[tuple[int, ...]]:
+    """The points, which number the hyperplanes too: first coordinate that is not 0 is 1; in lexicographic order."""
+    for vector in product(range(space.q), repeat=space.coordinates):
+        if next((value for value in vector if value), 0) == 1:
+            yield vector
+
+
+def block(item: int, space: Space, own: int, entropy: Entropy) -> int:
+    """Report a block: each that holds the item with weight `own`, any other with weight 2^20.
+
+    Every item lies in as many blocks, so the weights of all blocks add up to the same number for each.
+
+    Args:
+        item: 0 .. blocks - 1.
+        space: the design.
+        own: integer weight of a block that holds the item.
+        entropy: where bytes come from.
+
+    **Source**: docs/method/hybrid.md, "The channel".
+    """
+    draw = below(space.through * own + (space.blocks - space.through) * OTHER, entropy)
+    holds = draw < space.through * own
+    left = draw // own if holds else (draw - space.through * own) // OTHER
+    mine = next(islice(points(space), item, None))
+    for number, normal in enumerate(points(space)):
+        if (sum(a * b for a, b in zip(mine, normal, strict=True)) % space.q == 0) == holds:
+            if left == 0:
+                return number
+            left -= 1
+    raise DataError("a design has no such block")
+
+
+@dataclass(frozen=True)
+class BlockDesign:
+    """One block of a design over `extra`, a prime."""
+
+    name: ClassVar[str] = "DESIGN"
+    code: ClassVar[int] = 5
+    silent: ClassVar[bool] = False
+    domain: int
+    extra: int
+
+    def sound(self, own: int) -> bool:
+        """A prime, few blocks, and weights that add up to no more than can be drawn from."""
+        prime = 2 <= self.extra < 1 << 10 and all(self.extra % n for n in range(2, self.extra))
+        if not prime or self.domain > LARGEST_DESIGN:
+            return False
+        space = space_of(self.domain, self.extra)
+        whole = space.through * own + (space.blocks - space.through) * OTHER
+        return space.blocks <= LARGEST_DESIGN and whole <= LARGEST_BOUND
+
+    def payload(self, item: int | None, own: int, entropy: Entropy) -> bytes:
+        """The block's number."""
+        return varint(block(_item(item), space_of(self.domain, self.extra), own, entropy))
+
+
+ORACLES: tuple[type[DeviceOracle], ...] = (
+    RandomisedResponse, UnaryEncoding, LocalHashing, SquareWave, BlockDesign,
+)  # fmt: skip
 """The list is closed: an oracle without its proof has no place in it."""
 
 

@@ -25,6 +25,7 @@ from dpsql.star import (
     joint_view,
 )
 from dpsql.star.collection import Participation, counted_share, weighting_of
+from dpsql.star.reported import ReportedColumn
 from dpsql.star.resolve import StarTable
 
 AxisMaker = Callable[[ResolvedAxis], Axis]
@@ -219,6 +220,14 @@ def _planned(axis: Axis) -> PlannedAxis:
         return PlannedAxis(axis.name, axis.leaves, inner, {**lookup, **more})
     leaves = {str(key): int(leaf) for key, leaf in zip(rule.keys, rule.leaf, strict=True)}
     return PlannedAxis(axis.name, axis.leaves, 0, {**lookup, "keys": leaves, "key": rule.key})
+
+
+def planned_axis(catalog: Catalog, column: ReportedColumn) -> PlannedAxis:
+    """The axis of one column alone, as a device looks its values up."""
+    meant = ResolvedAxis(
+        str(column), column.table, (), column.table, column.column, column.spec, None, (), missing=False
+    )
+    return _planned(build_axis(catalog, meant, {}))
 
 
 def needs_rows(catalog: Catalog) -> bool:

@@ -97,11 +97,13 @@ class Spend:
         lineage: whose budget.
         lines: what for; the lines compose, so their costs add up.
         tables: the raw tables that are read about the lineage's people.
+        reported: lines without cost: columns whose people paid on their own devices.
     """
 
     lineage: Lineage
     lines: tuple[SpendLine, ...]
     tables: tuple[SourceTable, ...]
+    reported: tuple[SpendLine, ...] = ()
 
     def cost(self) -> Fraction:
         """What the lines cost in the lineage's currency.

@@ -297,7 +297,7 @@ def _seal(
         limit=str(lineage.limit),
         label=name.label,
         spec_hash=name.spec_hash,
-        lines=lines_json(spend.lines),
+        lines=lines_json((*spend.lines, *spend.reported)),
         tables=tables_json(tables),
         cost=str(spend.cost()),
         sha256=digest,

@@ -24,7 +24,8 @@ import os
 import stat
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from fractions import Fraction
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -52,6 +53,7 @@ from dpsql.progress import Progress, Stage, silent
 from dpsql.publishing.axes import axis_maker
 from dpsql.publishing.bounding import Scan, bounding_of, draw_release
 from dpsql.publishing.content import release_content
+from dpsql.publishing.hybrid import Undone, attach_reports, counted_catalog, draw_squares, undo, with_squares
 from dpsql.publishing.plan import plan_release
 from dpsql.publishing.planned import ReleasePlan
 from dpsql.publishing.rows import prepare_tables
@@ -161,25 +163,31 @@ def publish_release(
     known = published_before(ledger_path(catalog), name, target)
     if known is not None:
         return _published_before(known)
-    with_raw = open_engine(catalog)
+    inside = counted_catalog(catalog)
+    with_raw = open_engine(inside)
     try:
+        reported = attach_reports(catalog, with_raw)
         for table, lines in with_raw.left_out.items():
             progress(
                 Stage("left out of", table, {"lines that are no rows (exact, for the curator alone)": lines})
             )
-        for table in catalog.star.tables:
-            bounding_of(catalog, table).refuse(with_raw)
-        plan = plan_release(catalog, axis_maker(catalog, with_raw))
+        for table in inside.star.tables:
+            bounding_of(inside, table).refuse(with_raw)
+        plan = with_squares(plan_release(inside, axis_maker(inside, with_raw)), inside)
         cells = sum(int(np.prod(plan.shape(s))) for s in plan.statistics)
         counts = {"statistics": len(plan.statistics), "axes": len(plan.axes), "cells": cells}
         progress(Stage("planned", counts=counts))
         release_id, spend = new_release_id(), release_spend(catalog, plan)
+        free = tuple(SpendLine(each.line, Fraction(0), spend.lineage.currency.name) for each in reported)
+        spend = replace(spend, reported=free)
 
         def build(path: Path) -> None:
-            prepare_tables(catalog, with_raw, plan)
-            drawn = draw_release(Scan(catalog, with_raw, plan, noise, key), progress)
+            prepare_tables(inside, with_raw, plan)
+            drawn = draw_release(Scan(inside, with_raw, plan, noise, key), progress)
+            squares = draw_squares(plan, inside, with_raw, key, noise)
             progress(Stage("estimating and writing", target.name))
-            release_content(drawn, release_id, insecure=noise.insecure).write(path)
+            content = release_content(drawn, release_id, insecure=noise.insecure)
+            (undo(content, Undone(catalog, plan, squares, reported)) if reported else content).write(path)
 
         order = Order(
             name, target, release_id, build, lambda: source_digests(with_raw, catalog, spend.tables),

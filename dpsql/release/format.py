@@ -470,6 +470,35 @@ class LocalMeta:
 
 
 @dataclass(frozen=True)
+class ReportedMeta:
+    """A column that people's devices reported, each once, to the curator.
+
+    Args:
+        column: `table.column`.
+        epsilon_local: what one report cost its person towards the curator.
+        collection: its name.
+        plan_hash: of the plan that devices answered.
+        levels: the channel's levels, in words.
+        items: how many items it has.
+    """
+
+    column: str
+    epsilon_local: str
+    collection: str
+    plan_hash: str
+    levels: tuple[str, ...]
+    items: int
+
+    @property
+    def line(self) -> str:
+        """What the ledger's line says; it costs no budget of the curator's."""
+        return (
+            f"reported: {self.column}, epsilon_local {self.epsilon_local}, collection {self.collection}, "
+            f"plan {self.plan_hash}"
+        )
+
+
+@dataclass(frozen=True)
 class Meta:
     """The `meta` table.
 
@@ -486,6 +515,7 @@ class Meta:
         bounding: what bounding left out of each table, where that is told.
         stream: of a state of a stream.
         local: of a release made of people's own reports.
+        reported: columns of the curator's tables that people's devices reported.
         format: this format's version.
     """
 
@@ -503,6 +533,7 @@ class Meta:
     bounding: tuple[RowsLeftOut | SlotsLeftOut, ...] = ()
     stream: StreamMeta | None = None
     local: LocalMeta | None = None
+    reported: tuple[ReportedMeta, ...] = ()
     format: int = FORMAT
 
 

@@ -26,7 +26,7 @@ from dpsql.star import Catalog, catalog_from_json
 from dpsql.tree import Tree
 from dpsql.variance.kronecker import AxisSplit
 from dpsql.variance.model import Reading
-from dpsql.variance.reading import Piece, piece, reading
+from dpsql.variance.reading import Piece, beside, piece, reading
 from dpsql.variance.stack import StackReading
 
 LOCKDOWN: dict[str, str | bool | int | float | list[str]] = {
@@ -149,9 +149,12 @@ class Release:
 
     def shared(self, left: int, right: int) -> Reading | None:
         """How two statistics err together, the masks of the lower one first; None where independently."""
-        return (
-            self.reading(left) if left == right else self.together.get((min(left, right), max(left, right)))
-        )
+        if left == right:
+            return self.reading(left)
+        one, two = self.statistics[left], self.statistics[right]
+        if one.view == two.view and "count" in (one.measure, two.measure) and not self.together:
+            return beside(self.reading(right if one.measure == "count" else left))
+        return self.together.get((min(left, right), max(left, right)))
 
     def keep_trees(self, trees: Mapping[int, Tree]) -> None:
         """Take look-up trees as known, by axis."""

@@ -28,6 +28,7 @@ from dpsql.release.format import (
     LocalMeta,
     Meta,
     Promise,
+    ReportedMeta,
     RowsLeftOut,
     ScaleMeta,
     SlotsLeftOut,
@@ -40,6 +41,7 @@ from dpsql.star.sql import identifier
 from dpsql.tree import Tree, kary_tree
 from dpsql.variance import AxisVariance
 from dpsql.variance.boxes import BoxVariance
+from dpsql.variance.channel import ChannelModel
 from dpsql.variance.distinct import Single
 from dpsql.variance.plane import PlaneVariance
 from dpsql.variance.scaled import Spread
@@ -119,7 +121,7 @@ class ReleaseBuilder:
         axes, statistics: their ids are their positions.
         models: the variance models of the axes, then those of views' cells together, of non-negative estimates or of
             scaled shares.
-        choices, scales, bounding, stream, local: as in `Meta`.
+        choices, scales, bounding, stream, local, reported: as in `Meta`.
 
     **Privacy**: stores what it is given. Callers hand over noisy values and public facts only.
     """
@@ -131,13 +133,16 @@ class ReleaseBuilder:
     spends: Sequence[Spend]
     insecure: bool
     axes: Sequence[AxisPart]
-    models: Sequence[AxisVariance | PlaneVariance | StackVariance | BoxVariance | Single | Spread]
+    models: Sequence[
+        AxisVariance | PlaneVariance | StackVariance | BoxVariance | Single | Spread | ChannelModel
+    ]
     statistics: Sequence[StatisticPart]
     choices: Sequence[ChoiceMeta] = ()
     scales: Sequence[ScaleMeta] = ()
     bounding: Sequence[RowsLeftOut | SlotsLeftOut] = ()
     stream: StreamMeta | None = None
     local: LocalMeta | None = None
+    reported: Sequence[ReportedMeta] = ()
 
     @property
     def meta(self) -> Meta:
@@ -157,6 +162,7 @@ class ReleaseBuilder:
             bounding=tuple(self.bounding),
             stream=self.stream,
             local=self.local,
+            reported=tuple(self.reported),
         )
 
     def write(self, path: Path, *, block_size: int = 1 << 18) -> None:

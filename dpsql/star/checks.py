@@ -36,6 +36,7 @@ from dpsql.star.graph import (
     view_axes,
     view_measures,
 )
+from dpsql.star.reported import check_reported
 from dpsql.star.source import check_queries
 from dpsql.star.tables import bin_starts
 
@@ -78,6 +79,7 @@ def check_catalog(catalog: Catalog) -> None:
     _distinct(catalog.views, "views")
     for name, view in catalog.views.items():
         _check_view(catalog, name, view)
+    check_reported(catalog)
     check_owners(catalog)
     _check_shares(catalog)
     check_collection(catalog)

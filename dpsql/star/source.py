@@ -127,6 +127,9 @@ class Source(Model):
         ".", description="folder of the files, the DuckDB file, or a server's address; ${NAME} expands"
     )
     tables: dict[str, str] = Field(description="table: file name (duckdb: table name), or a SELECT statement")
+    reports: dict[str, str] = Field(
+        default={}, description="table: file of its people's reports, as `dpsql collect --for` writes it"
+    )
     trusted: bool = Field(
         False,
         description="take SELECTs that cannot be checked; the release says that the curator vouches for them",

@@ -66,6 +66,29 @@ class OutOfDomain(NamedTuple):
 OTHER, DROP = OutOfDomain("other", True), OutOfDomain("drop", False)
 
 
+class Reported(Model):
+    """A column that only people's devices know: each reports it once, through a channel.
+
+    **Privacy**: `epsilon` is what one report costs its person towards the curator; the release pays its own.
+    """
+
+    epsilon: Exact = Field(description="of one report, towards the curator")
+    mechanism: Literal["auto", "grr", "design", "tree"] = Field(
+        "auto", description="the channel; auto: least variance of ranges, or of single values of categories"
+    )
+    collection: str = Field(min_length=1, description="its name; a device answers it once")
+    error_bar: Literal["squares", "bound"] = Field(
+        "squares",
+        description="squares: 3% of the views' budget tells how rows of one person add up; bound: nothing is spent",
+    )
+
+    @model_validator(mode="after")
+    def _affordable(self) -> Self:
+        if not 0 < self.epsilon <= 16:
+            raise ValueError("devices refuse an `epsilon` that is not above 0 and at most 16")
+        return self
+
+
 class Column(Model):
     """One column: its type and, where it may become an axis, its public domain.
 
@@ -91,8 +114,22 @@ class Column(Model):
     out_of_domain: Annotated[OutOfDomain, OneOf(OTHER, DROP)] = Field(
         OTHER, description="a leaf of its own, or leave the row out"
     )
+    reported: Reported | None = Field(
+        None, description="only people's devices know it; the source has no such column but their reports"
+    )
     confirm: bool = Field(False, description="a bound was read from data; publish refuses until removed")
     description: str = Field("", description="a sentence for those who ask")
+
+    @property
+    def leaves(self) -> int:
+        """Leaves of its domain, without NULL and what lies outside.
+
+        Raises:
+            ValueError: the catalog alone does not say.
+        """
+        if self.ordered:
+            return len(bin_starts(self, self.cuts))
+        return 2 if self.type == "bool" else len(self.categories)
 
     @property
     def digits(self) -> int:

@@ -62,14 +62,16 @@ class Covariance(NamedTuple):
     """Covariances of answers by what they come from, each of shape (g,); the parts add up.
 
     Args:
-        noise: the noise of the release.
+        noise: the noise of the release, what the channel of a reported attribute adds included.
         spread: groups whose people own more or less than others (`max_ids: auto`).
         tail: rows of the few who own most, likewise.
+        channel: the part of the noise that the channel adds.
     """
 
     noise: FloatArray
     spread: FloatArray | float = 0.0
     tail: FloatArray | float = 0.0
+    channel: FloatArray | float = 0.0
 
 
 class Reading(Protocol):

@@ -14,15 +14,16 @@ from functools import partial
 from typing import Any
 
 from dpsql.errors import InternalError
-from dpsql.variance import boxes, distinct, intervals, leaves, plane, scaled, sine, stack, tree
+from dpsql.variance import boxes, channel, distinct, intervals, leaves, plane, scaled, sine, stack, tree
 from dpsql.variance.boxes import BoxReading, BoxVariance
+from dpsql.variance.channel import ChannelModel, ChannelReading, channel_reading
 from dpsql.variance.kronecker import AxisSplit, ProductReading
 from dpsql.variance.model import AxisVariance, Columns, Components, Reading
 from dpsql.variance.plane import PlaneReading, PlaneVariance
 from dpsql.variance.scaled import ScaledReading, Spread, scaled_reading
 from dpsql.variance.stack import StackReading, StackVariance
 
-Piece = AxisSplit | PlaneVariance | Spread | distinct.Single | StackVariance | BoxVariance
+Piece = AxisSplit | PlaneVariance | Spread | distinct.Single | StackVariance | BoxVariance | ChannelModel
 """What a reading is made of."""
 
 AXES: dict[str, Callable[[int, Columns], AxisVariance]] = {
@@ -32,7 +33,10 @@ AXES: dict[str, Callable[[int, Columns], AxisVariance]] = {
 """Models of one axis by the kind that their table is stored with."""
 
 TOGETHER: dict[
-    str, Callable[[Columns], PlaneVariance | Spread | distinct.Single | StackVariance | BoxVariance]
+    str,
+    Callable[
+        [Columns], PlaneVariance | Spread | distinct.Single | StackVariance | BoxVariance | ChannelModel
+    ],
 ] = {
     PlaneVariance.kind: plane.from_columns,
     Spread.kind: scaled.from_columns,
@@ -40,6 +44,7 @@ TOGETHER: dict[
     distinct.CELLS: partial(distinct.from_columns, distinct.CELLS),
     StackVariance.kind: stack.from_columns,
     BoxVariance.kind: boxes.from_columns,
+    ChannelModel.kind: channel.from_columns,
 }
 """Models of a view's cells."""
 
@@ -51,6 +56,7 @@ READINGS: dict[str, tuple[type | tuple[type, ...], Callable[[tuple[Any, ...], Co
     distinct.TouchedReading.name: (distinct.Single, distinct.TouchedReading),
     BoxReading.name: (BoxVariance, BoxReading),
     StackReading.name: (StackVariance, lambda pieces, components: StackReading(pieces[0])),
+    ChannelReading.name: ((AxisSplit, ChannelModel), channel_reading),
 }
 """Readings by the name that statistics are stored with, each with what it is made of."""
 
@@ -89,3 +95,8 @@ def reading(name: str, pieces: Sequence[Piece], components: Components) -> Readi
     if made is None or not all(isinstance(each, of) for each in pieces):
         raise InternalError(f"no statistic is read as {name!r}", hint="use the version that wrote it")
     return made(tuple(pieces), components)
+
+
+def beside(reading: Reading) -> Reading | None:
+    """How a statistic errs with its view's count; None where independently, as all do but those behind a channel."""
+    return reading.beside() if isinstance(reading, ChannelReading) else None

@@ -42,13 +42,21 @@ class Share(click.ParamType[float]):
     help="say how many people must answer for no error above this share of them (5% or 0.05), and plan for them",
 )
 @click.option("--label", default="", help="tells repeated collections apart; a device answers each once")
+@click.option("--for", "column", help="of a column with `reported:`: table.column")
 @tells
-def collection_plan(catalog: Path, output: Path, people: int, **asked: Any) -> Told:
+def collection_plan(catalog: Path, output: Path, people: int, column: str | None, **asked: Any) -> Told:
     """Write the public plan that people's devices answer, and say how noisy the answers will be.
+
+    With --for it is the plan of a column that only devices know, whose reports the curator joins to her rows.
 
     With `tau: estimate` the first plan asks a part of the people how many rows they have; the second, made from their
     REPORTS with --after, asks the others.
     """
+    if column is not None:
+        api.reported_plan(catalog, column, output)
+        return Told(
+            {"plan": str(output), "column": column}, f"wrote {output}: one report a person about {column}"
+        )
     forecast = api.collection_plan(catalog, output, people=people, **asked)
     predictions, plan = forecast.predictions, forecast.plan
     lines = [
@@ -112,11 +120,29 @@ def _told(forecast: Forecast) -> list[dict[str, Any]]:
 @click.option("-o", "--output", required=True, type=FILE, help="release file to write")
 @click.option("--catalog", type=FILE, help="needed where an axis is a public dimension's rows")
 @click.option("--state", type=FILE, help="private file that remembers what was counted, for later runs")
+@click.option(
+    "--for", "column", help="store reports about a column with `reported:`, table.column, for publish"
+)
 @tells
 def collect(
-    plan: Path, reports: tuple[Path, ...], output: Path, catalog: Path | None, state: Path | None
+    plan: Path,
+    reports: tuple[Path, ...],
+    output: Path,
+    catalog: Path | None,
+    state: Path | None,
+    column: str | None,
 ) -> Told:
-    """Count REPORTS (Parquet, CSV, JSON lines, or folders of these) of PLAN and write a release."""
+    """Count REPORTS (Parquet, CSV, JSON lines, or folders of these) of PLAN and write a release.
+
+    With --for they are about a column that only devices know: they are checked and stored for the curator's publish.
+    """
+    if column is not None:
+        stored = api.store_reports(plan, reports, output, column=column)
+        lines = [f"wrote {stored.path}: reports of {stored.people} people about {column}"]
+        lines += [f"  left out {count}: {reason}" for reason, count in stored.left_out.items()]
+        return Told(
+            {"reports": str(stored.path), **stored._asdict(), "path": str(stored.path)}, "\n".join(lines)
+        )
     with steps("collect") as progress:
         done = api.collect(plan, reports, output, catalog=catalog, state=state, progress=progress)
     manifest = done.manifest

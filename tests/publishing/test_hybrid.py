@@ -1,0 +1,216 @@
+"""A column that only devices know: planned, reported, stored, joined, published and asked in plain SQL."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from fractions import Fraction
+from pathlib import Path
+
+import duckdb
+import numpy as np
+import pytest
+
+import dpsql
+from dpsql import api
+from dpsql.client.device import respond
+from dpsql.client.entropy import system_entropy
+from dpsql.client.plan import read_plan
+from dpsql.client.report import decode, to_json
+from dpsql.client.rows import to_rows
+from dpsql.collecting.reported import plan_of, write_items
+from dpsql.errors import CatalogError, DataError, OperationalError, SourceError
+from dpsql.ledger import ledger_entries
+from dpsql.mechanisms.local.channel import channel_of
+from dpsql.noise import ExactNoise, ZeroNoise, insecure_test_entropy
+from dpsql.publishing.central import publish_release
+from dpsql.release import open_release
+from dpsql.star import load_catalog, parse_catalog
+from dpsql.star.reported import reported_columns
+from tests.privacy.loss import KEY, Loss, Rows, _contents, _write_side, loss_of
+
+CATALOG = """
+dpsql: 1
+name: shop
+ledger: LEDGER
+source: {kind: parquet, root: ROOT, tables: {sales: sales.parquet, customer: customer.parquet},
+  reports: {customer: reports.parquet}}
+privacy: {lineage: p, cap: 9, unit: customer.id, epsilon: 1}
+tables:
+  customer: {role: dimension, key: id, private: true, columns: {
+    age: {type: int, lower: 18, upper: 57, out_of_domain: drop, cuts: [28, 38, 48], reported: REPORTED}}}
+  sales: {role: fact, foreign_keys: {id: {references: customer, on_missing: drop}}, max_ids: 4, columns: {
+    day: {type: int, lower: 0, upper: 3, out_of_domain: drop},
+    amount: {type: int, lower: 0, upper: 10, measure: true}}}
+views:
+  days: {of: sales, axes: [customer.age, sales.day], measures: [count, sales.amount]}
+"""
+REPORTED = "{epsilon: 2, collection: ages}"
+SALES, CUSTOMER = "id INT, day INT, amount INT", "id INT"
+PEOPLE = 60
+WHOLE = "SELECT COUNT(*) FROM sales"
+
+
+def text(reported: str = REPORTED) -> str:
+    return CATALOG.replace("REPORTED", reported)
+
+
+def side(folder: Path, items: dict[int, int], sales: Sequence[tuple[int, int, int]], catalog: str) -> Path:
+    """Raw tables, reports and the catalog; items by person."""
+    customers = sorted({row[0] for row in sales} | set(items))
+    tables = {"sales": Rows(SALES, list(sales)), "customer": Rows(CUSTOMER, [(i,) for i in customers])}
+    place = _write_side(folder, catalog, tables)
+    known = load_catalog(place / "catalog.yaml")
+    plan = read_plan(plan_of(known, reported_columns(known)[0]))
+    write_items(
+        place / "reports.parquet", "customer.age", plan.hash.hex(), [(str(i), 0, y) for i, y in items.items()]
+    )
+    return place
+
+
+def rows(people: int = PEOPLE) -> list[tuple[int, int, int]]:
+    return [(i, (i + j) % 4, (i * 3 + j) % 11) for i in range(people) for j in range(3)]
+
+
+@pytest.mark.parametrize(
+    "privacy", ["epsilon: 1", "epsilon: 1, neighbours: replace_one", "epsilon: 1, delta: 1e-6"]
+)
+@pytest.mark.parametrize("reported", [REPORTED, "{epsilon: 2, collection: ages, error_bar: bound}"])
+def test_a_person_with_her_report_costs_the_release_s_epsilon(
+    tmp_path: Path, privacy: str, reported: str
+) -> None:
+    catalog = text(reported).replace("epsilon: 1}", f"{privacy}}}")
+    items = {i: i % 4 for i in range(PEOPLE)}
+    left = side(tmp_path / "left", items | {99: 1}, [*rows(), *[(99, 2, 10)] * 4], catalog)
+    right = side(tmp_path / "right", items, rows(), catalog)
+
+    def publisher(place: Path):  # type: ignore[no-untyped-def]
+        known = load_catalog(place / "catalog.yaml")
+        return lambda noise: _contents(publish_release(known, place / "r.dpsql", noise=noise, key=KEY).path)
+
+    draws = loss_of(publisher(left), publisher(right))
+    (entry,) = ledger_entries(left / "ledger.duckdb")
+    lines = entry.spend_lines()
+    assert lines[-1].purpose.startswith("reported: customer.age, epsilon_local 2, collection ages, plan ")
+    assert lines[-1].amount == 0
+    loss = Loss(draws, sum((line.amount for line in lines), Fraction(0)), lines[0].currency)
+    assert 0 < loss.share <= 1
+    if privacy == "epsilon: 1":
+        assert loss.claimed == 1
+        assert loss.share >= 0.85, "a person with as many dear rows as count"
+
+
+def test_undoing_keeps_totals_and_is_unbiased_without_noise(tmp_path: Path) -> None:
+    """Without noise a box of the release is exactly the scores of the items that were reported."""
+    rng = np.random.default_rng(2)
+    items = {i: int(rng.integers(0, 4)) for i in range(PEOPLE) if i % 5}
+    place = side(tmp_path / "one", items, rows(), text())
+    known = load_catalog(place / "catalog.yaml")
+    publish_release(known, place / "r.dpsql", noise=ZeroNoise(), key=KEY)
+    channel = channel_of(*reported_columns(known)[0].asked)
+    release = open_release(place / "r.dpsql", insecure=True)
+    from dpsql.answer import Answerer
+
+    asking = Answerer(release)
+    ages = [(18, 27), (28, 37), (38, 47), (48, 57)]
+    for leaf, (low, high) in enumerate(ages):
+        sql = f"SELECT COUNT(*), SUM(amount) FROM sales JOIN customer USING (id) WHERE age BETWEEN {low} AND {high}"
+        ((count, total),) = asking.query(f"{sql} AND day = 1").rows
+        scores = [
+            (channel.scores[leaf, items[i]], amount) for i, day, amount in rows() if day == 1 and i in items
+        ]
+        assert count == pytest.approx(sum(s for s, _ in scores), abs=1e-4)
+        assert total == pytest.approx(sum(s * amount for s, amount in scores), abs=1e-3)
+    by_age = asking.query(
+        "SELECT age IS NULL AS silent, COUNT(*) FROM sales JOIN customer USING (id) GROUP BY 1"
+    )
+    silent = 3 * sum(i not in items for i in range(PEOPLE))
+    assert {row[0]: row[1] for row in by_age.rows} == {True: silent, False: 3 * PEOPLE - silent}
+    whole = asking.query(WHOLE).scalar()
+    assert whole == sum(row[1] for row in by_age.rows) == 3 * PEOPLE
+    result = asking.query(f"{WHOLE} JOIN customer USING (id) WHERE age < 28")
+    assert result.provenance["reported"][0]["column"] == "customer.age"
+    assert any("reported" in note for note in result.notes)
+    release.close()
+
+
+@pytest.mark.parametrize("mechanism", ["grr", "design", "tree"])
+def test_devices_report_and_the_curator_joins(tmp_path: Path, mechanism: str) -> None:
+    people = 400
+    place = tmp_path / "shop"
+    catalog = text(f"{{epsilon: 8, collection: ages, mechanism: {mechanism}}}").replace(
+        "cuts: [28, 38, 48]", "cuts: {width: 5}"
+    )
+    sales = [(i, i % 4, i % 11) for i in range(people) for _ in range(2)]
+    tables = {"sales": Rows(SALES, sales), "customer": Rows(CUSTOMER, [(i,) for i in range(people)])}
+    _write_side(place, catalog.replace("epsilon: 1}", "epsilon: 8}"), tables)
+    api.reported_plan(place / "catalog.yaml", "customer.age", place / "plan.json")
+    plan = read_plan((place / "plan.json").read_bytes())
+    lines = []
+    for i in range(people):
+        own = to_rows(plan, [{"customer.age": 18 + i % 40}])
+        report = json.loads(to_json(decode(respond(plan, own, system_entropy))))
+        lines.append(json.dumps({**report, "token": str(i)}))
+    lines += [
+        lines[0],
+        json.dumps({**json.loads(lines[1]), "token": ""}),
+        "no report",
+        json.dumps({**json.loads(lines[2]), "plan": "00" * 8, "token": "new"}),
+    ]
+    (place / "spool.jsonl").write_text("\n".join(lines))
+    stored = api.store_reports(
+        place / "plan.json", place / "spool.jsonl", place / "reports.parquet", column="customer.age"
+    )
+    assert stored.people == people
+    assert stored.left_out == {"repeated": 1, "no pseudonym": 2, "not a report of this plan": 1}
+    assert (place / "reports.parquet").stat().st_mode & 0o777 == 0o600
+    with pytest.raises(OperationalError, match="exists"):
+        api.store_reports(
+            place / "plan.json", place / "spool.jsonl", place / "reports.parquet", column="customer.age"
+        )
+    with pytest.raises(DataError, match="not about"):
+        api.store_reports(
+            place / "plan.json", place / "spool.jsonl", place / "more.parquet", column="customer.sex"
+        )
+    dpsql.publish(place / "catalog.yaml", place / "r.dpsql")
+    young = f"{WHOLE} JOIN customer USING (id) WHERE age < 38"
+    result = dpsql.query(young, place / "r.dpsql")
+    low, high = result.interval_rows(0.9999)
+    assert low[0][0] < people < high[0][0], "half of them, two rows each"
+    assert result.stderr_rows[0][0] < 100
+
+
+def test_hostile_and_missing_reports_count_as_none(tmp_path: Path) -> None:
+    place = side(tmp_path / "one", {0: 1, 1: 99, 2: -1, 777: 2}, rows(4), text())
+    publish_release(load_catalog(place / "catalog.yaml"), place / "r.dpsql", noise=ZeroNoise(), key=KEY)
+    with duckdb.connect(str(place / "r.dpsql"), read_only=True) as release:
+        ((total,),) = release.execute(
+            "SELECT max(estimate) FROM node_combination_0 WHERE n1 = 0 AND n2 = 0"
+        ).fetchall()
+    assert total == 12 << 20
+    (place / "reports.parquet").unlink()
+    known = load_catalog(place / "catalog.yaml")
+    with pytest.raises(SourceError, match="no file"):
+        publish_release(known, place / "again.dpsql", noise=ExactNoise(insecure_test_entropy(1)), key=KEY)
+    with duckdb.connect() as other:
+        other.execute(f"COPY (SELECT '1' AS unit, 0 AS item) TO '{place / 'reports.parquet'}'")
+    with pytest.raises(SourceError, match="holds no reports"):
+        publish_release(known, place / "again.dpsql", noise=ExactNoise(insecure_test_entropy(1)), key=KEY)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("REPORTED", "{epsilon: 17, collection: ages}", "epsilon"),
+        ("reported: REPORTED", "measure: true, reported: {epsilon: 2, collection: a}", "measure"),
+        ("out_of_domain: drop, cuts", "cuts", "out_of_domain"),
+        ("reports: {customer: reports.parquet}", "csv: {}", "reports"),
+        ("axes: [customer.age,", "axes: [{axis: customer.age, cuts: [40]},", "cuts"),
+        ("max_ids: 4", "max_ids: auto", "max_ids"),
+        ("measures: [count, sales.amount]", "measures: [count], mechanism: tents", "mechanism"),
+        ("unit: customer.id", "unit: row", "unit"),
+    ],
+)  # fmt: skip
+def test_catalogs_that_cannot_be_undone_are_refused(old: str, new: str, message: str) -> None:
+    with pytest.raises(CatalogError, match=message):
+        parse_catalog(CATALOG.replace(old, new).replace("REPORTED", REPORTED), "shop.yaml")
