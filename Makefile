@@ -16,7 +16,7 @@ QUICK := $(filter-out $(addprefix tests/,oracle/ privacy/ statistical/ kill/ sup
 # Small matrices: more than one BLAS thread only makes two test processes wait for each other.
 export OPENBLAS_NUM_THREADS ?= 1
 
-.PHONY: demo test check quick lowest dist slow same-release house bench bench-accuracy bench-local bench-promises bench-scale bench-stream bench-trusts bench-userlevel page-central page-local page-streams page-userlevel wire superset sqlalchemy14 reference data clean
+.PHONY: demo test check quick lowest dist slow same-release house bench bench-accuracy bench-collect bench-local bench-promises bench-scale bench-stream bench-trusts bench-userlevel page-central page-local page-streams page-userlevel wire superset sqlalchemy14 reference data clean
 
 $(VENV)/.core: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -81,8 +81,12 @@ bench-accuracy: $(VENV)/.dev
 	$(BIN)/python -m benchmarks.central.expected
 	$(BIN)/python -m benchmarks.central.measure chosen
 
-bench-local: $(VENV)/.dev
+bench-local: $(VENV)/.dev bench-collect
 	$(BIN)/python -m benchmarks.local.measure
+
+# Ten million reports in every format, and texts that both device clients must read alike: ten minutes of two cores.
+bench-collect: $(VENV)/.dev
+	$(BIN)/python -m benchmarks.local.collect
 
 bench-promises: $(VENV)/.dev
 	$(BIN)/python -m benchmarks.promises.measure

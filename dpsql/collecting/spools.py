@@ -261,7 +261,8 @@ def _csv_reports(lines: Sequence[bytes], width: int, places: dict[str, int]) -> 
     found = []
     for line in lines:
         with suppress(ValueError, csv.Error, StopIteration):
-            cells = next(csv.reader([line.decode()], strict=True))
+            text = line.decode()
+            cells = next(csv.reader([text], strict=True)) if '"' in text else text.split(",")
             if len(cells) == width:
                 given = {name: cells[place] for name, place in places.items()}
                 digits, said = given["report"], given.get("epoch") or "0"

@@ -1,0 +1,180 @@
+"""Figures of collecting at scale: processor time and memory for ten million reports, and texts read alike.
+
+    python -m benchmarks.local.collect [--reports 10000000] [--formats parquet csv jsonl]
+
+Reports answer the plan of a star of five axes (21 views, most of them unary encoding), each with a one-time token of
+32 digits; one token of 200 comes again in another file. Every count runs in a process of its own, whose peak memory is
+told. The floor is one GROUP BY over the same Parquet files that keeps one report a token, by DuckDB with as many
+threads and as much memory as the collector has; the best of three of each, taken in turns.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import duckdb
+import numpy as np
+
+from benchmarks.figures import Figures
+from benchmarks.local import star
+from benchmarks.local.simulated import one_row_each
+from benchmarks.local.wild import read_alike
+from dpsql.client import read_plan
+from dpsql.collecting.collector import add_spool, close_collection
+from dpsql.collecting.files import MEMORY, MOST_THREADS, open_state
+from dpsql.collecting.plan import build_plan
+from dpsql.collecting.simulate import simulate_reports
+from dpsql.collecting.spools import spool_files
+
+FILE = 1_000_000
+AGAIN = 200
+RUNS = 3
+WILD, SEED = 10_000, 20261122
+FORMATS = ("parquet", "csv", "jsonl")
+
+
+def write_reports(folder: Path, reports: int, formats: list[str]) -> Path:
+    """Write the plan and spools, a folder a format; returns the plan's path."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    plan = read_plan(build_plan(star.design(1.0, measure=False)))
+    (folder / "plan.json").write_bytes(plan.raw)
+    for name in formats:
+        (folder / name).mkdir()
+    (folder / "parquet").mkdir(exist_ok=True)
+    again: list[str] = []
+    for number, start in enumerate(range(0, reports, FILE)):
+        rng, count = np.random.default_rng(number), min(FILE, reports - start)
+        said = simulate_reports(
+            plan, one_row_each(rng.integers(0, star.LEAVES, size=(count, star.AXES))), rng
+        )
+        digits = rng.bytes(16 * count).hex()
+        tokens = again + [digits[32 * i : 32 * i + 32] for i in range(count - len(again))]
+        again = tokens[-(count // AGAIN) :]
+        path = folder / "parquet" / f"{number:03d}.parquet"
+        pq.write_table(pa.table({"report": pa.array(said, pa.binary()), "token": tokens}), path)
+        for name in set(formats) - {"parquet"}:
+            _write_text(path, folder / name / f"{number:03d}.{name}", [view.oracle for view in plan.views])
+    return folder / "plan.json"
+
+
+def _write_text(parquet: Path, text: Path, oracles: list[str]) -> None:
+    """The same rows as CSV, or as the JSON twin."""
+    if text.suffix == ".csv":
+        rows = "SELECT lower(hex(report)) AS report, token"
+        options = "FORMAT csv, HEADER"
+    else:
+        view = "CAST('0x' || hex(report[11:12]) AS INTEGER)"
+        names = "[" + ", ".join(f"'{oracle}'" for oracle in oracles) + "]"
+        rows = (
+            f"""SELECT '{{"report":1,"plan":"' || lower(hex(report[3:10])) || '","view":' || {view} || """
+            f"""',"oracle":"' || {names}[{view} + 1] || '","payload":"' || lower(hex(report[14:])) || """
+            """'","token":"' || token || '"}' AS line"""
+        )
+        options = "FORMAT csv, HEADER false, QUOTE '', ESCAPE '', DELIMITER '\x01'"
+    duckdb.execute(f"COPY ({rows} FROM read_parquet('{parquet}')) TO '{text}' ({options})")
+
+
+def collect_once(plan: Path, folder: Path) -> dict[str, float]:
+    """Count a folder of spools; what a process of its own prints."""
+    checked, start = read_plan(plan.read_bytes()), time.process_time()
+    state = open_state(checked)
+    for spool in spool_files([folder]):
+        add_spool(state, checked, spool, b"k" * 32)
+    manifest = close_collection(state, checked)[1]
+    return {"seconds": time.process_time() - start, "accepted": manifest.accepted, "peak": peak()}
+
+
+def group_by_once(folder: Path) -> dict[str, float]:
+    """One report a token, by one statement."""
+    connection = duckdb.connect()
+    connection.execute(f"SET threads = {min(os.cpu_count() or 1, MOST_THREADS)}")
+    connection.execute(f"SET memory_limit = '{MEMORY}'")
+    connection.execute("SET preserve_insertion_order = false")
+    connection.execute(f"SET temp_directory = '{folder.parent / 'spill'}'")
+    start = time.process_time()
+    grouped = f"SELECT token, min(report) AS report FROM read_parquet('{folder}/*.parquet') GROUP BY token"
+    people = connection.execute(f"SELECT count(*), max(report) FROM ({grouped})").fetchall()[0][0]
+    return {"seconds": time.process_time() - start, "accepted": people, "peak": peak()}
+
+
+def peak() -> float:
+    """Most memory that this process held, in MiB.
+
+    By /proc where there is one: `ru_maxrss` of a child begins with what its parent held.
+    """
+    status = Path("/proc/self/status")
+    if not status.exists():
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    (line,) = [line for line in status.read_text().splitlines() if line.startswith("VmHWM:")]
+    return int(line.split()[1]) / 1024
+
+
+def child(*words: object) -> dict[str, float]:
+    """Run this module in a process of its own."""
+    done = subprocess.run(
+        [sys.executable, "-m", "benchmarks.local.collect", *map(str, words)],
+        cwd=Path(__file__).parents[2],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    found: dict[str, float] = json.loads(done.stdout)
+    return found
+
+
+def figures_of(figures: Figures, reports: int, formats: list[str]) -> None:
+    """All figures of this module."""
+    figures.at_least(f"wild texts of {WILD} that both clients read alike", read_alike(WILD, SEED), WILD)
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        plan = write_reports(folder, reports, formats)
+        counts, floors = [], []
+        for _ in range(RUNS):
+            floors.append(child("group", folder / "parquet"))
+            counts.append(child("collect", plan, folder / "parquet"))
+        ours, floor = (min(each["seconds"] for each in runs) for runs in (counts, floors))
+        told = f"{reports} reports with tokens"
+        print(f"{told}: {ours:.2f} processor seconds, one GROUP BY {floor:.2f}", flush=True)
+        figures.at_most(f"{told} from Parquet, processor time by one GROUP BY", ours / floor, 3)
+        figures.at_most(f"{told} from Parquet, peak MiB", max(run["peak"] for run in counts), 2048)
+        people = floors[0]["accepted"]
+        figures.at_least("reports accepted from Parquet, of one a token", counts[0]["accepted"] / people, 1)
+        for name in formats:
+            if name != "parquet":
+                found = child("collect", plan, folder / name)
+                print(f"{name}: {found['seconds']:.2f} processor seconds", flush=True)
+                figures.at_most(f"{told} from {name}, peak MiB", found["peak"], 2048)
+                figures.at_least(
+                    f"reports accepted from {name}, of one a token", found["accepted"] / people, 1
+                )
+
+
+def main() -> int:
+    """Print all figures; 1 if any is short."""
+    if sys.argv[1:2] == ["collect"]:
+        print(json.dumps(collect_once(Path(sys.argv[2]), Path(sys.argv[3]))))
+        return 0
+    if sys.argv[1:2] == ["group"]:
+        print(json.dumps(group_by_once(Path(sys.argv[2]))))
+        return 0
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--reports", type=int, default=10_000_000)
+    parser.add_argument("--formats", nargs="+", choices=FORMATS, default=list(FORMATS))
+    given = parser.parse_args()
+    figures = Figures()
+    figures_of(figures, given.reports, given.formats)
+    return figures.finish()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
