@@ -136,6 +136,7 @@ def design_of(survey: Survey, people: int, label: str = "") -> Design:
         together=tuple(axes for axes, _ in survey.views.values() if len(axes) > 1),
         joint=_joint_grids(survey, collection),
         asked=_asked(survey, collection, rows.share),
+        branching=collection.branching,
         tau=rows.tau,
         tau_from=rows.source,
         row_guess=rows.guess,

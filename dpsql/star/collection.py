@@ -6,6 +6,7 @@
 | `row_share`     | part of the people who report how many rows they have, and nothing else |
 | `row_weighting` | `bit`: one row and a bit for how many, the default for people with several rows; `mar`, `none` |
 | `row_bit_cap`   | rows at which that bit is certain: a number, `auto` (by `row_guess`) or `estimate` (a first round) |
+| `branching`     | children of a node in the trees that axes are asked by |
 | `joint`         | grids over three axes or more, each asked of its own part of the people |
 | `shares`        | view: part of the people who report on its axes and pairs |
 | `participation` | whom the people who report stand for: everybody, a random sample of them, or nobody knows |
@@ -247,6 +248,9 @@ class Collection(Model):
     )
     everybody: int | None = Field(
         None, ge=1, description="people of the population, a public number: what a random sample is scaled to"
+    )
+    branching: int = Field(
+        5, ge=2, le=64, description="children of a node in the trees that axes are asked by"
     )
     kind: Literal["auto", "ahead"] = Field(
         "auto",

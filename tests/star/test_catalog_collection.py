@@ -62,6 +62,13 @@ def test_the_whole_part_survives_json() -> None:
 GRID = "axes: [answer.age, answer.minutes, answer.district]"
 
 
+def test_branching_is_the_plans() -> None:
+    for text, cells in (("{}", 5), ("{branching: 3}", 3)):
+        catalog = catalog_of(text)
+        design = design_of(survey_of(catalog, public_axis_maker(catalog)), 1000)
+        assert design.branching == cells
+
+
 @pytest.mark.parametrize(
     ("text", "place", "says"),
     [
