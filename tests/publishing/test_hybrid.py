@@ -19,7 +19,7 @@ from dpsql.client.plan import read_plan
 from dpsql.client.report import decode, to_json
 from dpsql.client.rows import to_rows
 from dpsql.collecting.reported import plan_of, write_items
-from dpsql.errors import CatalogError, DataError, OperationalError, SourceError
+from dpsql.errors import CatalogError, DataError, NotSupportedError, OperationalError, SourceError
 from dpsql.ledger import ledger_entries
 from dpsql.mechanisms.local.channel import channel_of
 from dpsql.noise import ExactNoise, ZeroNoise, insecure_test_entropy
@@ -178,6 +178,8 @@ def test_devices_report_and_the_curator_joins(tmp_path: Path, mechanism: str) ->
     low, high = result.interval_rows(0.9999)
     assert low[0][0] < people < high[0][0], "half of them, two rows each"
     assert result.stderr_rows[0][0] < 100
+    with pytest.raises(NotSupportedError, match="reported column"):
+        dpsql.api.audit(place / "r.dpsql", samples=0)
 
 
 def test_hostile_and_missing_reports_count_as_none(tmp_path: Path) -> None:
