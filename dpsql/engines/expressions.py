@@ -122,7 +122,7 @@ def measure(value: str, bounds: Ends, kind: str | None, dialect: Dialect) -> str
     else:
         least, most = (f"{Decimal(end).scaleb(-bounds.scale):f}" for end in (low, high))
         units = _exact_units(value, kind, bounds.scale, dialect) or ""
-    if kind in BITS and units:
+    if BITS.get(kind or "") and units:
         clamped = f"least(greatest({value if bounds.scale == 0 else units}, {low}), {high})"
         return f"CASE WHEN {value} IS NOT NULL THEN CAST({clamped} AS BIGINT) END"
     if not units and dialect.reads_any:
@@ -166,7 +166,8 @@ def _float_units(value: str, scale: int, dialect: Dialect) -> str:
 def _exact_units(value: str, kind: str | None, scale: int, dialect: Dialect) -> str | None:
     """A whole number or a decimal in units of 10^-scale; None where its type leaves room to overflow."""
     shift, digits = 10**scale, decimal_digits(kind)
-    if kind in BITS and (scale == 0 or BITS[kind] + shift.bit_length() < 63):
+    bits = BITS.get(kind or "")
+    if bits and (scale == 0 or bits + shift.bit_length() < 63):
         return f"CAST({value} AS BIGINT)" + (f" * {shift}" if scale else "")
     if digits is None or digits.whole + scale > NARROW_DIGITS:
         return None
