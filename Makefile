@@ -16,7 +16,7 @@ QUICK := $(filter-out $(addprefix tests/,oracle/ privacy/ statistical/ kill/ sup
 # Small matrices: more than one BLAS thread only makes two test processes wait for each other.
 export OPENBLAS_NUM_THREADS ?= 1
 
-.PHONY: demo test check quick lowest dist slow same-release house bench bench-accuracy bench-collect bench-local bench-promises bench-scale bench-stream bench-trusts bench-userlevel page-central page-local page-streams page-userlevel wire superset sqlalchemy14 reference data clean
+.PHONY: demo test check quick lowest dist slow same-release house bench bench-accuracy bench-collect bench-local bench-promises bench-scale bench-stream bench-trusts bench-userlevel page-central page-local page-streams page-userlevel test-engines wire superset sqlalchemy14 reference data clean
 
 $(VENV)/.core: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -125,6 +125,14 @@ wire: $(VENV)/.dev
 	$(BIN)/python -m pytest -q -s -m "slow or not slow" tests/doors/test_wire.py > $(VENV)/wire.log || (cat $(VENV)/wire.log; exit 1)
 	grep -o 'figure .*' $(VENV)/wire.log
 	test $$(grep -c 'figure ' $(VENV)/wire.log) -ge 5 && ! grep -q ' short$$' $(VENV)/wire.log
+
+# Publishing by PostgreSQL and Spark: both are started here as an ordinary user and end with the tests. Needs Debian's
+# `postgresql` and a Java. One of the figures is of 2e6 facts, so this takes some minutes.
+test-engines: $(VENV)/.dev
+	$(BIN)/python -m pip install --quiet --editable '.[postgresql,spark]'
+	$(BIN)/python -m pytest -q -s -m "slow or not slow" tests/engines > $(VENV)/engines.log 2>&1 || (grep 'figure ' $(VENV)/engines.log; tail -40 $(VENV)/engines.log; exit 1)
+	grep -o 'figure .*' $(VENV)/engines.log
+	test $$(grep -c 'figure ' $(VENV)/engines.log) -ge 6 && ! grep -q ' short$$' $(VENV)/engines.log
 
 # Superset in an environment of its own: database by URI, SQL Lab, a dataset, charts over REST, one drawn in Chromium.
 superset: $(VENV)/.dev
