@@ -328,9 +328,7 @@ def stand(answerers: Sequence[Answerer], names: Sequence[str], combine: bool) ->
                 continue
             central = _counted_by([each.release for each in whole], answerer.release)
             sample = Sample(answerer.release, local, central)
-            found = (
-                [is_random(sample, each.release) for each in whole] if local.participation == "random" else []
-            )
+            found = [is_random(sample, each.release) for each in whole] if local.sampled else []
             tests += [test for test in found if test is not None]
             passed = not any(test is not None and test.rejected for test in found)
             candidate, kept = _standing(sample, name, answerer, passed)
@@ -348,7 +346,7 @@ def stand(answerers: Sequence[Answerer], names: Sequence[str], combine: bool) ->
 
 def _standing(sample: Sample, name: str, answerer: Answerer, passed: bool) -> tuple[Candidate, bool]:
     """A local release's candidate, and whether it may be mixed with others."""
-    random = sample.local.participation == "random"
+    random = sample.local.sampled
     scaled = as_everybody(sample) if random and passed else None
     if scaled is not None:
         return Candidate(name, _like(answerer, scaled), frozenset(Reads), (name,)), True
@@ -363,7 +361,7 @@ def _like(answerer: Answerer, release: Release) -> Answerer:
 
 def _is_whole(release: Release) -> bool:
     local = release.meta.local
-    return local is None or local.participation == "all"
+    return local is None or local.whole
 
 
 def _counted_by(whole: Sequence[Release], local: Release) -> Release | None:

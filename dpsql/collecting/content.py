@@ -72,23 +72,23 @@ def release_content(
     """
     known = {a: axis_table(plan, tallies, a) for a in range(len(survey.axes))}
     scale = row_scale(plan, tallies, known)
-    weighted = weighted_tables(plan, tallies, known, scale.cut)
-    known = known if weighted is None else weighted.known
+    bits = weighted_tables(plan, tallies, known, scale.cut)
+    known = known if bits is None else bits.known
     axes = survey_axes(survey)
     trees = [axis.content.tree for axis in axes]
     models: list[PrefixVariance | StackVariance] = [
         PrefixVariance(model_of(known[a].counts)) for a in range(len(survey.axes))
     ]
     smooth = {
-        held: weighted.positive[held[0]]
-        if weighted is not None and len(held) == 1
+        held: bits.positive[held[0]]
+        if bits is not None and len(held) == 1
         else positive_shares(plan, tallies, held, known)
         for held, _ in survey.views.values()
     }
     own = _positive_models(smooth, scale.factor, models)
     statistics: list[StatisticPart] = []
     for measure in [None, *range(len(survey.measures))]:
-        mid, found = _family(survey, plan, tallies, known, scale, measure, weighted)
+        mid, found = _family(survey, plan, tallies, known, scale, measure, bits)
         units = round_family([(t.axes, t.values) for _, t in found])
         for (view, held), leaves in zip(found, units, strict=True):
             positive = smooth[held.axes] if measure is None else None
@@ -107,7 +107,7 @@ def release_content(
         for (a, *more), positive in smooth.items()
         if positive is not None and not more
     }
-    told = {} if weighted is None else {survey.axes[a].name: r for a, r in weighted.at_random.items()}
+    told = {} if bits is None else {survey.axes[a].name: r for a, r in bits.at_random.items()}
     facts = facts_of(plan)
     return ReleaseBuilder(
         release_id,
@@ -159,17 +159,17 @@ def _family(
     known: Mapping[int, AxisTable],
     scale: Scale,
     measure: int | None,
-    weighted: Weighted | None,
+    bits: Weighted | None,
 ) -> tuple[int, list[tuple[str, Table]]]:
     """One measure's centre and, view by view, its tables in rows (or measure units around the centre)."""
     views = {n: v for n, (v, m) in survey.views.items() if measure is None or measure in m}
     parts: Parts = interactions(plan, tallies, views.values(), known, measure)
-    parts = parts if weighted is None else weighted.barred(parts)
+    parts = parts if bits is None else bits.barred(parts)
     mid, half, shift = 0, 0.0, 1.0
     if measure is not None:
         centre = centre_of(plan, tallies, known, measure)
         counts: Parts = interactions(plan, tallies, views.values(), known)
-        counts = counts if weighted is None else weighted.barred(counts)
+        counts = counts if bits is None else bits.barred(counts)
         known, parts = centred_on(centre, known, parts, counts, measure)
         mid, half, shift = centre.mid, centre.half, centre.shift
     total, found = total_of(plan, tallies, known, measure, half, shift), []

@@ -70,10 +70,10 @@ def filled_share(plan: Plan, tallies: Tallies) -> Measured | None:
         The share and its standard error; None where no view is weighted, or none was answered.
     """
     told: list[Measured] = []
-    for number, (view, tally) in enumerate(zip(plan.views, tallies, strict=True)):
-        if not tally.total:
-            continue
-        if kind_of(view).weighted:
+    weighing = [number for number, view in enumerate(plan.views) if kind_of(view).weighted]
+    for number in weighing:
+        view, tally = plan.views[number], tallies[number]
+        if tally.total:
             layout, found = layout_of(view), shares(plan, number, tally)
             lean = np.ones(view.domain)
             lean[layout.silent] = 0.0
@@ -83,7 +83,7 @@ def filled_share(plan: Plan, tallies: Tallies) -> Measured | None:
     within = rows_between(plan, tallies, plan.rows_floor, plan.tau)
     if within is not None:
         told.append(Measured((plan.rows_floor + within.value) / plan.tau, within.error / plan.tau))
-    if not told or not any(kind_of(view).weighted for view in plan.views):
+    if not told or not weighing:
         return None
     weights = weights_of(np.array([m.error for m in told]) ** 2)
     value = weights @ np.array([m.value for m in told])

@@ -138,12 +138,12 @@ class Squared(NamedTuple):
     """One noisy sum over people.
 
     Args:
-        kind: `own` for squares of single rows, `pairs` for pairs of different rows of a person.
+        own: squares of single rows; else products of pairs of different rows of a person.
         axis: pairs in one cell of this axis; None for all of them.
         powers: how many of the two factors are the measure; the others count rows.
     """
 
-    kind: str
+    own: bool
     axis: int | None
     powers: int
 
@@ -180,9 +180,9 @@ def asked_squares(plan: ReleasePlan, catalog: Catalog) -> list[SquaresOf]:
         if statistic.unit != 1 or (statistic.tau * reach) ** 2 >= ROOM:
             continue
         others = [None, *(a for a in statistic.axes if a != axis)]
-        own = [Squared("own", None, 2)] if statistic.bounds else []
+        own = [Squared(True, None, 2)] if statistic.bounds else []
         powers = (1, 2) if statistic.bounds else (0,)
-        pairs = [Squared("pairs", a, k) for k in powers for a in others] if statistic.tau > 1 else []
+        pairs = [Squared(False, a, k) for k in powers for a in others] if statistic.tau > 1 else []
         if own or pairs:
             found.append(SquaresOf(i, (*own, *pairs)))
     return found
@@ -210,7 +210,8 @@ def with_squares(plan: ReleasePlan, catalog: Catalog) -> ReleasePlan:
 
 def _words(statistic: PlannedStatistic, squared: Squared) -> str:
     axis = "" if squared.axis is None else f" on axis {squared.axis}"
-    return f"{statistic.view}, {statistic.measure.name}: {squared.kind}, power {squared.powers}{axis}"
+    kind = "own" if squared.own else "pairs"
+    return f"{statistic.view}, {statistic.measure.name}: {kind}, power {squared.powers}{axis}"
 
 
 def _pure(plan: ReleasePlan, charge: Fraction) -> Fraction:
@@ -258,7 +259,7 @@ def draw_squares(plan: ReleasePlan, catalog: Catalog, engine: Engine, key: bytes
 def _bound(statistic: PlannedStatistic, squared: Squared) -> int:
     """The most that one person adds to a sum of squares, up or down."""
     reach = statistic.bounds.reach if statistic.bounds else 1
-    rows = statistic.tau if squared.kind == "own" else statistic.tau * (statistic.tau - 1)
+    rows = statistic.tau if squared.own else statistic.tau * (statistic.tau - 1)
     return int(max(1, rows) * reach**squared.powers)
 
 
@@ -272,7 +273,7 @@ class Summed(NamedTuple):
 def _exact(raw: RawSide, table: str, of: Summed, squared: Squared, bound: int) -> int:
     """The exact sum, each person's part cut to the bound."""
     square = f"({of.value} * {of.value})::HUGEINT"
-    if squared.kind == "own":
+    if squared.own:
         inner = f"SELECT {of.unit} AS u, sum({square}) AS part FROM {table} GROUP BY 1"
     else:
         cell = "" if squared.axis is None else f", a{squared.axis}"
@@ -410,7 +411,7 @@ def _sizes(how: Undone, index: int, counts: FloatArray, total: float) -> tuple[S
     rows, flat = max(float(counts.sum()), 1.0), (0.0,) * counts.ndim
     drawn = {squared: value for (i, squared), value in how.squares.items() if i == index}
     reach = float(statistic.bounds.reach if statistic.bounds else 1)
-    own = drawn.get(Squared("own", None, 2))
+    own = drawn.get(Squared(True, None, 2))
     bound = Squares(statistic.tau * reach**2, 0.0, flat)
     nothing = Squares(0.0, 0.0, flat)
     if statistic.bounds is None:
@@ -436,14 +437,14 @@ class Pairs(NamedTuple):
 def _squares(own: float, pairs: Pairs, counts: FloatArray) -> Squares:
     """mu, lambda and theta of one kind of pairs."""
     rows = max(float(counts.sum()), 1.0)
-    whole = pairs.drawn.get(Squared("pairs", None, pairs.powers), 0.0)
+    whole = pairs.drawn.get(Squared(False, None, pairs.powers), 0.0)
     whole = whole if pairs.powers == 1 else max(whole, 0.0)
     stick = []
     for place, axis in enumerate(pairs.statistic.axes):
         others = tuple(i for i in range(counts.ndim) if i != place)
         shares = np.maximum(counts.sum(axis=others), 0.0) / rows
         chance = float(np.minimum((shares**2).sum(), 0.999))
-        alike = pairs.drawn.get(Squared("pairs", axis, pairs.powers))
+        alike = pairs.drawn.get(Squared(False, axis, pairs.powers))
         share = 0.0 if alike is None or not whole else alike / whole
         stick.append(float(np.clip((share - chance) / (1 - chance), 0.0, 1.0)))
     return Squares(own, whole / rows, tuple(stick))

@@ -468,6 +468,16 @@ class LocalMeta:
         """Relative standard error of the weight of rows; 0 where rows have none."""
         return (self.row_weight_error or 0.0) / (self.row_weight or 1.0)
 
+    @property
+    def whole(self) -> bool:
+        """Whether everybody reported, says the catalog."""
+        return self.participation == "all"
+
+    @property
+    def sampled(self) -> bool:
+        """Whether those who reported are a random sample, says the catalog."""
+        return self.participation == "random"
+
 
 @dataclass(frozen=True)
 class ReportedMeta:

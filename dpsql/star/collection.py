@@ -268,6 +268,11 @@ class Collection(Model):
         return next((slots for slots in CHOSEN if slots.name == named), DECLARED)
 
     @property
+    def cap_left_open(self) -> bool:
+        """Whether the bit's cap follows from the public guess."""
+        return self.row_bit_cap == "auto"
+
+    @property
     def adaptive(self) -> bool:
         """Whether rounds are asked, each about boxes that the one before found full."""
         return self.kind == "ahead"
@@ -354,7 +359,7 @@ def _check_rows(collection: Collection) -> None:
     _check_weighting(collection)
     _check_guess(collection)
     if slots.counted and share == 0:
-        where = "tau" if collection.tau == "estimate" else "row_bit_cap"
+        where = "tau" if "tau" in collection.settled else "row_bit_cap"
         raise Problem(
             ("collection", "row_share"), f"`{where}: estimate` asks some people; raise it, such as 1/10"
         )
@@ -368,7 +373,7 @@ def _check_rows(collection: Collection) -> None:
 def _check_weighting(collection: Collection) -> None:
     """Slots and bits do not go together."""
     weighting = weighting_of(collection, one_row=False)
-    if weighting.slotted and collection.row_bit_cap != "auto":
+    if weighting.slotted and not collection.cap_left_open:
         raise Problem(
             ("collection", "row_bit_cap"), "slots have no bit; leave it or `tau` and `row_weighting` out"
         )
@@ -387,7 +392,7 @@ def _check_weighting(collection: Collection) -> None:
 def _check_guess(collection: Collection) -> None:
     """A public guess of how many rows people have."""
     guess, guessed = collection.row_guess, collection.slots.guessed
-    bits = not weighting_of(collection, one_row=False).slotted and collection.row_bit_cap == "auto"
+    bits = not weighting_of(collection, one_row=False).slotted and collection.cap_left_open
     if (guessed and not guess) or (guess and not (guessed or bits)):
         raise Problem(
             ("collection", "row_guess"),

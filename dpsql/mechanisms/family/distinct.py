@@ -278,8 +278,7 @@ def cell_weight(touched: int, bound: int, law: NoiseLaw) -> int:
     >>> cell_weight(1, 4, GAUSSIAN) == UNIT, cell_weight(16, 4, GAUSSIAN) == UNIT // 2
     (True, True)
     """
-    most = UNIT**law.norm * bound // touched
-    return min(UNIT, most if law.norm == 1 else isqrt(most))
+    return min(UNIT, _root(UNIT**law.norm * bound // touched, law.norm))
 
 
 def cell_reach(bound: int, law: NoiseLaw) -> int:
@@ -288,7 +287,11 @@ def cell_reach(bound: int, law: NoiseLaw) -> int:
     >>> cell_reach(4, GAUSSIAN) == 2 * UNIT
     True
     """
-    if law.norm == 1:
-        return UNIT * bound
-    root = isqrt(UNIT**2 * bound)
-    return root if root * root == UNIT**2 * bound else root + 1
+    most: int = UNIT**law.norm * bound
+    root = _root(most, law.norm)
+    return root + int(root**law.norm < most)
+
+
+def _root(value: int, norm: int) -> int:
+    """The first or the square root, rounded down exactly."""
+    return value if norm < 2 else isqrt(value)
