@@ -147,7 +147,9 @@ def _count_plain(state: duckdb.DuckDBPyConnection, counting: Counting, portion: 
     Folds come from the file's hash and the row's place, never from the report.
     """
     factor, shift = int(digest[:7], 16) | 1 << 20, int(digest[7:14], 16)
-    fold = f"(((place % {MODULUS}) * {factor} + {shift}) % {MODULUS}) & {FOLDS - 1}"
+    # Squared: a line alone gives all rows of a small file folds of one parity.
+    mixed = f"(((place % {MODULUS}) * {factor} + {shift}) % {MODULUS})"
+    fold = f"(({mixed} * {mixed}) % {MODULUS}) & {FOLDS - 1}"
     state.execute(
         f"CREATE OR REPLACE TEMP TABLE plain AS SELECT CAST({fold} AS UTINYINT) AS fold, report FROM {portion} "
         "WHERE token IS NULL"

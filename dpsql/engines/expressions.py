@@ -278,7 +278,7 @@ def no_literal(step: int) -> int:
     """The first unit whose beginning has no literal: the year 10000.
 
     >>> no_literal(86400 * 10**6)
-    2932896
+    2932897
     """
     return 253_402_300_800 * 10**6 // step
 

@@ -131,8 +131,10 @@ def column_of(name: str, declared: str, family: str) -> Column:
         declared: its type as PostgreSQL writes it; of a domain its base type.
         family: `pg_type.typcategory`: `S` texts, `E` enumerations.
 
-    >>> column_of("x", "numeric(9,2)", "N").sql, column_of("x", "timestamp(3) with time zone", "D").kind
-    ("nullif(\"x\", 'NaN')", 'TIMESTAMP WITH TIME ZONE')
+    >>> print(column_of("x", "numeric(9,2)", "N").sql)
+    nullif("x", 'NaN')
+    >>> column_of("x", "timestamp(3) with time zone", "D").kind
+    'TIMESTAMP WITH TIME ZONE'
     """
     here, digits = identifier(name), _DECIMAL.fullmatch(declared)
     if declared in _TYPES:

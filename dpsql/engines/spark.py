@@ -138,7 +138,7 @@ def column_of(name: str, declared: str, metadata: dict[str, Any]) -> Column:
         metadata: of the field; says what was CHAR(n).
 
     >>> column_of("x", "float", {}), column_of("x", "string", {"__CHAR_VARCHAR_TYPE_STRING": "char(5)"}).sql
-    (Column(kind='DOUBLE', sql='CAST(`x` AS DOUBLE)'), "rtrim(`x`)")
+    (Column(kind='DOUBLE', sql='CAST(`x` AS DOUBLE)'), 'rtrim(`x`)')
     """
     here = SPARK.identifier(name)
     if declared in _TYPES:

@@ -210,15 +210,6 @@ def test_it_is_planned(tmp_path: Path) -> None:
     assert "avg(paid): depends on the answer, cuts a bin: 100%" in text
 
 
-def test_bounds_of_several_releases(tmp_path: Path) -> None:
-    """Independent answers that are averaged: so is the bound, and None stays None."""
-    from dpsql.answer.combine import _bounded
-
-    assert _bounded([10.0, None], [1.0, 0.0]) == 10.0
-    assert _bounded([10.0, 20.0], [0.5, 0.5]) == 15.0
-    assert _bounded([10.0, None], [0.5, 0.5]) is None
-
-
 @pytest.fixture(scope="module")
 def limited(exact: dict[str, Answerer]) -> Answerer:
     """A release as analysts find it."""

@@ -76,7 +76,9 @@ def test_intervals_of_non_negative_answers_hold() -> None:
     """A bell is easier than what the parts were chosen for: on 20 leaves it is held in 97.4%, before in 95%."""
     held, width = covered(20, 10_000, "2", 40)
     assert 0.93 <= held <= 0.98
-    assert width < 0.8  # the unbiased answers' bars, which they had before, held 99.7%
+    assert (
+        width < 0.82
+    )  # the unbiased answers' bars held 99.7%; parts that hold large ranges too cost a hundredth
 
 
 @pytest.mark.slow

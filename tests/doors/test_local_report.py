@@ -65,7 +65,7 @@ def test_notes_stand_under_tables_and_beside_csv(folder: Path, shop_release: Pat
     for style in ("table", "markdown"):
         said = asked(shop_release, style).stdout
         assert "protects nobody" in said
-        assert "slots (1 a person) left out about" in said
+        assert "which leaves out about" in said
     found = asked(shop_release, "json")
     assert "note: made of simulated reports" in found.stderr
     assert len(json.loads(found.stdout)) == 1

@@ -275,6 +275,7 @@ def cell_weight(touched: int, bound: int, law: NoiseLaw) -> int:
         bound: K.
         law: W^2 d <= 2^40 K where budgets are squared, W d <= 2^20 K else.
 
+    >>> from dpsql.mechanisms.law import GAUSSIAN
     >>> cell_weight(1, 4, GAUSSIAN) == UNIT, cell_weight(16, 4, GAUSSIAN) == UNIT // 2
     (True, True)
     """
@@ -284,6 +285,7 @@ def cell_weight(touched: int, bound: int, law: NoiseLaw) -> int:
 def cell_reach(bound: int, law: NoiseLaw) -> int:
     """The most that one person adds, in the law's own norm and units of 2^-20, rounded up.
 
+    >>> from dpsql.mechanisms.law import GAUSSIAN
     >>> cell_reach(4, GAUSSIAN) == 2 * UNIT
     True
     """

@@ -133,7 +133,7 @@ def bit_cap(row_shares: FloatArray, noise: float, answer: float) -> int:
     Example:
         >>> even = np.append(0.0, np.full(10, 0.1))
         >>> bit_cap(even, 1e-3, 0.3), bit_cap(even, 1e-5, 0.3)
-        (5, 9)
+        (7, 10)
     """
     lost = lost_rows(row_shares)
     caps, kept = np.arange(1, lost.size), np.maximum(lost[0] - lost[1:], 1e-12)
