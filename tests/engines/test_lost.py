@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import threading
-import time
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -43,42 +41,28 @@ def loaded(shop: Path, postgres: Server) -> Server:
 
 
 @contextmanager
-def waiting(loaded: Server, then: str, *, at: str = "") -> Iterator[Progress]:
-    """Sales are locked, so that a count waits; once one does, a statement is run.
-
-    Args:
-        loaded: the server.
-        then: the statement, with the waiting process in braces; nothing to let it wait.
-        at: the stage at which sales are locked, told by the progress that is yielded; from the start unless given.
-    """
+def locked(loaded: Server) -> Iterator[None]:
+    """Sales are locked by somebody else, so that whatever reads them waits."""
     import psycopg
 
-    with psycopg.connect(loaded.dsn) as lock, psycopg.connect(loaded.dsn, autocommit=True) as other:
-
-        def locked() -> None:
-            lock.execute(f"LOCK TABLE {SCHEMA}.sales IN ACCESS EXCLUSIVE MODE")
-
-        def progress(stage: Stage) -> None:
-            if stage.doing == at:
-                locked()
-
-        if not at:
-            locked()
-
-        def act() -> None:
-            blocked = "SELECT pid FROM pg_stat_activity WHERE application_name = 'dpsql' AND wait_event_type = 'Lock'"
-            for _ in range(600):
-                if found := other.execute(blocked).fetchall():
-                    if then:
-                        other.execute(then.format(pid=found[0][0]))
-                    return
-                time.sleep(0.05)
-
-        thread = threading.Thread(target=act, daemon=True)
-        thread.start()
-        yield progress
-        thread.join()
+    with psycopg.connect(loaded.dsn) as lock:
+        lock.execute(f"LOCK TABLE {SCHEMA}.sales IN ACCESS EXCLUSIVE MODE")
+        yield
         lock.rollback()
+
+
+def ended(loaded: Server) -> Progress:
+    """Ends dpsql's connection when it is about to count."""
+    import psycopg
+
+    mine = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE application_name = 'dpsql'"
+
+    def progress(stage: Stage) -> None:
+        if stage.doing == COUNTING:
+            with psycopg.connect(loaded.dsn, autocommit=True) as other:
+                assert other.execute(mine).fetchall() == [(1,)]
+
+    return progress
 
 
 def charged(shop: Catalog) -> int:
@@ -108,11 +92,10 @@ def lost(shop: Catalog, folder: Path, password: str, progress: Progress = silent
 
 
 def test_a_connection_that_is_ended(loaded: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """`pg_terminate_backend` while the count waits; the next publish works and is charged once."""
+    """`pg_terminate_backend` before the count; the next publish works and is charged once."""
     monkeypatch.setenv("DPSQL_TEST_DSN", loaded.dsn)
     shop = catalog(tmp_path, server(SCHEMA), "truncate")
-    with waiting(loaded, "SELECT pg_terminate_backend({pid})", at=COUNTING) as progress:
-        message = lost(shop, tmp_path, loaded.password, progress)
+    message = lost(shop, tmp_path, loaded.password, ended(loaded))
     assert message.startswith("PostgreSQL: counting failed (the connection was ended)")
     published = publish_release(shop, tmp_path / "r.dpsql", noise=ZeroNoise(), key=KEY)
     assert published.receipt.drawn
@@ -125,9 +108,11 @@ def test_a_statement_that_takes_too_long(
     """The server's own time limit ends it."""
     monkeypatch.setenv("DPSQL_TEST_DSN", loaded.dsn)
     shop = catalog(tmp_path, server(SCHEMA) | {"timeout": 1}, "weight")
-    with waiting(loaded, "", at=COUNTING) as progress:
-        message = lost(shop, tmp_path, loaded.password, progress)
-    assert message.startswith("PostgreSQL: counting failed (it ran longer than allowed)")
+    with locked(loaded):
+        message = lost(shop, tmp_path, loaded.password)
+    assert message.startswith(
+        "PostgreSQL: taking the fingerprint of sales failed (it ran longer than allowed)"
+    )
 
 
 def test_the_command_says_it_in_one_line(
@@ -136,7 +121,7 @@ def test_the_command_says_it_in_one_line(
     """Exit code 2, one line on standard error, without the password."""
     monkeypatch.setenv("DPSQL_TEST_DSN", loaded.dsn)
     catalog(tmp_path, server(SCHEMA) | {"timeout": 1}, "row")
-    with waiting(loaded, ""):
+    with locked(loaded):
         done = dpsql_command("publish", tmp_path / "shop.yaml", "-o", tmp_path / "r.dpsql")
     last = done.stderr.strip().splitlines()[-1]
     assert done.returncode == 2

@@ -179,7 +179,7 @@ def test_answers_tell_noise_scale_spread_and_tail_apart(tmp_path):
         assert least <= min(below, above) * 1.001 and max(below, above) <= most * 1.001
     assert any("customer.region may be off most" in note for note in result.notes)
     assert any(f"counts times {scale.measure('').factor:.3g}" in line for line in result.plan)
-    with pytest.raises(ProgrammingError, match="one of 'noise', 'scale', 'spread', 'tail'"):
+    with pytest.raises(ProgrammingError, match="one of 'noise', 'channel', 'scale', 'spread', 'tail'"):
         answerer.query("SELECT DP_STDERR(COUNT(*), 'size') FROM sales")
 
 
