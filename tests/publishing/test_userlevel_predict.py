@@ -22,8 +22,9 @@ from tests.userlevel_star import uneven_rows, write_star
 ROOT = Path(__file__).resolve().parents[2]
 FOODMART = Guess(units=5581, rows=86837)
 FACTOR = 1.5
-SHORT = {("joined", "SUM"): 1.6, ("joined", "AVG"): 1.6}
-"""Short of what is promised: 1.53 and 1.56 over 20 releases, since stores differ in what their heavy buyers buy."""
+
+SHORT = (("joined", "SUM"), ("joined", "AVG"))
+"""Foreseen too small under a delta, since stores differ in what their heavy buyers buy."""
 
 
 @pytest.mark.parametrize("pure", [False, True])
@@ -39,8 +40,21 @@ def test_foodmart_shows_what_was_predicted(
         ]  # averages below noise are refused, so a release shows its better groups only
     assert len(told) == 15 - pure
     for key, error in told.items():
-        most = FACTOR if pure else SHORT.get(key, FACTOR)
-        assert found[key] / most <= error <= found[key] * FACTOR, (key, error, found[key])
+        if pure or key not in SHORT:
+            assert found[key] / FACTOR <= error <= found[key] * FACTOR, (key, error, found[key])
+
+
+@pytest.mark.xfail(
+    strict=True, reason="1.53 and 1.56 over 20 releases: the forecast knows nothing of what stores sell"
+)
+def test_foodmart_shows_what_was_predicted_of_joined_sums(
+    shared_data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DPSQL_DATA", os.environ.get("DPSQL_DATA", str(shared_data)))
+    star = open_star(ROOT / "catalog" / "foodmart_user.yaml", pure=False)
+    told, found = predicted(star, "price", FOODMART), shown(star, "price", "month", releases=5)
+    for key in SHORT:
+        assert found[key] / FACTOR <= told[key] <= found[key] * FACTOR, (key, told[key], found[key])
 
 
 @pytest.mark.parametrize("delta", ["1e-6", "0"])
