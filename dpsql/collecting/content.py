@@ -16,18 +16,19 @@ import numpy as np
 
 from dpsql.client.plan import Plan
 from dpsql.collecting.collector import Manifest
-from dpsql.collecting.estimate import AxisTable, Parts, Table, axis_table, model_of, table
+from dpsql.collecting.estimate import AxisTable, Parts, Table, axis_table, model_of, one_row_each, table
 from dpsql.collecting.parts import interactions
 from dpsql.collecting.plan import facts_of
 from dpsql.collecting.smooth import Positive, outside, positive_shares
 from dpsql.collecting.survey import Survey
 from dpsql.collecting.tallies import IntArray, Tallies, oracle_of
 from dpsql.collecting.totals import Scale, centre_of, centred_on, row_scale, rows_moved, total_of
-from dpsql.collecting.weighted import Weighted, filled_by_slots, weighted_tables
+from dpsql.collecting.weighted import Weighted, weighted_tables
 from dpsql.mechanisms.family.reconcile import node_sums, round_family, to_units
 from dpsql.mechanisms.local.shuffle import shuffled_epsilon
 from dpsql.mechanisms.oracles.oracle import influence
 from dpsql.release.format import (
+    BitLeftOut,
     FirstRoundMeta,
     InfluenceMeta,
     LocalMeta,
@@ -272,14 +273,15 @@ def _shuffled(plan: Plan, manifest: Manifest) -> ShuffledMeta:
     )
 
 
-def _bounding(survey: Survey, plan: Plan, scale: Scale) -> list[SlotsLeftOut]:
+def _bounding(survey: Survey, plan: Plan, scale: Scale) -> list[SlotsLeftOut | BitLeftOut]:
     """What tau left out of the counted table; nothing where people have no more rows than slots."""
     if plan.rows_floor >= plan.tau:
         return []
     told = scale.clipped
+    if told is not None and one_row_each(plan):
+        return [BitLeftOut(survey.of, plan.tau, told.value, told.error)]
     fraction, error = (None, None) if told is None else (told.value, told.error)
-    how = "slots" if filled_by_slots(plan) else "bit"
-    return [SlotsLeftOut(survey.of, how, plan.tau, scale.weight_error > 0, fraction, error)]
+    return [SlotsLeftOut(survey.of, plan.tau, scale.weight_error > 0, fraction, error)]
 
 
 def _scales(survey: Survey, plan: Plan, scale: Scale) -> list[ScaleMeta]:

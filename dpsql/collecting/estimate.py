@@ -63,32 +63,32 @@ class Cells:
         return np.asarray(spread * self.stretch**2 / self.reports)
 
 
-def filled_share(plan: Plan, tallies: Tallies) -> Measured | None:
-    """Share of people whose bit is 1, E min(r, tau) / tau, from all reports that tell it.
+EVERY = Measured(1.0, 0.0)
+"""A share of all."""
 
-    Returns:
-        The share and its standard error; None where no view is weighted, or none was answered.
-    """
-    told: list[Measured] = []
-    weighing = [number for number, view in enumerate(plan.views) if kind_of(view).weighted]
-    for number in weighing:
-        view, tally = plan.views[number], tallies[number]
-        if tally.total:
-            layout, found = layout_of(view), shares(plan, number, tally)
-            lean = np.ones(view.domain)
-            lean[layout.silent] = 0.0
-            parts = oracle_of(plan, view).structure(np.clip(found, 0, 1))
-            noise = float(lean**2 @ parts.diagonal - (lean @ parts.tilt) ** 2) / tally.total
-            told.append(Measured(float(lean @ found), float(np.sqrt(noise))))
-    within = rows_between(plan, tallies, plan.rows_floor, plan.tau)
-    if within is not None:
-        told.append(Measured((plan.rows_floor + within.value) / plan.tau, within.error / plan.tau))
-    if not told or not weighing:
-        return None
+
+def filled_share(plan: Plan, tallies: Tallies) -> Measured:
+    """Share of people whose bit is 1, E min(r, tau) / tau, from all reports that tell it; all where none does."""
+    found = [kind_of(view).filled(plan, n, tallies[n]) for n, view in enumerate(plan.views)]
+    told = [each for each in found if each is not None]
+    if not told:
+        return EVERY
     weights = weights_of(np.array([m.error for m in told]) ** 2)
     value = weights @ np.array([m.value for m in told])
     error = np.linalg.norm(weights * np.array([m.error for m in told]))
     return Measured(float(np.clip(value, LEAST / plan.tau, 1.0)), float(error))
+
+
+def drift_of(plan: Plan, tallies: Tallies) -> float:
+    """Relative error that all shares have together, of what they are multiplied by."""
+    filled = filled_share(plan, tallies)
+    stretches = [kind_of(view).stretch(filled) for view in plan.views]
+    return max((error / value for value, error in stretches), default=0.0)
+
+
+def one_row_each(plan: Plan) -> bool:
+    """Whether each row stands for all of a person's; else people speak by slots."""
+    return any(kind_of(view).one_row_each for view in plan.views)
 
 
 def rows_between(plan: Plan, tallies: Tallies, floor: int, cap: int) -> Measured | None:
@@ -103,16 +103,11 @@ LEAST = 0.01
 """Fewest rows a person that a share of filled slots may mean: noise alone must not divide by zero."""
 
 
-def stretch_of(view: View, filled: Measured | None) -> float:
-    """What a view's shares are multiplied by."""
-    return 1 / filled.value if kind_of(view).weighted and filled is not None else 1.0
-
-
 def view_cells(plan: Plan, number: int, tallies: Tallies, folds: Sequence[int] | None = None) -> Cells:
     """Shares of a grid view's cells from some folds of people (all if None)."""
     view = plan.views[number]
     kept = list(range(FOLDS)) if folds is None else list(folds)
-    stretch = stretch_of(view, filled_share(plan, tallies))
+    stretch = kind_of(view).stretch(filled_share(plan, tallies)).value
     found = shares(plan, number, tallies[number], kept) * stretch
     shape, layout = tuple(len(e) - 1 for e in view.edges), layout_of(view)
     first = found[layout.rows].reshape(shape)
@@ -133,11 +128,19 @@ def margin(cells: Cells, view: View, axes: Sequence[int]) -> Cells:
 
 
 class Told(NamedTuple):
-    """What one view's reports say of one axis: the view's number, its items' weights in each cell, their shares."""
+    """What one view's reports say of one axis.
+
+    Args:
+        number: the view's.
+        items: its items' weights in each cell.
+        group: the cells' shares.
+        drift: relative error that all of them have together, of what they were multiplied by.
+    """
 
     number: int
     items: FloatArray
     group: Group
+    drift: float
 
 
 def told_of(
@@ -167,12 +170,12 @@ def told_of(
         reports = float(tally.reports[list(folds)].sum())
         along = kind_of(view).along(plan, view, axis, measure) if axis in view.axes and reports else None
         if along is not None:
-            stretch = stretch_of(view, filled)
+            stretch, error = kind_of(view).stretch(filled)
             items = along.items * stretch
             seen = items @ shares(plan, number, tally, folds)
             fan = np.maximum(np.abs(along.items).sum(axis=1), 1.0)
             group = Group(along.design, seen, reports, oracle_of(plan, view), fan, stretch)
-            found.append(Told(number, items, group))
+            found.append(Told(number, items, group, error / stretch))
     return found
 
 
@@ -223,17 +226,17 @@ def axis_table(plan: Plan, tallies: Tallies, axis: int) -> AxisTable:
     Raises:
         DataError: if no accepted report touches the axis.
     """
-    groups = axis_groups(plan, tallies, axis)
-    if not groups:
+    told = told_of(plan, tallies, axis)
+    groups = [each.group for each in told]
+    if not told:
         raise DataError(f"no accepted report tells about {plan.axes[axis].name}", hint="collect more reports")
     leaves = plan.axes[axis].leaves
-    whole, filled = blue(groups), filled_share(plan, tallies)
+    whole, relative = blue(groups), max(each.drift for each in told)
     counts = Estimate(whole.shares[:leaves], whole.covariance[:leaves, :leaves])
     held = np.clip(whole.shares, 0, None)
     plugged = held[:leaves] / held.sum()
     signed = [signed_blue(axis_groups(plan, tallies, axis, m), plugged) for m in range(len(plan.measures))]
-    if filled is not None:
-        relative = filled.error / filled.value
+    if relative > 0:
         counts = _drifting(counts, drift(groups)[:leaves], relative)
         signed = [_drifting(each, each.shares, relative) for each in signed]
     return AxisTable(counts, tuple(signed), float(counts.shares.sum()))

@@ -354,7 +354,7 @@ def _spread(design: Design, members: Sequence[View], share: Fraction) -> list[As
 def _groups(design: Design) -> list[list[View]]:
     """Views that share one group of people: an axis's levels, a pair's grid."""
     groups, weighting = [], weighting_named(design.row_weighting)
-    waves = not weighting.weighted and not design.measures and design.wave_share > 0
+    waves = weighting.waves and not design.measures and design.wave_share > 0
     for position, axis in enumerate(design.axes):
         levels = [_grid(design, (position,), [e]) for e in level_edges(axis.leaves, design.branching)]
         if axis.smooth >= WAVES and waves:

@@ -135,7 +135,7 @@ def write_plan(
             forecast = _service_forecast(survey, sheet, people, largest_error)
             write_sheet(sheet, target)
             return forecast
-        if loaded.collection is not None and loaded.collection.adaptive:
+        if loaded.collection is not None and loaded.collection.way.followed:
             if largest_error is not None:
                 raise InterfaceError("adaptive rounds have no target", hint="give a number of people")
             forecast = _round_forecast(survey, people, label, after)

@@ -95,7 +95,7 @@ def simulated_collection(
     """
     survey = survey_of(catalog, public_axis_maker(catalog))
     people = _read_people(survey, progress)
-    if catalog.collection is not None and catalog.collection.adaptive:
+    if catalog.collection is not None and catalog.collection.way.followed:
         return _adaptive_rounds(survey, people, rng, label)
     design = design_of(survey, people.count, label)
     design = replace(design, simulated=True)

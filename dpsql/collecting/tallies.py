@@ -158,8 +158,10 @@ class Kind:
             by its reports; None where they do not tell.
         histogram: whether its reports are a histogram of people's numbers of rows.
         layout: from a view to what its items say; None where they are not cells of a table.
-        weighted: whether each person's row stands for all of hers: cells are then read as shares of all rows,
-            divided by the share of people whose bit is 1.
+        filled: share of people whose bit is 1, by its reports; None where they do not tell.
+        stretch: what shares of its items are multiplied by, from the share of people whose bit is 1. A row that stands
+            for all of a person's is divided by it: cells are then shares of all rows.
+        one_row_each: whether its items also tell where one uniform row of each person lies.
     """
 
     name: str
@@ -168,7 +170,9 @@ class Kind:
     rows_between: Callable[[Plan, int, ViewTally], Measured | None] = _nothing_of_rows
     histogram: bool = False
     layout: Callable[[View], Layout | None] = _no_layout
-    weighted: bool = False
+    filled: Callable[[Plan, int, ViewTally], Measured | None] = _nothing_of_rows
+    stretch: Callable[[Measured], Measured] = lambda filled: Measured(1.0, 0.0)
+    one_row_each: bool = False
 
 
 def _slot_items(
@@ -263,6 +267,30 @@ def _rows_by_bits(plan: Plan, number: int, tally: ViewTally) -> Measured | None:
     return Measured(float(up[1]) * (cap - floor), float(np.sqrt(noise[1])) * (cap - floor))
 
 
+def _filled_within(plan: Plan, number: int, tally: ViewTally) -> Measured | None:
+    """E min(r, tau) / tau by people who report their rows up to tau."""
+    floor, cap = plan.views[number].rows
+    rows = _rows_by_bits(plan, number, tally) if (floor, cap) == (plan.rows_floor, plan.tau) else None
+    return None if rows is None else Measured((floor + rows.value) / cap, rows.error / cap)
+
+
+def _filled_bits(plan: Plan, number: int, tally: ViewTally) -> Measured | None:
+    """The share of items with a bit."""
+    view = plan.views[number]
+    if not tally.total:
+        return None
+    found, lean = shares(plan, number, tally), np.ones(view.domain)
+    lean[_weighted_layout(view).silent] = 0.0
+    parts = oracle_of(plan, view).structure(np.clip(found, 0, 1))
+    noise = float(lean**2 @ parts.diagonal - (lean @ parts.tilt) ** 2) / tally.total
+    return Measured(float(lean @ found), float(np.sqrt(noise)))
+
+
+def _by_share(filled: Measured) -> Measured:
+    """1 / filled, and its error relative to that."""
+    return Measured(1 / filled.value, filled.error / filled.value**2)
+
+
 def _slot_layout(view: View) -> Layout:
     """Cells, cells again with the measure's bit, "no row" last."""
     cells = np.arange(view.cells)
@@ -324,11 +352,19 @@ def _empty(plan: Plan) -> bool:
 
 KINDS = (
     Kind("grid", _cell_of_slot, _margin_along, layout=_slot_layout),
-    Kind("weighted", _weighted_row, _margin_along, layout=_weighted_layout, weighted=True),
+    Kind(
+        "weighted",
+        _weighted_row,
+        _margin_along,
+        layout=_weighted_layout,
+        filled=_filled_bits,
+        stretch=_by_share,
+        one_row_each=True,
+    ),
     Kind("boxes", _box_of_slot),
     Kind("wave", _cell_of_slot, _blur_along),
     Kind("rows", _number_of_rows, histogram=True),
-    Kind("rows_bit", _bit_of_rows, rows_between=_rows_by_bits),
+    Kind("rows_bit", _bit_of_rows, rows_between=_rows_by_bits, filled=_filled_within),
 )
 
 

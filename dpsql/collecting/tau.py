@@ -21,13 +21,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from fractions import Fraction
 from typing import NamedTuple
 
 import numpy as np
 
 from dpsql.client.plan import Plan, View, largest_weight, read_plan
-from dpsql.collecting.estimate import told_of
+from dpsql.collecting.estimate import EVERY, told_of
 from dpsql.collecting.plan import (
     ROW_COUNTS,
     SHARES,
@@ -42,11 +41,9 @@ from dpsql.collecting.plan import (
 from dpsql.collecting.tallies import FOLDS, Tallies, ViewTally, kind_of, oracle_of
 from dpsql.errors import DataError
 from dpsql.mechanisms.local.blue import blue, range_workload
-from dpsql.mechanisms.local.truncation import Measured, lost_by_histogram, weighting_named
+from dpsql.mechanisms.local.truncation import lost_by_histogram, weighting_named
 from dpsql.mechanisms.oracles.oracle import FloatArray
 
-FILLED = Measured(1.0, 0.0)
-"""Predictions are in slots: what weighting makes of their noise is tau for tau slots, too."""
 MANY = 1_000_000
 """Variances of evenly spread people go with 1 / people exactly: fewer than this are scaled, so that none round to 0."""
 
@@ -123,7 +120,8 @@ def range_variances(plan: Plan, people: int) -> list[float]:
     found = []
     for axis, described in enumerate(plan.axes):
         leaves = described.leaves
-        groups = [told.group for told in told_of(plan, tallies, axis, filled=FILLED)]
+        # In slots: what weighting makes of their noise is tau for tau slots, too.
+        groups = [told.group for told in told_of(plan, tallies, axis, filled=EVERY)]
         covariance = blue(groups).covariance[:leaves, :leaves]
         found.append(max(float((covariance * range_workload(leaves)).sum()), 0.0) * many / people)
     return found
@@ -238,7 +236,7 @@ def second_plan(design: Design, first: Plan, rows: RowReports) -> bytes:
     asked = replace(
         design,
         collection=first.collection,
-        row_share=design.row_share if weighting_named(design.row_weighting).weighted else Fraction(0),
+        row_share=weighting_named(design.row_weighting).counted_again(design.row_share),
         simulated=design.simulated or facts.simulated,
     )
     people = max(round(design.people * (1 - design.row_share)), 1)

@@ -44,7 +44,9 @@ from dpsql.collecting.estimate import (
     Parts,
     Total,
     axis_groups,
+    drift_of,
     filled_share,
+    one_row_each,
     rows_between,
     told_of,
     weights_of,
@@ -93,8 +95,7 @@ def total_of(
     found = [t.counts if measure is None else t.signed[measure] for t in known.values()]
     weights = weights_of(np.diag(covariance))
     value = float(weights @ np.array([e.shares.sum() for e in found]))
-    filled = None if measure is None else filled_share(plan, tallies)
-    drifting = 0.0 if filled is None else (value - shift) * filled.error / filled.value
+    drifting = 0.0 if measure is None else (value - shift) * drift_of(plan, tallies)
     return Total(value, max(float(weights @ covariance @ weights), 0.0) + drifting**2)
 
 
@@ -256,9 +257,8 @@ def row_scale(plan: Plan, tallies: Tallies, known: Mapping[int, AxisTable]) -> S
     facts = facts_of(plan)
     first = facts.row_reports
     people = sum(t.total for t in tallies) + (0 if first is None else first.reports)
-    filled = filled_share(plan, tallies)
-    if filled is not None:
-        return _weighted_scale(plan, tallies, float(people), filled)
+    if one_row_each(plan):
+        return _weighted_scale(plan, tallies, float(people), filled_share(plan, tallies))
     kept = _kept(plan, tallies, known)
     counted = rows_between(plan, tallies, plan.rows_floor, plan.rows_cap)
     if counted is not None:

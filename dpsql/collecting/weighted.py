@@ -18,9 +18,9 @@ from typing import NamedTuple
 import numpy as np
 
 from dpsql.client.plan import Plan
-from dpsql.collecting.estimate import AxisTable, Parts, Told, rows_between, told_of
+from dpsql.collecting.estimate import AxisTable, Parts, Told, one_row_each, rows_between, told_of
 from dpsql.collecting.smooth import Positive
-from dpsql.collecting.tallies import Tallies, kind_of, layout_of, oracle_of, shares
+from dpsql.collecting.tallies import Tallies, layout_of, oracle_of, shares
 from dpsql.mechanisms.local.blue import Estimate, Group, blue, gains
 from dpsql.mechanisms.local.row_bits import LARGEST, TwoLaws, clip_factor, missing_at_random, shrink
 from dpsql.mechanisms.local.truncation import Measured
@@ -84,7 +84,7 @@ def _one_row_each(plan: Plan, tallies: Tallies, told: Told, none: float) -> Told
     seen = (items @ shares(plan, told.number, tallies[told.number]) - none * of_cells / view.cells) * stretch
     fan = items.sum(axis=1)
     group = Group(told.group.design, seen, told.group.reports, told.group.oracle, fan, stretch)
-    return Told(told.number, items * stretch, group)
+    return Told(told.number, items * stretch, group, told.drift)
 
 
 class AtRandom(NamedTuple):
@@ -117,11 +117,6 @@ class Weighted(NamedTuple):
         }
 
 
-def filled_by_slots(plan: Plan) -> bool:
-    """Whether a plan's people speak by slots; else each row stands for all of a person's."""
-    return not any(kind_of(view).weighted for view in plan.views)
-
-
 def weighted_tables(
     plan: Plan, tallies: Tallies, known: Mapping[int, AxisTable], cut: float
 ) -> Weighted | None:
@@ -136,7 +131,7 @@ def weighted_tables(
     Returns:
         None for plans without weighted views.
     """
-    if filled_by_slots(plan):
+    if not one_row_each(plan):
         return None
     found, cut = Weighted({}, {}, {}, {}), min(max(cut, 0.0), MOST_WITHOUT)
     for axis, held in known.items():

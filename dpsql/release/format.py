@@ -303,34 +303,53 @@ class SlotsLeftOut:
 
     Args:
         of: the counted table.
-        bounding: `slots`, or `bit`: one row and a bit for how many.
-        tau: slots of a person, or the rows at which the bit is certain.
+        tau: slots of a person.
         put_back: whether counts and sums put the rows back as if they resembled the others.
         clipped_fraction, clipped_fraction_error: the part of all rows; None where nobody was asked.
     """
 
     of: str
-    bounding: str
     tau: int
     put_back: bool
     clipped_fraction: float | None = None
     clipped_fraction_error: float | None = None
+    bounding: Literal["slots"] = "slots"
 
     def note(self) -> str:
         """What a reader of answers about the table should know."""
         if self.clipped_fraction is None or self.clipped_fraction_error is None:
             return f"people report {self.tau} of their rows of {self.of}; nobody was asked how many that leaves out"
         share, error = 100 * self.clipped_fraction, 100 * self.clipped_fraction_error
-        if self.bounding == "bit":
-            return (
-                f"a person with more than {self.tau} rows of {self.of} counts as one with {self.tau}, which leaves out "
-                f"about {share:.2g}% (error {error:.1g}%) of the rows; counts and sums are scaled to all rows, and "
-                "error bars allow for rows left out that lie elsewhere"
-            )
         put_back = "; counts and sums put them back as if they resembled the others" if self.put_back else ""
         return (
             f"slots ({self.tau} a person) left out about {share:.2g}% (error {error:.1g}%) of the rows of "
             f"{self.of}{put_back}"
+        )
+
+
+@dataclass(frozen=True)
+class BitLeftOut:
+    """What is left out where a person reports one row and a bit for how many there are.
+
+    Args:
+        of: the counted table.
+        tau: rows at which the bit is certain.
+        clipped_fraction, clipped_fraction_error: the part of all rows beyond.
+    """
+
+    of: str
+    tau: int
+    clipped_fraction: float
+    clipped_fraction_error: float
+    bounding: Literal["bit"] = "bit"
+
+    def note(self) -> str:
+        """What a reader of answers about the table should know."""
+        share, error = 100 * self.clipped_fraction, 100 * self.clipped_fraction_error
+        return (
+            f"a person with more than {self.tau} rows of {self.of} counts as one with {self.tau}, which leaves out "
+            f"about {share:.2g}% (error {error:.1g}%) of the rows; counts and sums are scaled to all rows, and "
+            "error bars allow for rows left out that lie elsewhere"
         )
 
 
@@ -540,7 +559,7 @@ class Meta:
     statistics: tuple[StatisticMeta, ...]
     choices: tuple[ChoiceMeta, ...] = ()
     scales: tuple[ScaleMeta, ...] = ()
-    bounding: tuple[RowsLeftOut | SlotsLeftOut, ...] = ()
+    bounding: tuple[RowsLeftOut | SlotsLeftOut | BitLeftOut, ...] = ()
     stream: StreamMeta | None = None
     local: LocalMeta | None = None
     reported: tuple[ReportedMeta, ...] = ()

@@ -23,6 +23,7 @@ from dpsql.axis import Axis, table_sql
 from dpsql.errors import InternalError
 from dpsql.release.format import (
     AxisMeta,
+    BitLeftOut,
     ChoiceMeta,
     ColumnMeta,
     LocalMeta,
@@ -139,7 +140,7 @@ class ReleaseBuilder:
     statistics: Sequence[StatisticPart]
     choices: Sequence[ChoiceMeta] = ()
     scales: Sequence[ScaleMeta] = ()
-    bounding: Sequence[RowsLeftOut | SlotsLeftOut] = ()
+    bounding: Sequence[RowsLeftOut | SlotsLeftOut | BitLeftOut] = ()
     stream: StreamMeta | None = None
     local: LocalMeta | None = None
     reported: Sequence[ReportedMeta] = ()

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Sequence
 from fractions import Fraction
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, Self
 
@@ -35,10 +36,6 @@ if TYPE_CHECKING:
 MOST_SERVICES = 8
 BESIDE_SERVICES = {"epsilon", "services", "participation", "everybody"}
 """Keys that a collection by services may set."""
-
-
-BESIDE_ROUNDS = {"epsilon", "kind", "participation"}
-"""Keys that an adaptive collection may set."""
 
 
 class Service(Model):
@@ -126,8 +123,19 @@ class Slots(NamedTuple):
     counted: bool = False
 
 
-DECLARED = Slots("declared")
-CHOSEN = (Slots("theory", guessed=True), Slots("estimate", counted=True))
+DECLARED, BY_GUESS, BY_COUNT = (
+    Slots("declared"),
+    Slots("theory", guessed=True),
+    Slots("estimate", counted=True),
+)
+TAUS = (("theory", BY_GUESS), ("estimate", BY_COUNT))
+"""Words that `tau` may be, in place of a number."""
+CAPS = (("auto", BY_GUESS), ("estimate", BY_COUNT))
+"""Words that `row_bit_cap` may be."""
+
+
+def _slots(word: object, words: Sequence[tuple[str, Slots]]) -> Slots:
+    return next((slots for name, slots in words if name == word), DECLARED)
 
 
 class Weighting(NamedTuple):
@@ -165,7 +173,7 @@ def counted_share(collection: Collection, one_row: bool) -> Fraction:
 
 
 def _tau(value: Any) -> Any:
-    if isinstance(value, str) and value not in [slots.name for slots in CHOSEN]:
+    if isinstance(value, str) and _slots(value, TAUS) is DECLARED:
         if not value.isdecimal() or not 1 <= int(value) <= MOST_TAU:
             raise ValueError(f"`{value}`: tau is a number from 1 to {MOST_TAU}, `theory` or `estimate`")
         return int(value)
@@ -173,7 +181,7 @@ def _tau(value: Any) -> Any:
 
 
 def _cap(value: Any) -> Any:
-    if isinstance(value, str) and value not in ("auto", "estimate"):
+    if isinstance(value, str) and _slots(value, CAPS) is DECLARED:
         if not value.isdecimal() or not 1 <= int(value) <= MOST_TAU:
             raise ValueError(f"`{value}`: it is a number from 1 to {MOST_TAU}, `auto` or `estimate`")
         return int(value)
@@ -264,18 +272,17 @@ class Collection(Model):
     @property
     def slots(self) -> Slots:
         """Where tau, or the bit's cap, comes from."""
-        named = "estimate" if self.row_bit_cap == "estimate" else self.tau
-        return next((slots for slots in CHOSEN if slots.name == named), DECLARED)
+        return self.cap_from if self.cap_from.counted else _slots(self.tau, TAUS)
 
     @property
-    def cap_left_open(self) -> bool:
-        """Whether the bit's cap follows from the public guess."""
-        return self.row_bit_cap == "auto"
+    def cap_from(self) -> Slots:
+        """Where the bit's cap comes from."""
+        return _slots(self.row_bit_cap, CAPS)
 
     @property
-    def adaptive(self) -> bool:
-        """Whether rounds are asked, each about boxes that the one before found full."""
-        return self.kind == "ahead"
+    def way(self) -> Way:
+        """How people are asked."""
+        return next(way for way in WAYS if way.name == self.kind)
 
     @property
     def settled(self) -> set[str]:
@@ -288,6 +295,33 @@ class Collection(Model):
         """The part of the people whose question is declared: row counts, joint grids, views with a share."""
         joint = sum((grid.share for grid in self.joint.values()), Fraction(0))
         return (self.row_share or Fraction(0)) + joint + sum(self.shares.values(), Fraction(0))
+
+
+class Way(NamedTuple):
+    """How a collection asks people.
+
+    Args:
+        name: what `kind` calls it.
+        asks: in words.
+        keys: keys of `collection:` that may stand beside it.
+        followed: whether each round's plan follows from the reports of the one before.
+    """
+
+    name: str
+    asks: str
+    keys: frozenset[str]
+    followed: bool = False
+
+
+WAYS = (
+    Way("auto", "asks trees and grids", frozenset(Collection.model_fields)),
+    Way(
+        "ahead",
+        "asks everybody one thing a round",
+        frozenset({"epsilon", "kind", "participation"}),
+        followed=True,
+    ),
+)
 
 
 def check_collection(catalog: Catalog) -> None:
@@ -315,10 +349,11 @@ def check_collection(catalog: Catalog) -> None:
             "only a random sample is scaled to everybody; write participation: random, or leave the number out",
         )
     check_services(catalog)
-    if collection.adaptive and collection.settled - BESIDE_ROUNDS:
-        keys = ", ".join(sorted(collection.settled - BESIDE_ROUNDS))
+    odd = collection.settled - collection.way.keys
+    if odd:
         raise Problem(
-            ("collection", "kind"), f"`kind: ahead` asks everybody one thing a round; leave out {keys}"
+            ("collection", "kind"),
+            f"`kind: {collection.kind}` {collection.way.asks}; leave out {', '.join(sorted(odd))}",
         )
     for name in collection.shares:
         if name not in catalog.views:
@@ -373,7 +408,7 @@ def _check_rows(collection: Collection) -> None:
 def _check_weighting(collection: Collection) -> None:
     """Slots and bits do not go together."""
     weighting = weighting_of(collection, one_row=False)
-    if weighting.slotted and not collection.cap_left_open:
+    if weighting.slotted and not collection.cap_from.guessed:
         raise Problem(
             ("collection", "row_bit_cap"), "slots have no bit; leave it or `tau` and `row_weighting` out"
         )
@@ -392,7 +427,7 @@ def _check_weighting(collection: Collection) -> None:
 def _check_guess(collection: Collection) -> None:
     """A public guess of how many rows people have."""
     guess, guessed = collection.row_guess, collection.slots.guessed
-    bits = not weighting_of(collection, one_row=False).slotted and collection.cap_left_open
+    bits = not weighting_of(collection, one_row=False).slotted and collection.cap_from.guessed
     if (guessed and not guess) or (guess and not (guessed or bits)):
         raise Problem(
             ("collection", "row_guess"),

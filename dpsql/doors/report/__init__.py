@@ -17,7 +17,15 @@ from dpsql.answer.notes import PARTICIPATIONS
 from dpsql.answer.session import OpenReleases
 from dpsql.doors.report.model import page_model
 from dpsql.release import Release
-from dpsql.release.format import LocalMeta, MeasureScale, RowsLeftOut, ScaleMeta, ShuffledMeta, SlotsLeftOut
+from dpsql.release.format import (
+    BitLeftOut,
+    LocalMeta,
+    MeasureScale,
+    RowsLeftOut,
+    ScaleMeta,
+    ShuffledMeta,
+    SlotsLeftOut,
+)
 
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:"
 """Nothing may be fetched: the page works offline and tells nobody what is looked at."""
@@ -227,7 +235,7 @@ def _bias(scale: ScaleMeta) -> str:
     return hint + ("; the number of rows is told exactly" if scale.public_rows else "")
 
 
-def _bounding(told: Sequence[RowsLeftOut | SlotsLeftOut]) -> list[str]:
+def _bounding(told: Sequence[RowsLeftOut | SlotsLeftOut | BitLeftOut]) -> list[str]:
     """What bounding the rows of a unit left out of each table, where that was told."""
     if not told:
         return []

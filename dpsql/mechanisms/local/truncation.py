@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import NamedTuple
 
 import numpy as np
@@ -153,8 +154,9 @@ class Weighting:
         name: what catalogs and plans call it.
         weight: rows for which each counted row stands, from the mean rows of a person and the mean of those within tau.
         asks: what grids ask, by name.
-        weighted: whether one row stands for all of a person's; then there is no Square Wave, and rows are counted in
-            every round.
+        waves: whether Square Wave may be asked.
+        counted_again: part of the people who report numbers of rows after a first round that asked for these alone,
+            from the declared part.
         counted: from tau, floor and cap of rows: between which numbers of rows people are asked how many they have,
             each with its part of those people.
         best: the tau of least error from shares of rows, an answer's variance at tau = 1, and its typical share.
@@ -163,7 +165,8 @@ class Weighting:
     name: str
     weight: Callable[[Measured, Measured], Measured]
     asks: str = "grid"
-    weighted: bool = False
+    waves: bool = True
+    counted_again: Callable[[Fraction], Fraction] = lambda share: Fraction(0)
     counted: Callable[[int, int, int], dict[Between, int]] = lambda tau, floor, cap: {(floor, cap): 1}
     best: Callable[[FloatArray, float, float], int] = theory_tau
 
@@ -189,7 +192,7 @@ def _by_parts(tau: int, floor: int, cap: int) -> dict[Between, int]:
 WEIGHTINGS = (
     Weighting("none", lambda mean, kept: Measured(1.0, 0.0)),
     Weighting("mar", _put_back),
-    Weighting("bit", _put_back, "weighted", weighted=True, counted=_by_parts, best=bit_cap),
+    Weighting("bit", _put_back, "weighted", False, lambda share: share, counted=_by_parts, best=bit_cap),
 )
 
 
