@@ -179,7 +179,6 @@ def test_a_clip_bar_widens_axes_and_interactions_and_scales_follow_the_bits(tmp_
         found.known[0].counts.covariance, known[0].counts.covariance * found.factors[0]
     )
     filled = filled_share(plan, tallies)
-    assert filled is not None
     exact = np.minimum(people.rows(np.arange(PEOPLE)), 4).mean() / 4
     assert abs(filled.value - exact) < 4 * filled.error
     assert abs(scale.factor - len(people.leaves)) < 4 * scale.weight_error / scale.weight * scale.factor
