@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from dpsql.curate.forecast import PlanReport
     from dpsql.ledger import BudgetReport
     from dpsql.publishing.central import Published
-    from dpsql.publishing.userlevel.predict import Guess
+    from dpsql.publishing.userlevel.guess import Guess
     from dpsql.streams.publish import Appended, Arrival, Compared
 
 

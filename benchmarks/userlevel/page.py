@@ -14,7 +14,8 @@ import matplotlib as mpl
 import numpy as np
 
 from benchmarks.page import PLOTS, markdown, write
-from benchmarks.userlevel.measure import Measured, measure, star_of
+from benchmarks.userlevel.measure import PLANNED, Measured, measure, star_of
+from benchmarks.userlevel.predicted import over_shown
 from benchmarks.userlevel.questions import AGGREGATES, CLASSES
 
 mpl.use("Agg")
@@ -28,6 +29,7 @@ TITLES = {
     "foodmart": "FoodMart, (1, 1e-6), zCDP",
     "online_retail": "Online Retail, (1, 1e-6), zCDP",
     "ssb": "SSB, (1, 1e-6), zCDP",
+    "blackfriday": "Black Friday, (1, 1e-6), zCDP",
     "shop": "The bundled shop, (1, 1e-6), zCDP",
     "foodmart pure": "FoodMart, epsilon 1, pure",
 }
@@ -60,6 +62,16 @@ def _table(found: Measured) -> str:
     return markdown(head, body)
 
 
+def _plans(plans: Mapping[str, Mapping[tuple[str, str], float]]) -> str:
+    """What the plan says over what releases show."""
+    body = []
+    for star, own in plans.items():
+        for aggregate in AGGREGATES:
+            ratios = [f"{own[kind, aggregate]:.2f}" if (kind, aggregate) in own else "-" for kind in CLASSES]
+            body.append([TITLES[star].removesuffix(", (1, 1e-6), zCDP"), aggregate, *ratios])
+    return markdown(["predicted over shown", "aggregate", *CLASSES], body)
+
+
 def _plot(found: Mapping[str, Errors], path: Path) -> None:
     """Share of answers under each error, one panel for each star."""
     labels = [f"{kind}\n{aggregate}" for kind in CLASSES for aggregate in AGGREGATES]
@@ -90,13 +102,14 @@ def main() -> None:
     )
     parser.add_argument("--releases", type=int, default=90, help="of each star")
     releases = parser.parse_args().releases
-    found = {}
+    found, plans = {}, {}
     with tempfile.TemporaryDirectory() as folder:
         for name in TITLES:
             star, case = star_of(name, Path(folder))
             found[name] = measure(star, case.price, case.month, releases)
+            plans[name] = over_shown(star, case.price, case.month, case.guess, PLANNED)
     tables = [f"### {TITLES[name]}\n\n{_table(own)}" for name, own in found.items()]
-    blocks = {"TABLES": "\n\n".join([f"{releases} releases of each star.", *tables])}
+    blocks = {"TABLES": "\n\n".join([f"{releases} releases of each star.", *tables]), "PLAN": _plans(plans)}
     write("userlevel", Path(__file__).with_name("text.md"), blocks)
     _plot({name: own.errors for name, own in found.items()}, PLOTS / "userlevel.png")
 

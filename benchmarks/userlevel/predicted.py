@@ -12,7 +12,8 @@ import numpy as np
 
 from benchmarks.userlevel.questions import answers, questions
 from benchmarks.userlevel.releases import Star
-from dpsql.publishing.userlevel.predict import Guess, by_kind, predict_classes
+from dpsql.publishing.userlevel.guess import Guess, crowds
+from dpsql.publishing.userlevel.predict import by_kind, predict_classes
 
 KINDS = {
     "total": "total", "one-way group": "group", "one range": "one range", "ranges joined": "joined", "month": "month"
@@ -48,7 +49,7 @@ def predicted(star: Star, price: str, guess: Guess) -> dict[tuple[str, str], flo
     """What the plan says of the same classes; of single ranges, those of prices."""
     classes = tuple(
         c
-        for c in predict_classes(star.plan, guess)
+        for c in predict_classes(star.plan, guess, crowds(star.plan.catalog, star.raw, star.plan))
         if c.of == star.of and (c.kind != "one range" or c.view == price)
     )
     found = {}
@@ -58,3 +59,12 @@ def predicted(star: Star, price: str, guess: Guess) -> dict[tuple[str, str], flo
             if mean is not None:
                 found[KINDS[kind], "AVG"] = mean
     return found
+
+
+def over_shown(
+    star: Star, price: str, month: str, guess: Guess, releases: int
+) -> dict[tuple[str, str], float]:
+    """What the plan says over what releases show, by (class, aggregate)."""
+    told = predicted(star, price, guess)
+    found = shown(star, price, month, releases, months=("month", "COUNT") in told)
+    return {key: told[key] / found[key] for key in told if key in found}

@@ -30,10 +30,10 @@ from dpsql.publishing.axes import AxisMaker, axis_maker, open_public
 from dpsql.publishing.content import Components, planned_release, statistic_metas
 from dpsql.publishing.plan import plan_release
 from dpsql.publishing.planned import PlannedStatistic, ReleasePlan
+from dpsql.publishing.userlevel.guess import Guess, crowds
 from dpsql.publishing.userlevel.predict import (
     Blind,
     ClassForecast,
-    Guess,
     Hopeless,
     blind_tables,
     hopeless,
@@ -379,7 +379,7 @@ def _dry(
     catalog: Catalog, public: Engine, make: AxisMaker, workload: Sequence[str], guess: Guess | None = None
 ) -> _Dry:
     priced = priced_plan(catalog, make)
-    classes = predict_classes(priced.plan, guess) if guess else ()
+    classes = predict_classes(priced.plan, guess, crowds(catalog, public, priced.plan)) if guess else ()
     with tempfile.TemporaryDirectory(prefix="dpsql-plan-") as folder:
         path = Path(folder) / "dry.dpsql"
         write_dry_release(priced, path)

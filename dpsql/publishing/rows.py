@@ -103,7 +103,7 @@ def counted_rows(catalog: Catalog, raw: Engine, plan: ReleasePlan, of: str) -> C
         of: the counted table.
     """
     statistics = [s for s in plan.statistics if s.of == of]
-    leaves = [_leaf(catalog, raw, plan, i) for i in sorted({i for s in statistics for i in s.axes})]
+    leaves = [leaf_of_row(catalog, raw, plan, i) for i in sorted({i for s in statistics for i in s.axes})]
     measures, star = _measures(catalog, raw, statistics), catalog.star.tables[of]
     owner, joins = star.unit, star.joined([each.digit.path for each in leaves])
     for hop in joins:
@@ -161,7 +161,7 @@ def _carried(path: Path, joins: Sequence[Hop], unit: UnitKey | None) -> tuple[st
     return tuple(dict.fromkeys([*keys, *([unit.column] if unit and unit.path == path else [])]))
 
 
-def _leaf(catalog: Catalog, raw: Engine, plan: ReleasePlan, axis_id: int) -> Leaf:
+def leaf_of_row(catalog: Catalog, raw: Engine, plan: ReleasePlan, axis_id: int) -> Leaf:
     """How the leaf of a row on one axis of the release is found."""
     planned = plan.axes[axis_id]
     axis, meant = planned.axis, planned.resolved

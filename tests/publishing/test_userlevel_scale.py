@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from dpsql.budget import scaled_denominator
 from dpsql.errors import InternalError
+from dpsql.mechanisms.axis.strategy import draw_view
 from dpsql.mechanisms.family.people import (
     Estimate,
     NoisyTotal,
@@ -32,10 +33,12 @@ from dpsql.mechanisms.family.whitened import (
 )
 from dpsql.mechanisms.law import GAUSSIAN, LAPLACE, LAWS
 from dpsql.noise import ZeroNoise
+from dpsql.publishing.userlevel import shapes
 from dpsql.publishing.userlevel.calibrate import shrunk
 from dpsql.publishing.userlevel.choose import LARGEST_BOUND, recipe_shares
 from dpsql.publishing.userlevel.shapes import SHAPES
 from tests.strategies import dense
+from tests.userlevel_star import open_table, write_star
 
 
 @pytest.mark.parametrize("law", SHAPES)
@@ -132,3 +135,23 @@ def test_no_released_choice_can_make_a_draw_fail():
             assert isqrt(int(variance)) + 1 < (1 << 63) // 512
     assert scaled_denominator(UNIT * pure_bound(tau, reach, reach // 2)) >= 1 << 12
     assert scaled_denominator(LARGEST_BOUND) >= 1 << 12
+
+
+@pytest.mark.parametrize("delta", ["1e-6", "0"])
+def test_the_expected_noise_is_that_of_the_draw(tmp_path, delta):
+    """Under a delta at the norm of a typical unit: a spend of mu^2, not of rho."""
+    table = open_table(write_star(tmp_path, [], {}, delta=delta), ZeroNoise()).centred({"sales.amount": 1000})
+    shape, tau = SHAPES[table.law], 8
+    if table.law == GAUSSIAN:
+        whitening = whiten(shapes.whitened_parts(table, tau))
+        spend = sum((s.spend for s in table.statistics.values()), Fraction(0))
+        draw = shapes.whitened_draw(table, whitening, 1 << whitening.point, spend)
+    for i, statistic in table.statistics.items():
+        zeros = np.zeros(table.plan.shape(statistic), np.int64)
+        if table.law == GAUSSIAN:
+            drawn = draw(i, zeros).view.unit_variance / UNIT**2
+        else:
+            strategies = table.plan.strategies(statistic)
+            reach = UNIT * shapes.pure_reach(statistic, tau)
+            drawn = draw_view(zeros, strategies, statistic.spend, reach, ZeroNoise()).unit_variance / UNIT**2
+        assert shape.cell_variance(table.plan, statistic, tau) == pytest.approx(drawn, rel=0.01)

@@ -16,7 +16,8 @@ from dpsql.errors import InterfaceError
 if TYPE_CHECKING:
     from dpsql.answer.explain import PredictedColumn
     from dpsql.curate.forecast import NotTaken, PlanReport, QueryForecast, StatisticForecast
-    from dpsql.publishing.userlevel.predict import Guess, Hopeless
+    from dpsql.publishing.userlevel.guess import Guess
+    from dpsql.publishing.userlevel.predict import Hopeless
 
 
 @cli.command()
@@ -28,6 +29,19 @@ if TYPE_CHECKING:
     "--rows", type=click.IntRange(1), help="public guess for max_ids: auto: how many rows there are"
 )
 @click.option("--typical-rows", type=click.FloatRange(1), help="public guess: rows of the unit in the middle")
+@click.option("--most-rows", type=click.FloatRange(1), help="public guess: rows that hardly any unit passes")
+@click.option(
+    "--alike",
+    type=click.FloatRange(0, 1),
+    help="public guess: 0 if each row of a unit falls where it likes, 1 if all of them fall together",
+)
+@click.option(
+    "--mean",
+    "means",
+    multiple=True,
+    metavar="TABLE.COLUMN=NUMBER",
+    help="public guess: what a measure averages",
+)
 @tells
 def plan(catalog: Path, workload: Path | None, compare: bool, **known: Any) -> Told:
     """Say what publishing CATALOG will cost and how far each answer will be off; spends nothing.
@@ -40,19 +54,41 @@ def plan(catalog: Path, workload: Path | None, compare: bool, **known: Any) -> T
     return Told(asdict(report), plan_text(report), result=True)
 
 
-def _guess(units: int | None, rows: int | None, typical_rows: float | None) -> Guess | None:
+def _guess(
+    units: int | None,
+    rows: int | None,
+    typical_rows: float | None,
+    most_rows: float | None,
+    alike: float | None,
+    means: tuple[str, ...],
+) -> Guess | None:
     """The curator's public guess, or None where there is none.
 
     Raises:
         InterfaceError: only part of it is stated, or no table is like that.
     """
-    from dpsql.publishing.userlevel.predict import Guess
+    from dpsql.publishing.userlevel.guess import ALIKE, Guess
 
-    if units is None and rows is None and typical_rows is None:
-        return None
     if units is None or rows is None:
-        raise InterfaceError("a guess needs both --units and --rows")
-    return Guess(units, rows, typical_rows)
+        if (units, rows, typical_rows, most_rows, alike, means) != (None, None, None, None, None, ()):
+            raise InterfaceError("a guess needs both --units and --rows")
+        return None
+    return Guess(
+        units, rows, typical_rows, most_rows, ALIKE if alike is None else alike, dict(map(_mean, means))
+    )
+
+
+def _mean(text: str) -> tuple[str, float]:
+    """A measure and what it averages.
+
+    Raises:
+        InterfaceError: the text says neither.
+    """
+    name, _, number = text.partition("=")
+    try:
+        return name.strip(), float(number)
+    except ValueError as error:
+        raise InterfaceError("--mean: write TABLE.COLUMN=NUMBER, such as sales.amount=45") from error
 
 
 def statements(file: Path) -> tuple[str, ...]:

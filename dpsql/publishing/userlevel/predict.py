@@ -1,12 +1,11 @@
 """What the recipe for `max_ids: auto` will choose and how far answers will be off, before anything is spent.
 
-Bounds are chosen at publish from noisy histograms, so noise scales are not known before. Given two numbers
-that the curator states in public, about how many units and about how many rows there are (`Guess`), this
-module supposes that
+Bounds are chosen at publish from noisy histograms, so noise scales are not known before. From what the curator states
+in public (`guess.Guess`) and from public tables this module supposes that
 
-    rows per unit    are log-normal, with median rows / units / sqrt(e) unless one is stated
-    rows             lie evenly over the ordinary leaves of every axis, independently of other axes
-    values           average a quarter of their range above the lower bound and deviate as the recipe expects
+    rows per unit    are log-normal
+    rows             lie evenly over the keys of public dimensions and over the leaves of other axes, independently
+    values           average what was stated, and deviate as the recipe expects
 
 and asks the recipe's own formulas for the factor, the noise and the errors of typical questions.
 
@@ -17,7 +16,7 @@ and asks the recipe's own formulas for the factor, the noise and the errors of t
 | `Expected.factor`, `scales` | R and relative errors of factors | 1 |
 | `Expected.unit_variance` | sigma_v^2 of a row of budget 1 | stored units squared, weights of 1 |
 
-**Privacy**: public facts alone; no private table is opened.
+**Privacy**: public facts and tables alone; no private table is opened.
 **Source**: docs/method/user_level.md, "Expecting before spending".
 """
 
@@ -27,7 +26,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import product
-from math import ceil, exp, hypot, log, prod, sqrt
+from math import ceil, hypot, prod, sqrt
 from statistics import NormalDist
 from typing import NamedTuple
 
@@ -49,7 +48,7 @@ from dpsql.mechanisms.family.tails import (
     told_total,
 )
 from dpsql.mechanisms.law import NoiseLaw
-from dpsql.publishing.planned import Bounds, PlannedStatistic, ReleasePlan, Step
+from dpsql.publishing.planned import PlannedStatistic, ReleasePlan, Step
 from dpsql.publishing.userlevel.choose import (
     LARGEST_BOUND,
     ROWS,
@@ -61,13 +60,12 @@ from dpsql.publishing.userlevel.choose import (
     row_edges,
     sum_edges,
 )
+from dpsql.publishing.userlevel.guess import Crowds, Guess
 from dpsql.publishing.userlevel.shapes import SHAPES
+from dpsql.star.base import nearest
 from dpsql.variance.kronecker import AxisSplit, ProductReading
 
 FloatArray = npt.NDArray[np.float64]
-
-GRID = 400
-"""Units that stand for all of them, at even quantiles."""
 
 NORMAL = NormalDist()
 
@@ -91,55 +89,6 @@ STEPS = {1: 12, 2: 8, 3: 4}
 
 MOST_GROUPS = 80
 """Groups of one view that are looked at."""
-
-
-@dataclass(frozen=True)
-class Guess:
-    """What is publicly known about a table, roughly.
-
-    Args:
-        units: how many units own rows.
-        rows: how many rows there are.
-        typical: rows of a unit in the middle; rows / units / sqrt(e) where None.
-    """
-
-    units: int
-    rows: int
-    typical: float | None = None
-
-    def __post_init__(self) -> None:
-        """Refuse numbers that no table has."""
-        if self.units < 1 or self.rows < self.units:
-            raise InterfaceError("state at least one unit, and at least as many rows as units")
-        if self.typical is not None and not 1 <= self.typical <= self.rows:
-            raise InterfaceError("rows of a typical unit: state a number between 1 and all rows")
-
-    @property
-    def median(self) -> float:
-        """q.5(n), at least 1."""
-        return max(1.0, self.rows / self.units * exp(-0.5) if self.typical is None else self.typical)
-
-    @property
-    def deviation(self) -> float:
-        """Standard deviation of log n."""
-        return max(0.05, sqrt(2 * log(max(1.0, self.rows / self.units / self.median))))
-
-    def quantile(self, share: float) -> float:
-        """Rows that `share` of the units do not exceed."""
-        return max(1.0, self.median * exp(self.deviation * NORMAL.inv_cdf(share)))
-
-    def histogram(self, edges: tuple[int, ...], times: float = 1.0) -> NoisyHistogram:
-        """How many units are expected in each bin of amounts that are so many times their rows."""
-        running = [
-            self.units * NORMAL.cdf(log(max(edge / times / self.median, 1e-12)) / self.deviation)
-            for edge in edges
-        ]
-        counts = np.diff([0.0, *running, float(self.units)])
-        return NoisyHistogram(edges, np.rint(counts).astype(np.int64), 0.0)
-
-    def amounts(self) -> FloatArray:
-        """Rows of the units that stand for all."""
-        return np.array([self.quantile((i + 0.5) / GRID) for i in range(GRID)])
 
 
 @dataclass(frozen=True)
@@ -197,41 +146,44 @@ def chosen_tables(plan: ReleasePlan) -> dict[str, Step]:
     return {of: step for of, step in steps.items() if step is not None}
 
 
-def expect(plan: ReleasePlan, of: str, guess: Guess) -> Expected:
+def expect(plan: ReleasePlan, of: str, guess: Guess, crowds: Crowds) -> Expected:
     """Run the recipe's formulas on expected histograms instead of on released ones.
 
     Args:
         plan: the planned release.
         of: a table with `max_ids: auto`.
         guess: what is publicly known about it.
+        crowds: how crowded the leaves of its axes are expected to be.
     """
-    plan = _guessed(plan)
+    plan = _guessed(plan, guess)
     mine = plan.mine(of)
     shape = SHAPES[next(iter(mine.values())).law]
     owned = Owned(guess.histogram(row_edges()))
     low = low_quantile(plan, of, owned, guess.rows, partial(shape.cell_variance, plan))
-    tau, amounts = rounded(owned.quantile(low)), guess.amounts()
-    weights, clip = shape.expected(plan, of, tau, low, amounts)
+    tau, units = rounded(owned.quantile(low)), guess.owners(crowds)
+    weights, clip = shape.expected(plan, of, tau, low, units)
     variance = {i: clip * shape.cell_variance(plan, s, tau) for i, s in mine.items()}
-    kept = min(1.0, float((weights * amounts).sum() / amounts.sum()))
-    means = {s.measure.name: abs(_mean(s.bounds)) for s in mine.values() if s.bounds is not None}
+    kept = min(1.0, float((weights * units.amounts).sum() / units.amounts.sum()))
+    means = {
+        s.measure.name: abs(guess.mean_of(s.measure.name, s.bounds))
+        for s in mine.values()
+        if s.bounds is not None
+    }
     scales = _expected_scales(plan, of, guess)
     return Expected(of, tau, guess.rows * kept, 1 / kept, scales, variance, means)
 
 
-def _guessed(plan: ReleasePlan) -> ReleasePlan:
+def _guessed(plan: ReleasePlan, guess: Guess) -> ReleasePlan:
     """The plan with sums around what values are supposed to average."""
-    moved = [s if s.bounds is None else replace(s, mid=round(_mean(s.bounds))) for s in plan.statistics]
+    moved = [
+        s if s.bounds is None else replace(s, mid=round(guess.mean_of(s.measure.name, s.bounds)))
+        for s in plan.statistics
+    ]
     return replace(plan, statistics=tuple(moved))
 
 
 def _law(plan: ReleasePlan, of: str) -> NoiseLaw:
     return next(s.law for s in plan.statistics if s.of == of)
-
-
-def _mean(bounds: Bounds) -> float:
-    """A quarter of the range above the lower bound; never 0, since errors are relative to it."""
-    return (3 * bounds.lower + bounds.upper) / 4 or (bounds.upper - bounds.lower) / 4 or 1.0
 
 
 class ScaleForecast(NamedTuple):
@@ -271,7 +223,7 @@ def _factors(plan: ReleasePlan, of: str, guess: Guess, turn: int) -> dict[str, F
     measures = {}
     for name, statistic in sums.items():
         assert statistic.bounds is not None
-        mean = abs(_mean(statistic.bounds))
+        mean = abs(guess.mean_of(name, statistic.bounds))
         high = total(TOTAL_SUMS, SUMS, name, sum_edges(statistic), mean)
         measures[name] = Scaled(high, Estimate(high.value, 0.0), 0.0)
     return factors(
@@ -323,23 +275,31 @@ class Hopeless:
     coarser: str | None
 
 
-def predict_classes(plan: ReleasePlan, guess: Guess) -> tuple[ClassForecast, ...]:
+def predict_classes(plan: ReleasePlan, guess: Guess, crowds: Crowds) -> tuple[ClassForecast, ...]:
     """Relative errors of typical questions on every table with `max_ids: auto`.
 
     Args:
         plan: the planned release.
         guess: what is publicly known about the table.
+        crowds: how crowded the leaves of its axes are expected to be.
 
     Returns:
         Kinds of questions, table by table and view by view; nothing where no bound is chosen at publish.
+
+    Raises:
+        InterfaceError: a mean is stated of what is no measure of these tables, or lies outside its bounds.
     """
     found: list[ClassForecast] = []
+    known = [s.measure.name for s in plan.statistics if s.bounds is not None]
+    for name in guess.means:
+        if name not in known:
+            raise InterfaceError(f"mean of {name}: no such measure", hint=nearest(name, tuple(known)))
     for of in chosen_tables(plan):
-        expected = expect(plan, of, guess)
+        expected = expect(plan, of, guess, crowds)
         variances = _variances(plan, expected)
         found += _totals(plan, expected, variances)
         for i in expected.unit_variance:
-            found += _questions(plan, expected, i, variances)
+            found += _questions(plan, expected, i, variances, crowds)
     return tuple(found)
 
 
@@ -429,7 +389,11 @@ def _totals(
 
 
 def _questions(
-    plan: ReleasePlan, expected: Expected, index: int, variances: Mapping[int, ProductReading]
+    plan: ReleasePlan,
+    expected: Expected,
+    index: int,
+    variances: Mapping[int, ProductReading],
+    crowds: Crowds,
 ) -> Iterator[ClassForecast]:
     """Median relative errors of a statistic's groups and ranges."""
     statistic = plan.statistics[index]
@@ -439,7 +403,7 @@ def _questions(
     counts = next(
         i for i, s in enumerate(plan.statistics) if s.view == statistic.view and s.measure.name == "count"
     )
-    for asked in _asked(plan, statistic):
+    for asked in _asked(plan, statistic, crowds):
         rows = expected.weighted * asked.share
         relative, mean = np.sqrt(variances[counts].covariance(asked.masks).noise) / rows, None
         if statistic.bounds is not None:
@@ -469,26 +433,36 @@ class Asked(NamedTuple):
     share: FloatArray
 
 
-def _asked(plan: ReleasePlan, statistic: PlannedStatistic) -> Iterator[Asked]:
-    """Kinds of questions on a view."""
+def _asked(plan: ReleasePlan, statistic: PlannedStatistic, crowds: Crowds) -> Iterator[Asked]:
+    """Kinds of questions on a view, those that enough rows are expected to answer to."""
     axes = [plan.axes[a].axis for a in statistic.axes]
     ordered = all(isinstance(axis.rule, OrderedRule) for axis in axes)
     leaves = [_ordinary(axis) for axis in axes]
+    shares = [
+        crowds.get(a, (np.arange(axis.leaves) < n) / n)
+        for a, axis, n in zip(statistic.axes, axes, leaves, strict=True)
+    ]
     groups = np.arange(min(MOST_GROUPS, prod(leaves)))
     singles = [
         np.eye(axis.leaves)[(groups * max(1, n // len(groups))) % n]
         for axis, n in zip(axes, leaves, strict=True)
     ]
-    even = np.full(len(groups), 1.0 / prod(leaves))
-    yield Asked(_group_kind(plan, statistic), not ordered, singles, even)
     pieces = STEPS.get(len(axes), 2)
     masks = [_ranges(axis.leaves, n, pieces) for axis, n in zip(axes, leaves, strict=True)]
     order = np.array(list(product(*(range(len(each)) for each in masks))), dtype=np.int64)
-    chosen = [each[order[:, position]] for position, each in enumerate(masks)]
-    share = np.prod([each.sum(axis=1) / n for each, n in zip(chosen, leaves, strict=True)], axis=0)
-    seen = share >= SMALLEST
+    ranges = [each[order[:, position]] for position, each in enumerate(masks)]
     kind = "ranges joined" if len(axes) > 1 else "one range"
-    yield Asked(kind, ordered, [each[seen] for each in chosen], share[seen])
+    yield _seen(_group_kind(plan, statistic), not ordered, singles, shares, min(SMALLEST, 1 / prod(leaves)))
+    yield _seen(kind, ordered, ranges, shares, SMALLEST)
+
+
+def _seen(
+    kind: str, typical: bool, masks: list[FloatArray], shares: list[FloatArray], smallest: float
+) -> Asked:
+    """Those of some questions that a share of the rows answers to, or the largest one."""
+    share = np.prod([mask @ own for mask, own in zip(masks, shares, strict=True)], axis=0)
+    seen = share >= min(smallest, float(share.max())) * (1 - 1e-9)
+    return Asked(kind, typical, [mask[seen] for mask in masks], share[seen])
 
 
 def _group_kind(plan: ReleasePlan, statistic: PlannedStatistic) -> str:

@@ -22,7 +22,7 @@ from typing import ClassVar, NamedTuple, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from dpsql.mechanisms.axis.strategy import axis_budgets, draw_view, measure_view
+from dpsql.mechanisms.axis.strategy import AxisStrategy, axis_budgets, draw_view, measure, measure_view
 from dpsql.mechanisms.family.people import cleaned, doubling_edges, quantile, rounded, spread
 from dpsql.mechanisms.family.whitened import (
     LARGEST_FACTOR,
@@ -30,6 +30,7 @@ from dpsql.mechanisms.family.whitened import (
     UNIT,
     Part,
     Whitening,
+    even_square,
     pure_bound,
     whiten,
 )
@@ -42,10 +43,12 @@ from dpsql.publishing.userlevel.choose import (
     Choices,
     StepShares,
     Table,
+    is_sticky,
     people_histogram,
     typical_size,
     view_shares,
 )
+from dpsql.publishing.userlevel.guess import Units
 from dpsql.publishing.userlevel.sql import (
     View,
     make_differences,
@@ -128,13 +131,13 @@ class Shape(Protocol):
     def cell_variance(self, plan: ReleasePlan, statistic: PlannedStatistic, tau: int) -> float:
         """Predicted variance of one cell at a given tau and typical weights, in stored units of weight 1."""
 
-    def expected(self, plan: ReleasePlan, of: str, tau: int, low: float, amounts: FloatArray) -> Expectation:
-        """What the weights of units are before anything is known of them but how many rows they have.
+    def expected(self, plan: ReleasePlan, of: str, tau: int, low: float, units: Units) -> Expectation:
+        """What the weights of units are before more is known of them than was stated in public.
 
         Args:
             plan, of: the table.
             tau, low: rows of a typical unit, and which quantile that is.
-            amounts: rows of units that stand for all, increasing.
+            units: what was stated.
         """
 
     def draw(self, table: Table, choices: Choices) -> Shaped:
@@ -165,9 +168,9 @@ class Bounded:
         """See `Shape`."""
         return float(2 * (pure_reach(statistic, tau) / statistic.spend) ** 2)
 
-    def expected(self, plan: ReleasePlan, of: str, tau: int, low: float, amounts: FloatArray) -> Expectation:
+    def expected(self, plan: ReleasePlan, of: str, tau: int, low: float, units: Units) -> Expectation:
         """See `Shape`."""
-        return Expectation(np.minimum(1.0, tau / amounts), 1.0)
+        return Expectation(np.minimum(1.0, tau / units.amounts), 1.0)
 
     def draw(self, table: Table, choices: Choices) -> Shaped:
         """See `Shape`."""
@@ -195,12 +198,12 @@ class Whitened:
 
     def cell_variance(self, plan: ReleasePlan, statistic: PlannedStatistic, tau: int) -> float:
         """See `Shape`."""
-        return float(typical_size(plan, statistic, tau) / (2 * statistic.spend))
+        return float(typical_size(plan, statistic, tau) / statistic.spend)
 
-    def expected(self, plan: ReleasePlan, of: str, tau: int, low: float, amounts: FloatArray) -> Expectation:
+    def expected(self, plan: ReleasePlan, of: str, tau: int, low: float, units: Units) -> Expectation:
         """See `Shape`."""
-        squares = _expected_squares(plan, plan.mine(of), tau, amounts)
-        clip = float(np.interp(CLIP[low], (np.arange(len(amounts)) + 0.5) / len(amounts), squares))
+        squares = _expected_squares(plan, plan.mine(of), tau, units)
+        clip = float(np.interp(CLIP[low], (np.arange(len(squares)) + 0.5) / len(squares), squares))
         return Expectation(np.sqrt(np.minimum(1.0, clip / squares)), clip)
 
     def draw(self, table: Table, choices: Choices) -> Shaped:
@@ -305,14 +308,26 @@ def draw_each(table: Table, weights: str, draw: Draw) -> dict[int, Reached]:
 
 
 def _expected_squares(
-    plan: ReleasePlan, mine: Mapping[int, PlannedStatistic], tau: int, amounts: FloatArray
+    plan: ReleasePlan, mine: Mapping[int, PlannedStatistic], tau: int, units: Units
 ) -> FloatArray:
     """nu^2 of units by their rows, whose centred values have random signs."""
-    found, shares = np.zeros(len(amounts)), view_shares(mine)
+    found, shares, amounts = np.zeros(len(units.amounts)), view_shares(mine), units.amounts
     for i, s in mine.items():
-        # 1 / m_v: by how much two rows of one unit meet in a view's rows
         gathered = float(typical_size(plan, replace(s, bounds=None), 1) - 1)
-        meeting = sqrt(gathered) if s.bounds is None else gathered
-        size = amounts + meeting * amounts * (amounts - 1)
+        # by how much two rows of one unit meet in a view's rows; their values have random signs, so sums meet less
+        meeting = prod(
+            _meeting(plan.axes[a].strategy, units.crowds.get(a))
+            for a in s.axes
+            if not is_sticky(plan, s.of, a)
+        )
+        size = amounts + meeting ** ((1 - units.alike) if s.bounds is None else 1) * amounts * (amounts - 1)
         found += float(shares[i]) * size / (tau + gathered * tau**2)
     return found
+
+
+def _meeting(strategy: AxisStrategy, crowd: FloatArray | None) -> float:
+    """||H p||^2 of leaves that are crowded alike, or as stated: 1 / n and more."""
+    if crowd is None:
+        return float(even_square(strategy))
+    placed = measure(strategy, np.rint(crowd * UNIT).astype(np.int64)) * strategy.budget
+    return float((placed.astype(np.float64) ** 2).sum()) / (UNIT * strategy.total) ** 2
