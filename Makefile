@@ -78,8 +78,8 @@ bench: $(VENV)/.dev data/sales.parquet
 	$(BIN)/python -m benchmarks.speed.measure
 
 bench-accuracy: $(VENV)/.dev
-	$(BIN)/python -m benchmarks.central.expected
-	$(BIN)/python -m benchmarks.central.measure chosen
+	$(BIN)/python -m benchmarks.central.expected; expected=$$?; \
+	$(BIN)/python -m benchmarks.central.planning && $(BIN)/python -m benchmarks.central.measure chosen && exit $$expected
 
 bench-local: $(VENV)/.dev bench-collect
 	$(BIN)/python -m benchmarks.local.measure

@@ -25,6 +25,7 @@ import numpy as np
 
 from dpsql.errors import InterfaceError
 from dpsql.mechanisms.axis.dense import DENSE_LEAVES, DENSE_SCALE, workload_gram
+from dpsql.mechanisms.axis.fixed_point import Mixing
 from dpsql.mechanisms.axis.question import AxisChoice, expected_error
 from dpsql.mechanisms.axis.rows import SparseRows, square_rows
 from dpsql.mechanisms.axis.strategy import AxisStrategy, Frozen, check_sensitivity
@@ -54,15 +55,16 @@ def best_gram(n: int, workload: Workload | None = None, gap: float = 3e-4, steps
         )
     basis = zero_sum_basis(n)
     asked = basis.T @ workload_gram(n, workload) @ basis
-    price, x = np.ones(n), np.eye(n)
+    mixing, x = Mixing(np.ones(n)), np.eye(n)
     for _ in range(steps):
+        price = mixing.price
         side, inverse = _roots(basis.T @ (price[:, None] * basis))
         root = _roots(side @ asked @ side)[0]
         x = basis @ inverse @ root @ inverse @ basis.T
         flat = np.diag(x)
         if flat.max() * price.sum() <= (1 + gap) * np.trace(root):
             break
-        price = price * flat**2
+        mixing.times(flat**2)
     return np.asarray(x / np.diag(x).max(), np.float64)
 
 

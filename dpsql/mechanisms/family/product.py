@@ -18,6 +18,7 @@ from typing import ClassVar
 import numpy as np
 
 from dpsql.errors import CatalogError
+from dpsql.mechanisms.axis.bound import least_variance
 from dpsql.mechanisms.axis.question import AxisChoice, AxisQuestion, Word
 from dpsql.mechanisms.axis.registry import WHOLE, axis_strategy, laws_of
 from dpsql.mechanisms.axis.strategy import AxisStrategy, axis_budgets, leaf_estimates, measure_view, row_count
@@ -45,7 +46,7 @@ from dpsql.mechanisms.family.question import (
 )
 from dpsql.mechanisms.family.reconcile import Measured, Subset, component_variances, reconcile
 from dpsql.mechanisms.law import NoiseLaw, NoisyRows
-from dpsql.mechanisms.offers import Offer, Refusal
+from dpsql.mechanisms.offers import Candidate, Offer, Refusal, least
 from dpsql.noise import Noise
 from dpsql.tree import FloatArray, IntArray
 from dpsql.variance.kronecker import ProductReading
@@ -180,12 +181,24 @@ def _of_view(question: FamilyQuestion, view: FamilyView) -> ViewChoice:
             f"views.{view.name}.mechanism: {view.word.name} needs delta above 0",
             hint="write privacy.delta, or auto",
         )
-    shared = len(view.axes) > 1 and question.whole > 0
-    choices = [
-        ViewChoice(law, tuple(question.axes[i].once(_strategy, law, view.word, shared) for i in view.axes))
-        for law in laws
-    ]
-    return min(choices, key=lambda choice: question.price(choice.law) * choice.error)
+    return least(_of_law(question, view, law) for law in laws).strategy
+
+
+def _of_law(question: FamilyQuestion, view: FamilyView, law: NoiseLaw) -> Offer[ViewChoice]:
+    """The view under one law. No strategy errs less than the bound of its axes, so a dear law is left unsearched."""
+    shared, price = len(view.axes) > 1 and question.whole > 0, question.price(law)
+
+    def make() -> Candidate[ViewChoice]:
+        own = tuple(question.axes[i].once(_strategy, law, view.word, shared) for i in view.axes)
+        choice = ViewChoice(law, own)
+        return Candidate(choice, price * choice.error, law.name)
+
+    if len(question.laws) == 1:
+        return Offer(law.name, 0.0, make)
+    whole = WHOLE if shared else 0.0
+    axes = [question.axes[i] for i in view.axes]
+    floor = prod(least_variance(axis.leaves, axis.workload, whole) for axis in axes)
+    return Offer(law.name, price * law.unit_error * floor, make)
 
 
 def _strategy(axis: FamilyAxis, law: NoiseLaw, word: Word, shared: bool) -> AxisChoice:

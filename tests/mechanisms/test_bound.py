@@ -1,0 +1,83 @@
+"""The bound below every strategy of an axis: below all of them, near the best, and it spares the search."""
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dpsql.mechanisms.axis import optimised_tree
+from dpsql.mechanisms.axis.bound import least_variance
+from dpsql.mechanisms.axis.dense import dense_strategy, optimal_gram, workload_gram
+from dpsql.mechanisms.axis.registry import AUTO, WHOLE, auto_strategy
+from dpsql.mechanisms.axis.sine import SineStrategy
+from dpsql.mechanisms.family.question import FamilyAxis, FamilyQuestion, FamilyView, Grains
+from dpsql.mechanisms.family.registry import choose_families
+from dpsql.mechanisms.law import GAUSSIAN, LAPLACE
+from dpsql.tree import Workload
+from dpsql.variance import mean_variance
+from tests.strategies import svd_bound
+
+
+@given(st.integers(2, 40), st.sampled_from([0.0, 0.5]), st.data())
+def test_no_strategy_errs_less(n, whole, data):
+    log = None
+    if data.draw(st.booleans()):
+        ends = [data.draw(st.tuples(st.integers(0, n - 1), st.integers(1, n))) for _ in range(3)]
+        lo, hi = (np.array([f(a, b) for a, b in ends]) for f in (lambda a, b: min(a, b - 1), max))
+        log = Workload(np.append(np.minimum(lo, hi - 1), 0), np.append(hi, n), np.array([1.0, 2.0, 3.0, 0.5]))
+    least = least_variance(n, log, whole)
+    for law in (LAPLACE, GAUSSIAN):
+        choice = auto_strategy(n, log, law, whole)
+        assert mean_variance(choice.strategy.variance(), log, whole) >= least * (1 - 1e-9)
+
+
+def test_it_is_near_the_optimum():
+    for n in (64, 256):
+        assert least_variance(n) == pytest.approx(svd_bound(n))
+        for whole in (0.0, WHOLE):
+            best = mean_variance(dense_strategy(n, whole=whole).variance(), None, whole)
+            assert 1 <= best / least_variance(n, None, whole) < (1.03 if not whole else 1.5)
+    assert 1 <= mean_variance(SineStrategy(2000).variance()) / least_variance(2000) < 1.11
+
+
+@given(st.integers(2, 60), st.sampled_from([0.1, 0.5, 0.9]))
+def test_the_bound_of_all_ranges_and_the_total_is_that_of_the_whole_matrix(n, whole):
+    values = np.linalg.eigvalsh(workload_gram(n, whole=whole))
+    assert least_variance(n, None, whole) == pytest.approx(max(1.0, np.sqrt(values).sum() ** 2 / n))
+
+
+def test_the_total_of_a_long_axis_may_be_left_out_of_the_bound():
+    n = 300
+    exact = least_variance(n, None, WHOLE)
+    assert 0.5 * svd_bound(n) < exact
+    strategy = SineStrategy(1100).variance()
+    assert mean_variance(strategy, None, WHOLE) >= least_variance(1100, None, WHOLE) > 0.49 * svd_bound(1100)
+
+
+@pytest.mark.parametrize("n", [16, 72, 200])
+@pytest.mark.parametrize("whole", [0.0, 0.5])
+def test_mixed_rounds_reach_the_optimum_in_six(n, whole):
+    gram = workload_gram(n, whole=whole)
+
+    def cost(steps, gap):
+        x = optimal_gram(gram, gap, steps)
+        return float(np.trace(np.linalg.solve(x, gram)))
+
+    assert cost(6, 3e-4) <= cost(200, 1e-7) * (1 + 4e-4)
+
+
+def test_a_dear_law_is_not_searched(monkeypatch):
+    def never(*arguments, **options):
+        raise AssertionError("a Laplace tree was searched under a delta")
+
+    monkeypatch.setattr(optimised_tree, "optimise_nodes", never)
+    grains = Grains(1 << 14, 1 << 12)
+    axes = (FamilyAxis("x", 48, None, grains), FamilyAxis("y", 52, None, grains))
+    view = FamilyView("both", (0, 1), AUTO, "refuse", {"count": Fraction(1)}, True, False)
+    question = FamilyQuestion("facts", (view,), axes, (GAUSSIAN, LAPLACE), batches=False, people=False)
+    (family,) = choose_families(question)
+    assert family.choice.strategy.views[0].law is GAUSSIAN
+    with pytest.raises(AssertionError, match="was searched"):
+        choose_families(FamilyQuestion("facts", (view,), axes, (LAPLACE,), batches=False, people=False))
