@@ -7,7 +7,7 @@
 //
 // Values become leaves in dpsql-rows.js.
 
-import { LARGEST_BOUND, ORACLES, OTHER, added, cellsOf, exact, isAtMost, readPlan, statesOf } from "./dpsql-plan.js";
+import { LARGEST_BOUND, ORACLES, OTHER, added, cellsOf, exact, isAtMost, readPlan, spaceOf, statesOf } from "./dpsql-plan.js";
 
 export { OTHER, readPlan };
 const SEED_POOL = 65536;
@@ -73,6 +73,31 @@ export function wave(item, domain, reach, own, entropy) {
   if (draw < near * own) return item + Math.floor(draw / own);
   const other = Math.floor((draw - near * own) / OTHER);
   return other < item ? other : other + near;
+}
+
+/** The points of a space, which number its hyperplanes too: the first coordinate that is not 0 is 1; lexicographic. */
+function* pointsOf({ q, coordinates }) {
+  const size = q ** coordinates;
+  for (let number = 1; number < size; number += 1) {
+    const point = [];
+    for (let rest = number, i = 0; i < coordinates; rest = Math.floor(rest / q), i += 1) point.unshift(rest % q);
+    if (point.find((value) => value !== 0) === 1) yield point;
+  }
+}
+
+/** The number of a block; those that hold the item are likelier. */
+export function block(item, space, own, entropy) {
+  const { q, blocks, through } = space;
+  const draw = below(through * own + (blocks - through) * OTHER, entropy);
+  const holds = draw < through * own;
+  let left = Math.floor(holds ? draw / own : (draw - through * own) / OTHER);
+  const points = [...pointsOf(space)];
+  return points.findIndex((normal) => {
+    const meets = normal.reduce((sum, value, i) => sum + value * points[item][i], 0) % q === 0;
+    if (meets !== holds) return false;
+    left -= 1;
+    return left < 0;
+  });
 }
 
 export function varint(value) {
@@ -171,6 +196,7 @@ function randomize(plan, view, item, entropy) {
   if (view.oracle === "WAVE") return varint(wave(item, view.domain, view.extra, plan.own, entropy));
   if (view.oracle === "GRR") return varint(grr(item, view.domain, plan.own, entropy));
   if (view.oracle === "OUE") return oue(item, view.domain, plan.own, entropy);
+  if (view.oracle === "DESIGN") return varint(block(item, spaceOf(view.domain, view.extra), plan.own, entropy));
   const [seed, held] = olh(item, view.extra, plan.own, entropy);
   return Uint8Array.from([seed >> 8, seed & 255, ...varint(held)]);
 }

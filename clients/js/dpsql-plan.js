@@ -4,9 +4,10 @@
 
 export const OTHER = 1048576; // 2^20, the weight of any answer but the own one
 export const LARGEST_BOUND = 2 ** 48; // of a draw
-export const ORACLES = Object.freeze({ GRR: 1, OUE: 2, OLH: 3, WAVE: 4 });
+export const ORACLES = Object.freeze({ GRR: 1, OUE: 2, OLH: 3, WAVE: 4, DESIGN: 5 });
 const LARGEST_DOMAIN = 2 ** 24;
 const LARGEST_COUNT = 2 ** 16;
+const LARGEST_DESIGN = 2 ** 14; // blocks: a device goes through all of them
 const GRAINS = ["second", "minute", "hour", "day"];
 const KINDS = ["grid", "weighted", "boxes", "wave", "rows", "rows_bit"];
 const FRACTION = /^([0-9]{1,40})(?:([./])([0-9]{1,40}))?$/;
@@ -46,6 +47,21 @@ export function cellsOf(view) {
 
 /** Items of one cell of a weighted view: none, a row, and with a measure a row with its bit. */
 export const statesOf = (view) => (view.measure === null ? 2 : 3);
+
+/** The least projective space over q with a point for each item; its hyperplanes are blocks, `through` of them a point. */
+export function spaceOf(items, q) {
+  let [coordinates, blocks] = [2, q + 1];
+  for (; blocks < items; coordinates += 1) blocks = blocks * q + 1;
+  return { q, coordinates, blocks, through: (blocks - 1) / q };
+}
+
+/** A prime, few blocks, and weights that add up to no more than can be drawn from. */
+function isDesign(items, q, own) {
+  if (!(q >= 2 && q < 1024 && items <= LARGEST_DESIGN)) return false;
+  for (let factor = 2; factor < q; factor += 1) if (q % factor === 0) return false;
+  const { blocks, through } = spaceOf(items, q);
+  return blocks <= LARGEST_DESIGN && through * own + (blocks - through) * OTHER <= LARGEST_BOUND;
+}
 
 function itemsOf(plan, view) {
   if (view.kind === "rows") return plan.rows_cap + 1;
@@ -118,6 +134,7 @@ function hasCells(plan, view) {
 function hasDraws(plan, view) {
   if (!(view.domain >= 1 && view.domain <= LARGEST_DOMAIN && view.domain === itemsOf(plan, view))) return false;
   if (view.oracle === "OLH") return view.extra >= 2 && view.extra <= LARGEST_DOMAIN;
+  if (view.oracle === "DESIGN") return isDesign(view.domain, view.extra, plan.own);
   if (view.oracle !== "WAVE") return true;
   return view.extra >= 0 && (2 * view.extra + 1) * plan.own + (view.domain - 1) * OTHER <= LARGEST_BOUND;
 }

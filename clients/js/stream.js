@@ -4,8 +4,9 @@
 import { createHash } from "node:crypto";
 import { readFileSync } from "node:fs";
 import {
-  below, drawRound, encode, fromHex, grr, olh, oue, readPlan, respond, toHex, varint, wave,
+  below, block, drawRound, encode, fromHex, grr, olh, oue, readPlan, respond, toHex, varint, wave,
 } from "./dpsql-client.js";
+import { spaceOf } from "./dpsql-plan.js";
 
 function testStream(seed) {
   let counter = 0;
@@ -26,12 +27,13 @@ function testStream(seed) {
 const request = JSON.parse(readFileSync(0, "utf8"));
 const entropy = testStream(request.seed);
 const own = request.own;
-const out = { below: [], grr: [], oue: [], olh: [], wave: [], reports: [], rounds: [], plan_reports: [] };
+const out = { below: [], grr: [], oue: [], olh: [], wave: [], design: [], reports: [], rounds: [], plan_reports: [] };
 for (const bound of request.below ?? []) out.below.push(below(bound, entropy));
 for (const [item, domain] of request.grr ?? []) out.grr.push(grr(item, domain, own, entropy));
 for (const [item, domain] of request.oue ?? []) out.oue.push(toHex(oue(item, domain, own, entropy)));
 for (const [item, buckets] of request.olh ?? []) out.olh.push(olh(item, buckets, own, entropy));
 for (const [item, domain, reach] of request.wave ?? []) out.wave.push(wave(item, domain, reach, own, entropy));
+for (const [item, items, q] of request.design ?? []) out.design.push(block(item, spaceOf(items, q), own, entropy));
 for (const values of request.reports ?? []) {
   let draw = below(request.views.reduce((sum, view) => sum + view[0], 0), entropy);
   let number = 0;

@@ -5,7 +5,8 @@ import { createHash } from "node:crypto";
 import { readFileSync } from "node:fs";
 import { test } from "node:test";
 import { leafOf, units } from "./dpsql-rows.js";
-import { Memory, below, encode, fromHex, grr, oue, readPlan, toHex, varint } from "./dpsql-client.js";
+import { Memory, below, block, encode, fromHex, grr, oue, readPlan, toHex, varint } from "./dpsql-client.js";
+import { spaceOf } from "./dpsql-plan.js";
 
 const path = new URL("../../tests/vectors/local.json", import.meta.url);
 const { client_stream: wanted } = JSON.parse(readFileSync(path, "utf8"));
@@ -36,6 +37,12 @@ test("the same draws and reports as in every other language", () => {
     return toHex(encode(fromHex("0102030405060708"), number, oracle, payload));
   };
   assert.deepEqual(wanted.reports.map(report), wanted.reports);
+});
+
+test("blocks of designs are drawn as in every other language", () => {
+  const { seed, own, draws } = JSON.parse(readFileSync(new URL("../../tests/vectors/designs.json", import.meta.url), "utf8"));
+  const entropy = testStream(seed);
+  for (const [item, items, q, drawn] of draws) assert.equal(block(item, spaceOf(items, q), own, entropy), drawn, [item, items, q]);
 });
 
 test("a person answers a collection once, and no plan that costs more than it says", async () => {

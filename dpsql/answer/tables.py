@@ -189,7 +189,8 @@ def read_table(release: Release, view: View, kept: Sequence[int] | None = None) 
         kept: positions of its axes that stay, in the order wanted; all if None.
 
     Returns:
-        The table; None where the view has no counts, or was scaled to a total, whose spread over groups no table holds.
+        The table, without sums that err together with counts (a reported attribute); None where the view has no
+        counts, or was scaled to a total, whose spread over groups no table holds.
     """
     local = release.meta.local is not None
     if COUNT not in view.statistics or (not local and view.of in release.scales):
@@ -200,7 +201,8 @@ def read_table(release: Release, view: View, kept: Sequence[int] | None = None) 
     centres = {m: presence(m, view) for m, s in view.statistics.items() if s.mid}
     added = {m: s for m, s in view.statistics.items() if not release.reading(s.id).listed}
     usable = {m: s for m, s in added.items() if m == COUNT or not s.mid or centres[m] is not None}
-    names = [COUNT, *sorted(m for m in usable if m != COUNT)]
+    counted = view.statistics[COUNT].id
+    names = [COUNT, *sorted(m for m, s in usable.items() if release.shared(counted, s.id) is None)]
     stored = {m: _leaves(release, usable[m], wanted, axes) for m in names}
     values, errors = {}, dict[tuple[str, str], tuple[Piece, ...]]()
     own = {m: _own(release, usable[m], wanted) for m in names}

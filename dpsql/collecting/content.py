@@ -229,7 +229,7 @@ def adaptive_local(survey: Survey, plan: Plan, manifest: Manifest) -> LocalMeta:
     facts = facts_of(plan)
     return LocalMeta(
         collection=plan.collection,
-        participation=survey.participation,
+        participation=survey.participation.name,
         manifest=ManifestMeta(**manifest._asdict()),
         tau=1,
         plan_hash=plan.hash.hex(),
@@ -244,7 +244,7 @@ def _collected(survey: Survey, plan: Plan, manifest: Manifest, scale: Scale) -> 
     first = facts.row_reports
     return LocalMeta(
         collection=plan.collection,
-        participation=survey.participation,
+        participation=survey.participation.name,
         everybody=survey.everybody,
         manifest=ManifestMeta(**manifest._asdict()),
         tau=plan.tau,

@@ -330,7 +330,7 @@ def _collected(survey: Survey, sheet: Sheet, joined: Joined) -> LocalMeta:
     crossing = {held for held, _ in survey.views.values() if len(sheet.asked(held)) > 1}
     return LocalMeta(
         collection=sheet.collection,
-        participation=survey.participation,
+        participation=survey.participation.name,
         everybody=survey.everybody,
         manifest=ManifestMeta(**joined.manifest._asdict()),
         tau=1,

@@ -24,7 +24,7 @@ from dpsql.star import (
     ResolvedMeasure,
     joint_view,
 )
-from dpsql.star.collection import Participation, counted_share, weighting_of
+from dpsql.star.collection import UNKNOWN, Participation, counted_share, weighting_of
 from dpsql.star.reported import ReportedColumn
 from dpsql.star.resolve import StarTable
 
@@ -55,7 +55,7 @@ class Survey:
     def participation(self) -> Participation:
         """Whom the people who report stand for."""
         collection = self.catalog.collection
-        return "unknown" if collection is None else collection.participation
+        return UNKNOWN if collection is None else collection.participation
 
     @property
     def everybody(self) -> int | None:

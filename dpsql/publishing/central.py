@@ -53,10 +53,11 @@ from dpsql.progress import Progress, Stage, silent
 from dpsql.publishing.axes import axis_maker
 from dpsql.publishing.bounding import Scan, bounding_of, draw_release
 from dpsql.publishing.content import release_content
-from dpsql.publishing.hybrid import Undone, attach_reports, counted_catalog, draw_squares, undo, with_squares
+from dpsql.publishing.hybrid import Undone, attach_reports, counted_catalog, undo
 from dpsql.publishing.plan import plan_release
 from dpsql.publishing.planned import ReleasePlan
 from dpsql.publishing.rows import prepare_tables
+from dpsql.publishing.squares import draw_squares, with_squares
 from dpsql.release import open_release
 from dpsql.star import Catalog, spec_hash
 from dpsql.star.graph import ledger_path
@@ -183,10 +184,11 @@ def publish_release(
 
         def build(path: Path) -> None:
             prepare_tables(inside, with_raw, plan)
-            drawn = draw_release(Scan(inside, with_raw, plan, noise, key), progress)
-            squares = draw_squares(plan, inside, with_raw, key, noise)
+            scan = Scan(inside, with_raw, plan, noise, key)
+            drawn = draw_release(scan, progress)
             progress(Stage("estimating and writing", target.name))
             content = release_content(drawn, release_id, insecure=noise.insecure)
+            squares = draw_squares(scan, content)
             (undo(content, Undone(catalog, plan, squares, reported)) if reported else content).write(path)
 
         order = Order(

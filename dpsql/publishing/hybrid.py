@@ -1,8 +1,9 @@
 """Attributes that only devices know: their items joined to the curator's rows, counted as any column, then undone.
 
     attach    the reported item stands in the unit's table as a column, NULL where nobody reported
-    squares   how the rows of one person add up, a few noisy numbers: for error bars alone
     undo      noisy counts of items -> unbiased counts of values, by a public matrix
+
+How the rows of one person add up, for error bars, is measured in `dpsql.publishing.squares`.
 
 Noise, sensitivity, ledger and storage are those of any other column: a unit's rows stand under one item.
 
@@ -14,9 +15,8 @@ post-processing of it. The stored reports never leave the curator.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from fractions import Fraction
+from collections.abc import Sequence
+from dataclasses import replace
 from math import prod
 from pathlib import Path
 from typing import NamedTuple
@@ -25,15 +25,11 @@ import numpy as np
 import numpy.typing as npt
 
 from dpsql.axis import build_axis
-from dpsql.budget import NEIGHBOURS, currency_at
-from dpsql.engines import RawSide
 from dpsql.engines.engine import Engine
 from dpsql.errors import CatalogError, SourceError
-from dpsql.mechanisms.law import LAPLACE
 from dpsql.mechanisms.local.channel import Channel, channel_of
-from dpsql.noise import Noise
-from dpsql.publishing.planned import PlannedStatistic, ReleasePlan, Step
-from dpsql.publishing.rows import place_rows
+from dpsql.publishing.planned import ReleasePlan
+from dpsql.publishing.squares import COUNT, DrawnSquares, hybrid_statistics
 from dpsql.release.format import UNIT, ReportedMeta, Spend
 from dpsql.release.memory import node_sums
 from dpsql.release.write import (
@@ -47,17 +43,12 @@ from dpsql.release.write import (
 from dpsql.star import Catalog, spec_hash
 from dpsql.star.reported import ReportedColumn, inner_catalog, reported_columns
 from dpsql.star.sql import identifier, literal
-from dpsql.variance.channel import ChannelModel, ChannelReading, Squares
+from dpsql.variance.channel import ChannelModel, ChannelReading
 from dpsql.variance.kronecker import AxisSplit, ProductReading
 from dpsql.variance.leaves import PrefixVariance
 
 IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]
-SQUARES = "squares"
-SQUARES_SHARE = Fraction(3, 100)
-"""Part of a table's budget that error bars of its reported columns take."""
-ROOM = 1 << 40
-"""Most that one person's squares may be, so that all of them fit 62 bits."""
 
 
 def counted_catalog(catalog: Catalog) -> Catalog:
@@ -134,175 +125,19 @@ def _stored_plan(file: Path, column: ReportedColumn) -> str:
     return kept["plan"]
 
 
-class Squared(NamedTuple):
-    """One noisy sum over people.
-
-    Args:
-        own: squares of single rows; else products of pairs of different rows of a person.
-        axis: pairs in one cell of this axis; None for all of them.
-        powers: how many of the two factors are the measure; the others count rows.
-    """
-
-    own: bool
-    axis: int | None
-    powers: int
-
-
-@dataclass(frozen=True)
-class SquaresOf:
-    """What is asked of one statistic of a view with a reported column: its squares by `Squared`."""
-
-    statistic: int
-    asked: tuple[Squared, ...]
-
-
-def hybrid_statistics(plan: ReleasePlan, catalog: Catalog) -> dict[int, int]:
-    """Statistics with a reported column among their axes: position -> that axis's id."""
-    known = {(each.table, each.column) for each in reported_columns(catalog)}
-    found = {}
-    for i, statistic in enumerate(plan.statistics):
-        for axis in statistic.axes:
-            meant = plan.axes[axis].resolved
-            if (meant.table, meant.column) in known:
-                found[i] = axis
-    return found
-
-
-def asked_squares(plan: ReleasePlan, catalog: Catalog) -> list[SquaresOf]:
-    """The squares that error bars need; none where they are bounded, or where a person has one row and counts alone."""
-    bars = {each.told.error_bar for each in reported_columns(catalog)}
-    if "bound" in bars:
-        return []
-    found = []
-    for i, axis in hybrid_statistics(plan, catalog).items():
-        statistic = plan.statistics[i]
-        reach = statistic.bounds.reach if statistic.bounds else 1
-        if statistic.unit != 1 or (statistic.tau * reach) ** 2 >= ROOM:
-            continue
-        others = [None, *(a for a in statistic.axes if a != axis)]
-        own = [Squared(True, None, 2)] if statistic.bounds else []
-        powers = (1, 2) if statistic.bounds else (0,)
-        pairs = [Squared(False, a, k) for k in powers for a in others] if statistic.tau > 1 else []
-        if own or pairs:
-            found.append(SquaresOf(i, (*own, *pairs)))
-    return found
-
-
-def with_squares(plan: ReleasePlan, catalog: Catalog) -> ReleasePlan:
-    """The plan with 3% of its charges set aside for squares, evenly; charges add up to what they were."""
-    asked = asked_squares(plan, catalog)
-    lines = sum(len(each.asked) for each in asked)
-    if not lines:
-        return plan
-    hybrid = hybrid_statistics(plan, catalog)
-    whole = sum((plan.statistics[i].charge for i in hybrid), Fraction(0))
-    charge, statistics, steps = whole * SQUARES_SHARE / lines, list(plan.statistics), []
-    for i in hybrid:
-        left = statistics[i].charge * (1 - SQUARES_SHARE)
-        spend = statistics[i].spend * (1 - SQUARES_SHARE)
-        statistics[i] = replace(statistics[i], charge=left, spend=spend)
-    for each in asked:
-        statistic = plan.statistics[each.statistic]
-        for squared in each.asked:
-            steps.append(Step(statistic.of, SQUARES, _words(statistic, squared), _pure(plan, charge), charge))
-    return replace(plan, statistics=tuple(statistics), steps=(*plan.steps, *steps))
-
-
-def _words(statistic: PlannedStatistic, squared: Squared) -> str:
-    axis = "" if squared.axis is None else f" on axis {squared.axis}"
-    kind = "own" if squared.own else "pairs"
-    return f"{statistic.view}, {statistic.measure.name}: {kind}, power {squared.powers}{axis}"
-
-
-def _pure(plan: ReleasePlan, charge: Fraction) -> Fraction:
-    """The epsilon of Laplace noise that a charge pays for."""
-    privacy = plan.catalog.privacy
-    currency = currency_at(privacy.delta)
-    return LAPLACE.bought(currency.drawn(charge, NEIGHBOURS[privacy.neighbours]), currency)
-
-
-Drawn = dict[tuple[int, Squared], float]
-
-
-def draw_squares(plan: ReleasePlan, catalog: Catalog, engine: Engine, key: bytes, noise: Noise) -> Drawn:
-    """Draw every square that the plan pays for.
-
-    Args:
-        plan, catalog, engine: the release being made; `catalog` is the one that is counted.
-        key: the secret that picks rows: the same rows count as in the cells.
-        noise: where noise comes from.
-
-    **Privacy**: each line's epsilon. One person changes a sum by at most `_bound`, to which her part is cut.
-    """
-    found: Drawn = {}
-    rows: dict[str, tuple[str, Mapping[str, str]]] = {}
-    for each in asked_squares(plan, catalog):
-        statistic, raw = plan.statistics[each.statistic], engine.as_duckdb("reported")
-        if statistic.of not in rows:
-            rows[statistic.of] = place_rows(catalog, raw, plan, statistic.of, key)
-        table, columns = rows[statistic.of]
-        measured = statistic.measure
-        value = "0"
-        if statistic.bounds is not None:
-            value = f"coalesce({columns[f'{measured.table}.{measured.column}']} - ({statistic.mid}), 0)"
-        for squared in each.asked:
-            step = plan.step(statistic.of, SQUARES, _words(statistic, squared))
-            assert step is not None
-            bound = _bound(statistic, squared)
-            unit = "rowid" if catalog.star.tables[statistic.of].unit is None else "unit"
-            exact = _exact(raw, table, Summed(unit, value), squared, bound)
-            drawn = LAPLACE.draw_bounded(np.array([exact], np.int64), bound, step.spend, noise)
-            found[each.statistic, squared] = float(drawn.value[0])
-    return found
-
-
-def _bound(statistic: PlannedStatistic, squared: Squared) -> int:
-    """The most that one person adds to a sum of squares, up or down."""
-    reach = statistic.bounds.reach if statistic.bounds else 1
-    rows = statistic.tau if squared.own else statistic.tau * (statistic.tau - 1)
-    return int(max(1, rows) * reach**squared.powers)
-
-
-class Summed(NamedTuple):
-    """SQL of whose a row is, and of its centred value."""
-
-    unit: str
-    value: str
-
-
-def _exact(raw: RawSide, table: str, of: Summed, squared: Squared, bound: int) -> int:
-    """The exact sum, each person's part cut to the bound."""
-    square = f"({of.value} * {of.value})::HUGEINT"
-    if squared.own:
-        inner = f"SELECT {of.unit} AS u, sum({square}) AS part FROM {table} GROUP BY 1"
-    else:
-        cell = "" if squared.axis is None else f", a{squared.axis}"
-        both = ("n * n", "n * s", "s * s")[squared.powers]
-        alone = ("n", "s", "q")[squared.powers]
-        inner = (
-            f"SELECT u, sum({both} - {alone}) AS part FROM (SELECT {of.unit} AS u{cell}, count(*)::HUGEINT AS n, "
-            f"sum(({of.value})::HUGEINT) AS s, sum({square}) AS q FROM {table} GROUP BY 1{', 2' if cell else ''}) "
-            "GROUP BY u"
-        )
-    ((found,),) = raw.connection.execute(
-        f"SELECT CAST(coalesce(sum(greatest(least(part, {bound}), -{bound})), 0) AS BIGINT) FROM ({inner})"
-    ).fetchall()
-    return int(found)
-
-
 class Undone(NamedTuple):
     """What undoing needs.
 
     Args:
         catalog: as it was written.
         plan: the release that was drawn, of items.
-        squares: noisy sums.
+        squares: noisy sums over people.
         told: of each reported column.
     """
 
     catalog: Catalog
     plan: ReleasePlan
-    squares: Drawn
+    squares: DrawnSquares
     told: Sequence[ReportedMeta]
 
 
@@ -330,18 +165,16 @@ def undo(builder: ReleaseBuilder, how: Undone) -> ReleaseBuilder:
         models[number] = PrefixVariance(matrix @ (rest + split.total * share) @ matrix.T)
     counts: dict[str, FloatArray] = {}
     statistics = list(builder.statistics)
-    order = sorted(range(len(statistics)), key=lambda i: statistics[i].meta.measure != "count")
+    order = sorted(range(len(statistics)), key=lambda i: statistics[i].meta.measure != COUNT)
     for i in order:
         if i in hybrid:
             number = hybrid[i]
             place = statistics[i].meta.axes.index(number)
             leaves = _undone(builder, i, place, _matrix(channels[number], axes[number].meta.leaves))
-            if statistics[i].meta.measure == "count":
-                counts[statistics[i].meta.view] = leaves / UNIT
-            held = counts[statistics[i].meta.view]
-            alone, beside = _sizes(how, i, held, float(leaves.sum()) / UNIT)
-            channel = channels[number]
-            models.append(ChannelModel(place, channel.law, channel.scores, held, alone, beside))
+            cells, channel = leaves / UNIT, channels[number]
+            held = counts.setdefault(statistics[i].meta.view, cells)
+            rows, apart = how.squares.rows(i, held), how.squares.deviations(i, held)
+            models.append(ChannelModel(place, channel.law, channel.scores, held, cells, rows, apart))
             statistics[i] = _as_values(statistics[i], leaves, axes, len(models) - 1)
     lines = [Spend(each.line, "0") for each in how.told]
     return replace(
@@ -396,55 +229,3 @@ def _as_values(part: StatisticPart, leaves: IntArray, axes: Sequence[AxisPart], 
     )
     content = StatisticContent(part.content.value, part.content.budget, node_sums(leaves, trees))
     return StatisticPart(told, content)
-
-
-def _sizes(how: Undone, index: int, counts: FloatArray, total: float) -> tuple[Squares, Squares]:
-    """Squares of a statistic alone, and with its view's count; the bound where none were drawn.
-
-    Args:
-        how: what was drawn.
-        index: the statistic.
-        counts: its view's.
-        total: all of it.
-    """
-    statistic = how.plan.statistics[index]
-    rows, flat = max(float(counts.sum()), 1.0), (0.0,) * counts.ndim
-    drawn = {squared: value for (i, squared), value in how.squares.items() if i == index}
-    reach = float(statistic.bounds.reach if statistic.bounds else 1)
-    own = drawn.get(Squared(True, None, 2))
-    bound = Squares(statistic.tau * reach**2, 0.0, flat)
-    nothing = Squares(0.0, 0.0, flat)
-    if statistic.bounds is None:
-        if not drawn:
-            return bound, bound
-        return _squares(1.0, Pairs(drawn, 0, statistic), counts), nothing
-    if own is None:
-        return bound, nothing
-    return (
-        _squares(float(np.clip(own / rows, 0.0, reach**2)), Pairs(drawn, 2, statistic), counts),
-        _squares(float(np.clip(total / rows, -reach, reach)), Pairs(drawn, 1, statistic), counts),
-    )
-
-
-class Pairs(NamedTuple):
-    """Noisy sums over pairs of rows of one person, of one statistic and kind."""
-
-    drawn: Mapping[Squared, float]
-    powers: int
-    statistic: PlannedStatistic
-
-
-def _squares(own: float, pairs: Pairs, counts: FloatArray) -> Squares:
-    """mu, lambda and theta of one kind of pairs."""
-    rows = max(float(counts.sum()), 1.0)
-    whole = pairs.drawn.get(Squared(False, None, pairs.powers), 0.0)
-    whole = whole if pairs.powers == 1 else max(whole, 0.0)
-    stick = []
-    for place, axis in enumerate(pairs.statistic.axes):
-        others = tuple(i for i in range(counts.ndim) if i != place)
-        shares = np.maximum(counts.sum(axis=others), 0.0) / rows
-        chance = float(np.minimum((shares**2).sum(), 0.999))
-        alike = pairs.drawn.get(Squared(False, axis, pairs.powers))
-        share = 0.0 if alike is None or not whole else alike / whole
-        stick.append(float(np.clip((share - chance) / (1 - chance), 0.0, 1.0)))
-    return Squares(own, whole / rows, tuple(stick))

@@ -26,9 +26,9 @@ from typing import Any, Literal, NamedTuple
 
 from pydantic import TypeAdapter
 
-from dpsql.star.collection import Participation
+from dpsql.star.collection import PARTICIPATIONS, ParticipationWord
 
-FORMAT = 3
+FORMAT = 4
 """Format version; a reader refuses another one."""
 
 UNIT = 1 << 20
@@ -454,7 +454,7 @@ class LocalMeta:
     """
 
     collection: str
-    participation: Participation
+    participation: ParticipationWord
     manifest: ManifestMeta
     tau: int
     plan_hash: str | None = None
@@ -490,12 +490,12 @@ class LocalMeta:
     @property
     def whole(self) -> bool:
         """Whether everybody reported, says the catalog."""
-        return self.participation == "all"
+        return PARTICIPATIONS[self.participation].whole
 
     @property
     def sampled(self) -> bool:
         """Whether those who reported are a random sample, says the catalog."""
-        return self.participation == "random"
+        return PARTICIPATIONS[self.participation].sampled
 
 
 @dataclass(frozen=True)

@@ -25,8 +25,8 @@ from dpsql.release.stream import AsOf, state_file
 from dpsql.star import Catalog, catalog_from_json
 from dpsql.tree import Tree
 from dpsql.variance.kronecker import AxisSplit
-from dpsql.variance.model import Reading
-from dpsql.variance.reading import Piece, beside, piece, reading
+from dpsql.variance.model import Reading, Shared
+from dpsql.variance.reading import SHARED, Piece, piece, reading
 from dpsql.variance.stack import StackReading
 
 LOCKDOWN: dict[str, str | bool | int | float | list[str]] = {
@@ -147,14 +147,15 @@ class Release:
             return reading(StackReading.name, [self.model(entry.nonnegative_model)], {})
         return reading(entry.reading, [self.model(k) for k in entry.models], dict(entry.components))
 
-    def shared(self, left: int, right: int) -> Reading | None:
+    def shared(self, left: int, right: int) -> Shared | None:
         """How two statistics err together, the masks of the lower one first; None where independently."""
         if left == right:
             return self.reading(left)
-        one, two = self.statistics[left], self.statistics[right]
-        if one.view == two.view and "count" in (one.measure, two.measure) and not self.together:
-            return beside(self.reading(right if one.measure == "count" else left))
-        return self.together.get((min(left, right), max(left, right)))
+        low, high = min(left, right), max(left, right)
+        one, two = self.statistics[low], self.statistics[high]
+        if (low, high) in self.together or one.view != two.view or one.reading not in SHARED:
+            return self.together.get((low, high))
+        return SHARED[one.reading](self.reading(low), self.reading(high))
 
     def keep_trees(self, trees: Mapping[int, Tree]) -> None:
         """Take look-up trees as known, by axis."""

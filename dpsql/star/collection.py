@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, Self
 
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
-from dpsql.star.base import Exact, Model, Problem, nearest
+from dpsql.star.base import Exact, Model, OneOf, Problem, nearest
 
 if TYPE_CHECKING:
     from dpsql.star.model import Catalog
@@ -106,7 +106,31 @@ def _check_axes(catalog: Catalog, collection: Collection) -> None:
 MOST_TAU = 10**4
 MOST_EPSILON = 16
 """What a device gives at most to one collection: beyond it a report as good as tells the answer."""
-Participation = Literal["all", "random", "unknown"]
+
+
+ParticipationWord = Literal["all", "random", "unknown"]
+
+
+class Participation(NamedTuple):
+    """Whom the people who report stand for.
+
+    Args:
+        name: the catalog's word.
+        whole: whether they are everybody.
+        sampled: whether they are a random sample.
+    """
+
+    name: ParticipationWord
+    whole: bool = False
+    sampled: bool = False
+
+
+UNKNOWN = Participation("unknown")
+PARTICIPATIONS = {
+    each.name: each
+    for each in (Participation("all", whole=True), Participation("random", sampled=True), UNKNOWN)
+}
+"""Every participation by its word."""
 
 ROW_SHARE = Fraction(1, 10)
 """Of a million people a tenth leaves an error of 1.2% on the rows a person has, a fiftieth 2.7%."""
@@ -249,8 +273,8 @@ class Collection(Model):
         False,
         description="reports come through an anonymous shuffler; the release then states a second promise",
     )
-    participation: Participation = Field(
-        "unknown",
+    participation: Annotated[Participation, OneOf(*PARTICIPATIONS.values())] = Field(
+        UNKNOWN,
         description="who reports: all of the population, a random sample of it, or unknown; "
         "a random sample is scaled to everybody where their number is known",
     )
@@ -343,7 +367,7 @@ def check_collection(catalog: Catalog) -> None:
             f"devices refuse epsilon {epsilon}; a report's is above 0 and at most {MOST_EPSILON}",
         )
     _check_rows(collection)
-    if collection.everybody is not None and collection.participation != "random":
+    if collection.everybody is not None and not collection.participation.sampled:
         raise Problem(
             ("collection", "everybody"),
             "only a random sample is scaled to everybody; write participation: random, or leave the number out",

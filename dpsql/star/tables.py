@@ -66,6 +66,21 @@ class OutOfDomain(NamedTuple):
 OTHER, DROP = OutOfDomain("other", True), OutOfDomain("drop", False)
 
 
+class ErrorBar(NamedTuple):
+    """Where error bars of a reported column know from how the rows of one person add up.
+
+    Args:
+        name: the catalog's word.
+        share: the part of a table's budget that it takes; nothing where they allow for the most.
+    """
+
+    name: str
+    share: Fraction
+
+
+SQUARES, BOUND = ErrorBar("squares", Fraction(3, 100)), ErrorBar("bound", Fraction(0))
+
+
 class Reported(Model):
     """A column that only people's devices know: each reports it once, through a channel.
 
@@ -77,8 +92,8 @@ class Reported(Model):
         "auto", description="the channel; auto: least variance of ranges, or of single values of categories"
     )
     collection: str = Field(min_length=1, description="its name; a device answers it once")
-    error_bar: Literal["squares", "bound"] = Field(
-        "squares",
+    error_bar: Annotated[ErrorBar, OneOf(SQUARES, BOUND)] = Field(
+        SQUARES,
         description="squares: 3% of the views' budget tells how rows of one person add up; bound: nothing is spent",
     )
 
@@ -429,6 +444,11 @@ class Table(Model):
     def is_public(self) -> bool:
         """Whether the rows of this table are public."""
         return self.role.listed or self.private is False
+
+    @property
+    def chooses_rows(self) -> bool:
+        """Whether publishing chooses how many rows of a unit count."""
+        return self.max_ids is not None and not isinstance(self.max_ids, int)
 
     @field_validator("max_ids")
     @classmethod

@@ -6,15 +6,25 @@
 | g | sum of s over the asked leaves, one number an item | 1 |
 | h | sum_y K_ya g_y^2 - (sum_y K_ya g_y)^2: variance of one row's score | 1 |
 | H | sum of h over the rows of a box, by the released counts | rows |
-| own, pairs, stick | mu, lambda, theta: of rows of one person, by `Squares` | (measure unit)^2, 1 |
+| own, pairs, stick | mu, lambda, theta: of rows of one person, by `Squares` | 1 |
+| mean | xbar: what a row of the box adds on average, by the released sums; 1 where rows are counted | measure unit |
+| each, alike | E, rho: how far rows are from their mean, by `Deviations` | (measure unit)^2, 1 |
 
 A person's rows share one item. Over a box Z of the other axes her n rows add h n^2: the rows themselves, mu, and pairs
 of different rows, lambda. A pair lies in the box as often as chance has it, or surely, as far as her rows stick
 together on an axis:
 
-    Var = H (mu + lambda prod_j (theta_j + (1 - theta_j) pi_j))        pi_j: released share of the rows in Z_j
+    D = mu + lambda prod_j (theta_j + (1 - theta_j) pi_j)              pi_j: released share of the rows in Z_j
 
-Without squares mu is the most that n rows may be, tau, and lambda is 0: never too little.
+Her sum is her rows times the box's mean, and what they deviate from it. Two statistics of a view share the first part:
+
+    Cov(x, z) = xbar zbar H D,    Var(x) = xbar^2 H D + H E (1 + rho (D - 1))
+
+so that an average, whose numerator less the average times its denominator has no mean, errs by deviations alone; it is
+not what three large numbers leave of each other.
+
+Without squares mu is the most that n rows may be, tau, and lambda is 0; E is then the most that a row may be: never too
+little.
 
 **Privacy**: published numbers alone.
 **Source**: docs/method/hybrid.md, "Error bars".
@@ -34,23 +44,41 @@ from dpsql.variance.kronecker import ProductReading
 from dpsql.variance.model import Columns, Covariance, Sum
 from dpsql.variance.pooled import weigh
 
+Masks = Sequence[FloatArray]
 LEAST = 0.2
 """Part of the least h that a row adds at least, where noise hides how many rows a box has."""
-LAW, SCORES, CELLS, CONSTANTS, STICK = range(5)
+LAW, SCORES, COUNTS, SUMS, CONSTANTS, STICK = range(6)
 
 
 class Squares(NamedTuple):
-    """How the rows of one person add up, for two statistics of a view.
+    """How the rows of one person add up.
 
     Args:
-        own: mu, what a row's own square is on average.
-        pairs: lambda, likewise of pairs of different rows.
+        own: mu, what a row's own square is.
+        pairs: lambda, pairs of different rows, per row.
         stick: theta of each axis, in [0, 1]; 0 for the attribute.
     """
 
     own: float
     pairs: float
     stick: tuple[float, ...]
+
+
+class Deviations(NamedTuple):
+    """How far what rows add is from its mean; nothing where rows are counted.
+
+    Args:
+        each: E, the mean square.
+        alike: rho, how much two rows of a person deviate alike, in [0, 1].
+        reach: the most that a row adds, up or down.
+    """
+
+    each: float
+    alike: float
+    reach: float
+
+
+COUNTED = Deviations(0.0, 0.0, 1.0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,25 +90,28 @@ class ChannelModel:
         law: K, shape (items, leaves in the domain).
         scores: s, shape (leaves in the domain, items).
         counts: released counts of the view's cells.
-        alone, beside: squares of the statistic, and of it with the view's count.
+        sums: the statistic's released cells; the counts again where it counts.
+        squares: of the rows.
+        deviations: of what they add.
     """
 
     place: int
     law: FloatArray
     scores: FloatArray
     counts: FloatArray
-    alone: Squares
-    beside: Squares
+    sums: FloatArray
+    squares: Squares
+    deviations: Deviations
     kind: ClassVar[str] = "channel"
 
     def columns(self) -> dict[str, npt.NDArray[Any]]:
-        """Parts one after the other; `shape` says how each is folded."""
-        axes = self.counts.ndim
-        constants = [self.place, *self.law.shape, axes, *self.counts.shape]
-        constants += [self.alone.own, self.alone.pairs, self.beside.own, self.beside.pairs]
+        """Parts one after the other; `CONSTANTS` say how each is folded."""
+        constants = [self.place, *self.law.shape, self.counts.ndim, *self.counts.shape]
+        constants += [self.squares.own, self.squares.pairs, *self.deviations]
         parts = [
-            (LAW, self.law.ravel()), (SCORES, self.scores.ravel()), (CELLS, self.counts.ravel()),
-            (CONSTANTS, np.array(constants, np.float64)), (STICK, np.array([*self.alone.stick, *self.beside.stick])),
+            (LAW, self.law.ravel()), (SCORES, self.scores.ravel()), (COUNTS, self.counts.ravel()),
+            (SUMS, self.sums.ravel()), (CONSTANTS, np.array(constants, np.float64)),
+            (STICK, np.array(self.squares.stick)),
         ]  # fmt: skip
         return {
             "part": np.concatenate([np.full(len(values), part, np.int64) for part, values in parts]),
@@ -88,61 +119,81 @@ class ChannelModel:
             "value": np.concatenate([np.asarray(values, np.float64) for _, values in parts]),
         }
 
-    def asked(self, masks: Sequence[FloatArray]) -> FloatArray:
+    def asked(self, masks: Masks) -> FloatArray:
         """g of each mask of the attribute, shape (g, items)."""
-        leaves = self.law.shape[1]
-        return np.asarray(masks[self.place][:, :leaves] @ self.scores)
+        return np.asarray(masks[self.place][:, : self.law.shape[1]] @ self.scores)
 
-    def added(
-        self, left: Sequence[FloatArray], right: Sequence[FloatArray], squares: Squares, *, alone: bool
-    ) -> FloatArray:
-        """What the channel adds to covariances, shape (g,).
+    def _within(self, masks: Masks, leaves: FloatArray) -> list[FloatArray]:
+        """Masks with numbers of the domain's leaves in the attribute's place, and 0 for its special ones."""
+        special = np.zeros((len(leaves), self.counts.shape[self.place] - leaves.shape[1]))
+        return [np.hstack([leaves, special]) if i == self.place else mask for i, mask in enumerate(masks)]
 
-        Args:
-            left, right: masks of both questions.
-            squares: of the two statistics that they are put to.
-            alone: whether both are one question, so that nothing is below 0.
-        """
+    def rows(self, left: Masks, right: Masks) -> FloatArray:
+        """H of pairs of questions, shape (g,): at least what noise may hide where both are one."""
         one, two = self.asked(left), self.asked(right)
         h = (one * two) @ self.law - (one @ self.law) * (two @ self.law)
-        special = np.zeros((len(h), self.counts.shape[self.place] - h.shape[1]))
         both = [u * v for u, v in zip(left, right, strict=True)]
-        both[self.place] = np.hstack([h, special])
-        rows = weigh(self.counts, both)
-        if alone:
-            box = [*both]
-            box[self.place] = np.hstack([np.ones_like(h), special])
-            least = LEAST * h.min(axis=1) * np.maximum(weigh(self.counts, box), 0.0)
-            rows = np.maximum(rows, np.maximum(least, h.max(axis=1)))
-        together = np.ones(len(h))
+        found = weigh(self.counts, self._within(both, h))
+        inside = np.maximum(weigh(self.counts, self._within(both, np.ones_like(h))), 0.0)
+        least = np.maximum(LEAST * h.min(axis=1) * inside, h.max(axis=1))
+        same = np.all([np.all(u == v, axis=1) for u, v in zip(left, right, strict=True)], axis=0)
+        return np.where(same, np.maximum(found, least), found)
+
+    def together(self, left: Masks, right: Masks) -> FloatArray:
+        """Chance that of a pair of rows with one in the left box the other is in the right one, shape (g,)."""
+        found = np.ones(len(left[0]))
         total = max(float(self.counts.sum()), 1.0)
-        for axis, stick in enumerate(squares.stick):
+        for axis, stick in enumerate(self.squares.stick):
             if axis != self.place:
                 others = tuple(i for i in range(self.counts.ndim) if i != axis)
                 margin = np.maximum(self.counts.sum(axis=others), 0.0) / total
                 second = np.clip(right[axis] @ margin, 0.0, 1.0)
                 first = np.clip(left[axis] @ margin, 1e-12, 1.0)
                 shared = np.clip((left[axis] * right[axis]) @ margin / first, 0.0, 1.0)
-                together = together * (stick * shared + (1 - stick) * second)
-        size = squares.own + squares.pairs * together
-        return np.asarray(rows * (np.maximum(size, squares.own / 2) if alone else size))
+                found = found * (stick * shared + (1 - stick) * second)
+        return found
+
+    def mean(self, masks: Masks) -> FloatArray:
+        """What a row of each box adds on average, shape (g,)."""
+        box = self._within(masks, masks[self.place][:, : self.law.shape[1]])
+        rows, reach = np.maximum(weigh(self.counts, box), 1.0), self.deviations.reach
+        return np.clip(weigh(self.sums, box) / rows, -reach, reach)
+
+    def shared(self, other: ChannelModel, left: Masks, right: Masks) -> FloatArray:
+        """What two statistics have in common, shape (g,): the rows that both add up.
+
+        Args:
+            other: of a statistic of the same view, whose questions are the right ones.
+            left, right: masks.
+        """
+        size = self.squares.own + self.squares.pairs * self.together(left, right)
+        return np.asarray(self.rows(left, right) * size * self.mean(left) * other.mean(right))
+
+    def alone(self, left: Masks, right: Masks) -> FloatArray:
+        """What the channel adds to covariances of the statistic with itself, shape (g,)."""
+        together = self.squares.pairs * self.together(left, right)
+        means = self.mean(left) * self.mean(right)
+        apart = np.minimum(self.deviations.each, np.maximum(self.deviations.reach**2 - np.abs(means), 0.0))
+        size = self.squares.own + together
+        return np.asarray(
+            self.rows(left, right)
+            * (means * size + apart * (self.squares.own + self.deviations.alike * together))
+        )
 
 
 def from_columns(columns: Columns) -> ChannelModel:
     """What `ChannelModel.columns` gave."""
     part, value = np.asarray(columns["part"]), np.asarray(columns["value"], np.float64)
     place, items, leaves, axes, *rest = value[part == CONSTANTS].tolist()
-    n = int(axes)
-    shape = tuple(int(size) for size in rest[:n])
-    own, pairs, beside, crossed = rest[n:]
-    stick = tuple(value[part == STICK].tolist())
+    shape, numbers = tuple(int(size) for size in rest[: int(axes)]), rest[int(axes) :]
     return ChannelModel(
         int(place),
         value[part == LAW].reshape(int(items), int(leaves)),
         value[part == SCORES].reshape(int(leaves), int(items)),
-        value[part == CELLS].reshape(shape),
-        Squares(own, pairs, stick[:n]),
-        Squares(beside, crossed, stick[n:]),
+        value[part == COUNTS].reshape(shape),
+        value[part == SUMS].reshape(shape),
+        Squares(numbers[0], numbers[1], tuple(value[part == STICK].tolist())),
+        Deviations(*numbers[2:]),
     )
 
 
@@ -158,46 +209,35 @@ class ChannelReading:
     noise: ProductReading
     channel: ChannelModel
     name: ClassVar[str] = "channel"
+    listed: ClassVar[Mapping[int, int]] = {}
 
     @property
     def indices(self) -> int:
         """Those of the noise."""
         return self.noise.indices
 
-    @property
-    def listed(self) -> Mapping[int, int]:
-        """None."""
-        return self.noise.listed
-
-    def takes(self, boxes: Iterable[Sequence[FloatArray]]) -> bool:
+    def takes(self, boxes: Iterable[Masks]) -> bool:
         """As the noise does."""
         return self.noise.takes(boxes)
 
-    def terms(self, masks: Sequence[FloatArray]) -> tuple[Sum, ...]:
+    def terms(self, masks: Masks) -> tuple[Sum, ...]:
         """Its own node combinations."""
         return self.noise.terms(masks)
 
-    def covariance(
-        self, masks: Sequence[FloatArray], other: Sequence[FloatArray] | None = None
-    ) -> Covariance:
+    def covariance(self, masks: Masks, other: Masks | None = None) -> Covariance:
         """See `Reading`; noise and channel."""
-        right = masks if other is None else other
-        added = self.channel.added(masks, right, self.channel.alone, alone=other is None)
+        added = self.channel.alone(masks, masks if other is None else other)
         return Covariance(self.noise.covariance(masks, other).noise + added, channel=added)
 
-    def matrix(self, masks: Sequence[FloatArray]) -> FloatArray:
+    def matrix(self, masks: Masks) -> FloatArray:
         """Noise and channel of all combinations of rows, as `Reading` says."""
         grids = np.meshgrid(*(np.arange(len(mask)) for mask in masks), indexing="ij")
         cells = [mask[grid.ravel()] for mask, grid in zip(masks, grids, strict=True)]
         found = self.noise.matrix(masks)
         for i in range(len(found)):
             row = [np.broadcast_to(cell[i], cell.shape) for cell in cells]
-            found[i] += self.channel.added(row, cells, self.channel.alone, alone=False)
+            found[i] += self.channel.alone(row, cells)
         return found
-
-    def beside(self) -> BesideReading:
-        """By the channel alone: a person's rows are counted and summed under one item."""
-        return BesideReading(self.noise, self.channel)
 
     def columns(self) -> tuple[Columns, ...]:
         """Those of the noise, then the channel's."""
@@ -209,56 +249,21 @@ class ChannelReading:
 
 
 @dataclass(frozen=True, eq=False)
-class BesideReading:
-    """How a statistic errs with its view's count.
+class SharedChannel:
+    """How two statistics of a view err together: their noise is independent, a person's rows stand under one item."""
 
-    Args:
-        noise: the statistic's own, which is independent of the count's.
-        channel: what both share.
-    """
+    one: ChannelModel
+    other: ChannelModel
 
-    noise: ProductReading
-    channel: ChannelModel
+    def covariance(self, masks: Masks, other: Masks | None = None) -> Covariance:
+        """See `Reading`; masks of the first, and of the second."""
+        found = self.one.shared(self.other, masks, masks if other is None else other)
+        return Covariance(found, channel=found)
 
-    @property
-    def indices(self) -> int:
-        """Those of the noise."""
-        return self.noise.indices
 
-    @property
-    def listed(self) -> Mapping[int, int]:
-        """None."""
-        return self.noise.listed
-
-    def takes(self, boxes: Iterable[Sequence[FloatArray]]) -> bool:
-        """As the noise does."""
-        return self.noise.takes(boxes)
-
-    def terms(self, masks: Sequence[FloatArray]) -> tuple[Sum, ...]:
-        """Those of the noise."""
-        return self.noise.terms(masks)
-
-    def covariance(
-        self, masks: Sequence[FloatArray], other: Sequence[FloatArray] | None = None
-    ) -> Covariance:
-        """See `Reading`; the channel alone."""
-        added = self.channel.added(masks, masks if other is None else other, self.channel.beside, alone=False)
-        return Covariance(added, channel=added)
-
-    def matrix(self, masks: Sequence[FloatArray]) -> FloatArray:
-        """See `Reading`."""
-        grids = np.meshgrid(*(np.arange(len(mask)) for mask in masks), indexing="ij")
-        cells = [mask[grid.ravel()] for mask, grid in zip(masks, grids, strict=True)]
-        rows = [[np.broadcast_to(cell[i], cell.shape) for cell in cells] for i in range(len(cells[0]))]
-        return np.array([self.channel.added(row, cells, self.channel.beside, alone=False) for row in rows])
-
-    def columns(self) -> tuple[Columns, ...]:
-        """Nothing of its own."""
-        return ()
-
-    def page(self) -> Mapping[str, Any]:
-        """Nothing."""
-        return {}
+def shared_channel(one: ChannelReading, other: ChannelReading) -> SharedChannel:
+    """How two statistics of one view err together."""
+    return SharedChannel(one.channel, other.channel)
 
 
 def channel_reading(pieces: tuple[Any, ...], components: Mapping[tuple[int, ...], float]) -> ChannelReading:

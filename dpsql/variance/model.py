@@ -74,6 +74,15 @@ class Covariance(NamedTuple):
     channel: FloatArray | float = 0.0
 
 
+class Shared(Protocol):
+    """How two statistics err together."""
+
+    def covariance(
+        self, masks: Sequence[FloatArray], other: Sequence[FloatArray] | None = None
+    ) -> Covariance:
+        """Covariances of the first one's answers under `masks` with the second one's under `other`."""
+
+
 class Reading(Protocol):
     """How a stored statistic answers; masks are leaf coverages, one array (g, n_i) for each axis of its view."""
 

@@ -16,9 +16,9 @@ from typing import Any
 from dpsql.errors import InternalError
 from dpsql.variance import boxes, channel, distinct, intervals, leaves, plane, scaled, sine, stack, tree
 from dpsql.variance.boxes import BoxReading, BoxVariance
-from dpsql.variance.channel import ChannelModel, ChannelReading, channel_reading
+from dpsql.variance.channel import ChannelModel, ChannelReading, channel_reading, shared_channel
 from dpsql.variance.kronecker import AxisSplit, ProductReading
-from dpsql.variance.model import AxisVariance, Columns, Components, Reading
+from dpsql.variance.model import AxisVariance, Columns, Components, Reading, Shared
 from dpsql.variance.plane import PlaneReading, PlaneVariance
 from dpsql.variance.scaled import ScaledReading, Spread, scaled_reading
 from dpsql.variance.stack import StackReading, StackVariance
@@ -60,6 +60,9 @@ READINGS: dict[str, tuple[type | tuple[type, ...], Callable[[tuple[Any, ...], Co
 }
 """Readings by the name that statistics are stored with, each with what it is made of."""
 
+SHARED: dict[str, Callable[[Any, Any], Shared]] = {ChannelReading.name: shared_channel}
+"""How two statistics of one view err together, by the name of their reading; all others err independently."""
+
 
 def from_columns(kind: str, n: int, columns: Columns) -> AxisVariance:
     """The model of one axis that `columns()` was read from.
@@ -95,8 +98,3 @@ def reading(name: str, pieces: Sequence[Piece], components: Components) -> Readi
     if made is None or not all(isinstance(each, of) for each in pieces):
         raise InternalError(f"no statistic is read as {name!r}", hint="use the version that wrote it")
     return made(tuple(pieces), components)
-
-
-def beside(reading: Reading) -> Reading | None:
-    """How a statistic errs with its view's count; None where independently, as all do but those behind a channel."""
-    return reading.beside() if isinstance(reading, ChannelReading) else None

@@ -13,10 +13,27 @@ import pytest
 from dpsql.client import Row, respond
 from dpsql.client.device import draw_round
 from dpsql.client.entropy import below
-from dpsql.client.oracles import grr, olh, oue, wave
+from dpsql.client.oracles import block, grr, olh, oue, space_of, wave
+from dpsql.client.plan import read_plan
+from dpsql.collecting.reported import column_of
+from dpsql.collecting.reported import plan_of as collected_plan
+from dpsql.errors import DataError
+from dpsql.star import parse_catalog
 from tests.local_plans import W1, InsecureTestEntropy, all_kinds, plan_of, plan_text, view
 
 VECTORS = json.loads((Path(__file__).parent.parent / "vectors" / "local.json").read_text())["client_stream"]
+REPORTED = """
+dpsql: 1
+name: shop
+privacy: {lineage: p, cap: 9, unit: customer.id, epsilon: 1}
+tables:
+  customer: {role: dimension, key: id, private: true, columns: {
+    age: {type: int, lower: 18, upper: 87, out_of_domain: drop, cuts: {width: 5},
+          reported: {epsilon: 1, collection: ages, mechanism: MECHANISM}}}}
+  sales: {role: fact, foreign_keys: {id: customer}, max_ids: 4, columns: {day: {type: int, lower: 0, upper: 3}}}
+views:
+  days: {of: sales, axes: [customer.age, sales.day], measures: [count]}
+"""
 NODE = shutil.which("node")
 SCRIPT = Path(__file__).parents[2] / "clients" / "js" / "stream.js"
 pytestmark = pytest.mark.skipif(NODE is None, reason="no node on this machine")
@@ -68,6 +85,48 @@ def test_hashes_waves_and_large_bounds_agree() -> None:
     assert out["oue"] == [oue(700, 2048, W1, entropy).hex()]
     assert out["olh"] == [list(olh(item, g, W1, entropy)) for item, g in hashed]
     assert out["wave"] == [wave(item, domain, reach, W1, entropy) for item, domain, reach in waves]
+
+
+def test_blocks_of_designs_agree_with_each_other_and_with_the_vectors() -> None:
+    vectors = json.loads((Path(__file__).parent.parent / "vectors" / "designs.json").read_text())
+    asked = [row[:3] for row in vectors["draws"]]
+    wanted = [row[3] for row in vectors["draws"]]
+    entropy = InsecureTestEntropy(vectors["seed"].encode())
+    assert [block(i, space_of(n, q), vectors["own"], entropy) for i, n, q in asked] == wanted
+    assert run({"seed": vectors["seed"], "own": vectors["own"], "design": asked})["design"] == wanted
+
+
+@pytest.mark.parametrize("mechanism", ["design", "tree", "auto"])
+def test_reports_of_a_reported_column_agree(mechanism: str) -> None:
+    """The plan of a real catalog: records become leaves, leaves become blocks, in both."""
+    text = REPORTED.replace("MECHANISM", mechanism)
+    catalog = parse_catalog(text, "shop.yaml")
+    raw = collected_plan(catalog, column_of(catalog, "customer.age"))
+    plan = read_plan(raw)
+    assert "DESIGN" in {view.oracle for view in plan.views}
+    people = [[{"leaves": [i % 14]}] for i in range(120)] + [[], [{"leaves": [99]}]]
+    out = run({"seed": "ages", "own": W1, "plan": raw.decode(), "people": people})
+    entropy = InsecureTestEntropy(b"ages")
+    rows = [[Row(tuple(row["leaves"])) for row in person] for person in people]
+    assert out["plan_reports"] == [respond(plan, own, entropy).hex() for own in rows]
+
+
+@pytest.mark.parametrize(
+    "changes", [{"extra": 4}, {"extra": 1}, {"extra": 1031}, {"extra": 2, "domain": 1 << 15}]
+)
+def test_designs_that_are_none_are_refused_by_both(changes: dict[str, Any]) -> None:
+    leaves = changes.get("domain", 16)
+    axes = [{"name": "age", "leaves": leaves, "lower": 0, "width": 1}]
+    grid = view(edges=[list(range(leaves + 1))], empty=False, domain=leaves, oracle="DESIGN", extra=3)
+    sound = plan_text(grid, axes=axes)
+    if leaves == 16:
+        read_plan(sound.encode())
+        run({"seed": "s", "own": W1, "plan": sound, "people": []})
+    unsound = plan_text(grid | changes, axes=axes)
+    with pytest.raises(DataError):
+        read_plan(unsound.encode())
+    with pytest.raises(subprocess.CalledProcessError):
+        run({"seed": "s", "own": W1, "plan": unsound, "people": []})
 
 
 def test_whole_reports_agree_for_every_kind_of_view() -> None:

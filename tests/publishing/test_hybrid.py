@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from contextlib import closing
 from fractions import Fraction
 from pathlib import Path
+from typing import NamedTuple
 
 import duckdb
 import numpy as np
@@ -13,6 +15,7 @@ import pytest
 
 import dpsql
 from dpsql import api
+from dpsql.answer import Answerer
 from dpsql.client.device import respond
 from dpsql.client.entropy import system_entropy
 from dpsql.client.plan import read_plan
@@ -21,12 +24,13 @@ from dpsql.client.rows import to_rows
 from dpsql.collecting.reported import plan_of, write_items
 from dpsql.errors import CatalogError, DataError, NotSupportedError, OperationalError, SourceError
 from dpsql.ledger import ledger_entries
-from dpsql.mechanisms.local.channel import channel_of
+from dpsql.mechanisms.local.channel import Channel, channel_of
 from dpsql.noise import ExactNoise, ZeroNoise, insecure_test_entropy
 from dpsql.publishing.central import publish_release
 from dpsql.release import open_release
 from dpsql.star import load_catalog, parse_catalog
 from dpsql.star.reported import reported_columns
+from dpsql.tree import FloatArray
 from tests.privacy.loss import KEY, Loss, Rows, _contents, _write_side, loss_of
 
 CATALOG = """
@@ -109,8 +113,6 @@ def test_undoing_keeps_totals_and_is_unbiased_without_noise(tmp_path: Path) -> N
     publish_release(known, place / "r.dpsql", noise=ZeroNoise(), key=KEY)
     channel = channel_of(*reported_columns(known)[0].asked)
     release = open_release(place / "r.dpsql", insecure=True)
-    from dpsql.answer import Answerer
-
     asking = Answerer(release)
     ages = [(18, 27), (28, 37), (38, 47), (48, 57)]
     for leaf, (low, high) in enumerate(ages):
@@ -132,6 +134,64 @@ def test_undoing_keeps_totals_and_is_unbiased_without_noise(tmp_path: Path) -> N
     assert result.provenance["reported"][0]["column"] == "customer.age"
     assert any("reported" in note for note in result.notes)
     release.close()
+
+
+class Exact(NamedTuple):
+    """What the channel adds to the standard errors of COUNT, SUM and AVG of a box, by the raw rows."""
+
+    count: float
+    total: float
+    average: float
+
+
+def exact_channel(channel: Channel, leaves: FloatArray, rows_of: FloatArray, sums_of: FloatArray) -> Exact:
+    """Sums over people of h times the square of what she adds; the box takes the first half of the leaves."""
+    g = (np.arange(channel.leaves) < channel.leaves // 2) @ channel.scores
+    h = (g**2 @ channel.law - (g @ channel.law) ** 2)[leaves]
+    inside = leaves < channel.leaves // 2
+    mean = sums_of[inside].sum() / rows_of[inside].sum()
+    apart = np.sqrt((h * (sums_of - mean * rows_of) ** 2).sum())
+    return Exact(
+        float(np.sqrt((h * rows_of**2).sum())),
+        float(np.sqrt((h * sums_of**2).sum())),
+        float(apart / rows_of[inside].sum()),
+    )
+
+
+@pytest.mark.parametrize("bars", ["squares", "bound"])
+def test_error_bars_are_what_the_channel_adds(tmp_path: Path, bars: str) -> None:
+    """People own 1 to 4 rows whose amounts are alike; without noise bars are exact but for what a model leaves out."""
+    rng, people = np.random.default_rng(5), 3000
+    text_ = text(f"{{epsilon: 2, collection: ages, error_bar: {bars}}}")
+    channel = channel_of(*reported_columns(parse_catalog(text_, "shop.yaml"))[0].asked)
+    leaves = rng.integers(0, 4, people)
+    chances = np.cumsum(channel.law, axis=0)[:, leaves]
+    items = {i: int((rng.random() > chances[:, i]).sum()) for i in range(people)}
+    rich = rng.integers(1, 7, people)
+    owned = rng.integers(1, 5, people)
+    sales = [
+        (i, int(rng.integers(0, 4)), int(rich[i] + rng.integers(0, 5)))
+        for i in range(people)
+        for _ in range(owned[i])
+    ]
+    place = side(tmp_path / "one", items, sales, text_)
+    publish_release(load_catalog(place / "catalog.yaml"), place / "r.dpsql", noise=ZeroNoise(), key=KEY)
+    who, day, amount = (np.array(column) for column in zip(*sales, strict=True))
+    box = "FILTER (WHERE age < 38 AND day <= 1)"
+    values = [f"{value} {box}" for value in ("COUNT(*)", "SUM(amount)", "AVG(amount)")]
+    with closing(open_release(place / "r.dpsql", insecure=True)) as release:
+        picked = ", ".join(f"DP_STDERR({value}, 'channel')" for value in values)
+        sql = f"SELECT {picked} FROM sales JOIN customer USING (id)"
+        (found,) = Answerer(release).query(sql).rows
+    inside = day <= 1
+    rows_of = np.bincount(who[inside], minlength=people).astype(float)
+    sums_of = np.bincount(who[inside], weights=amount[inside], minlength=people)
+    exact = exact_channel(channel, leaves, rows_of, sums_of)
+    for value, wanted in zip(found, exact, strict=True):
+        if bars == "bound":
+            assert wanted <= value <= 4 * wanted
+        else:
+            assert value == pytest.approx(wanted, rel=0.07)
 
 
 @pytest.mark.parametrize("mechanism", ["grr", "design", "tree"])
