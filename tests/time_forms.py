@@ -17,14 +17,20 @@ from pathlib import Path
 
 import numpy as np
 
-from dpsql.mechanisms.law import NoiseLaw
+from dpsql.mechanisms.law import GAUSSIAN, NoiseLaw
+from dpsql.mechanisms.timeline.endless import EndlessStrategy
 from dpsql.mechanisms.timeline.fenwick import EqualBudgets, FenwickStrategy, fda_budgets, fenwick_nodes
-from dpsql.mechanisms.timeline.strategy import TimeQuestion, question_of
+from dpsql.mechanisms.timeline.question import TimeQuestion, question_of
+from dpsql.mechanisms.timeline.spectral import ending_rows, lasting_rows
+from dpsql.mechanisms.timeline.toeplitz import ToeplitzStrategy
 from dpsql.mechanisms.timeline.tree import TreeStrategy
 from dpsql.streams.append import StreamSpec
 from dpsql.streams.public import create_directory
 from dpsql.streams.state import create_state
-from dpsql.tree import IntArray
+from dpsql.tree import FloatArray, IntArray
+
+USUAL = ("running", "range", "1", "7")
+"""What is asked where a test does not say."""
 
 
 def fenwick(law: NoiseLaw, horizon: int) -> FenwickStrategy:
@@ -37,9 +43,29 @@ def fda(law: NoiseLaw, horizon: int) -> FenwickStrategy:
     return FenwickStrategy(law, fda_budgets(law, horizon))
 
 
-def asking(law: NoiseLaw, horizon: int, *names: str) -> TimeQuestion:
+def asking(law: NoiseLaw, horizon: int, *names: str, ends: bool = True, units: int = 1) -> TimeQuestion:
     """These questions, all alike."""
-    return TimeQuestion(law, horizon, tuple(question_of(name, 1) for name in names))
+    return TimeQuestion(law, horizon, tuple(question_of(name, 1) for name in names), units, ends)
+
+
+def ending(horizon: int, *names: str, units: int = 1, cutoff: float = 1.0) -> ToeplitzStrategy:
+    """Spectral rows for a known end."""
+    return ending_rows(asking(GAUSSIAN, horizon, *(names or USUAL), units=units), cutoff)
+
+
+def lasting(horizon: int, *names: str, cutoff: float = 1.0) -> EndlessStrategy:
+    """Spectral rows without an end."""
+    return lasting_rows(asking(GAUSSIAN, horizon, *(names or USUAL), ends=False), cutoff)
+
+
+def root_coefficients(n: int) -> FloatArray:
+    """f_0..f_{n-1} of the square root of the prefix matrix (float64[n]): f_j = f_{j-1} (2j - 1) / (2j).
+
+    >>> root_coefficients(4).tolist()
+    [1.0, 0.5, 0.375, 0.3125]
+    """
+    step = np.arange(1, n, dtype=np.float64)
+    return np.concatenate(([1.0], np.cumprod((2 * step - 1) / (2 * step))))[:n]
 
 
 def strategy_matrix(n: int) -> IntArray:

@@ -18,8 +18,9 @@ import numpy as np
 
 from dpsql.mechanisms.law import GAUSSIAN, LAPLACE, AxisBudget, NoiseLaw
 from dpsql.mechanisms.offers import Refusal
+from dpsql.mechanisms.timeline.question import question_of
 from dpsql.mechanisms.timeline.registry import MECHANISMS, choose
-from dpsql.mechanisms.timeline.strategy import Emission, TimeStrategy, question_of
+from dpsql.mechanisms.timeline.strategy import Emission, TimeStrategy
 from dpsql.mechanisms.timeline.tree import TreeStrategy
 from dpsql.noise import ExactNoise, os_entropy
 from dpsql.star import load_catalog

@@ -30,14 +30,23 @@ from benchmarks.streams.retail import retail_figures, retail_run, retail_table
 from dpsql.mechanisms.law import GAUSSIAN, LAPLACE, AxisBudget, NoiseLaw
 from dpsql.mechanisms.timeline import fenwick, toeplitz
 from dpsql.mechanisms.timeline.nodes import NodeErrors
+from dpsql.mechanisms.timeline.question import question_of
 from dpsql.mechanisms.timeline.registry import words
-from dpsql.mechanisms.timeline.strategy import TimeStrategy, question_of
+from dpsql.mechanisms.timeline.strategy import TimeStrategy
 from dpsql.mechanisms.timeline.subtraction import best_subtraction
 from dpsql.mechanisms.timeline.tree import TreeStrategy
 from dpsql.noise import ExactNoise, os_entropy
 from dpsql.streams.append import Batch, StreamSpec, StreamStatistic, noise_for, opened_stream
 from dpsql.tree import FloatArray
-from tests.time_forms import asking, create_stream, fda, fda_error, fda_share, strategy_matrix
+from tests.time_forms import (
+    asking,
+    create_stream,
+    fda,
+    fda_error,
+    fda_share,
+    root_coefficients,
+    strategy_matrix,
+)
 from tests.time_forms import fenwick as fenwick_equal
 
 SIZES = (15, 63, 365, 1023, 16383, 65535, 2**20 - 1)
@@ -114,7 +123,7 @@ def of_time(n: int, law: NoiseLaw) -> tuple[float, float]:
 
 def of_toeplitz(n: int) -> tuple[float, float]:
     """Prefix errors of square-root Toeplitz at mu^2 1."""
-    norms = np.cumsum(toeplitz.root_coefficients(n) ** 2)
+    norms = np.cumsum(root_coefficients(n) ** 2)
     return mean_and_largest(norms * norms[-1])
 
 
@@ -178,7 +187,7 @@ def year() -> Iterator[str]:
             (f"{law.name}: k-ary subtraction", best_subtraction(asking(law, 365, "prefix"))),
             (f"{law.name}: days and blocks of 28, budgets 6 : 4", TreeStrategy(law, (1, 28), (6, 4))),
         ]
-    strategies.append(("Gaussian: square-root Toeplitz", toeplitz.ToeplitzStrategy(GAUSSIAN, 365)))
+    strategies.append(("Gaussian: square-root Toeplitz", toeplitz.square_root(GAUSSIAN, 365)))
     rows = [
         [name, *(f"{question_of(q, 1).error(strategy.errors(365)):.4g}" for q in QUESTIONS)]
         for name, strategy in strategies

@@ -16,7 +16,7 @@ from typing import Any
 from dpsql.errors import ReleaseError
 
 MANIFEST = "manifest.json"
-STREAM_FORMAT = 2
+STREAM_FORMAT = 3
 
 AsOf = int | str
 """A batch: its number (0-based) or its label, the date that it begins with."""

@@ -321,10 +321,14 @@ class Stream(Model):
         description="table.column of the time axis; its lower bound lies in the first batch, every view has it"
     )
     grain: Literal["hour", "day", "week", "month"] = Field("day", description="what one batch covers")
-    strategy: Literal["auto", "chain", "fenwick", "fda", "prefix", "toeplitz"] = Field(
+    strategy: Literal["auto", "chain", "fenwick", "fda", "prefix", "toeplitz", "spectral"] = Field(
         "auto", description="what is measured over time; `auto` is what errs least"
     )
     horizon: int = Field(ge=1, le=2**20, description="batches planned for")
+    ends: bool = Field(
+        False,
+        description="no batch comes after the horizon: under a delta `auto` may then take rows that need that",
+    )
     asked: Annotated[
         dict[Text, Exact],
         BeforeValidator(_questions, json_schema_input_type=dict[Text, Exact] | list[Text]),

@@ -20,10 +20,11 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from fractions import Fraction
+from itertools import pairwise
 from math import prod
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
@@ -119,6 +120,47 @@ class StreamSpec:
     def refined(self, exact: IntArray, statistic: int) -> IntArray:
         """Exact sums as noise is drawn for them."""
         return refined(exact, self.grains[statistic]) if self.grains else exact
+
+
+LIMB = 20
+"""Bits of the limbs that weighted sums are added up in."""
+LOW = (1 << LIMB) - 1
+CARRY = 1 << 10
+"""Additions after which limbs are brought below `LIMB` bits again: 2^10 weights of 31 bits times 20 bits fit."""
+
+
+def weighted_sum(terms: Iterable[tuple[int, IntArray]], cells: int) -> IntArray:
+    """The sum of int64 values times weights below 2^31, in whole numbers wider than 64 bits, cut at +-2^62.
+
+    Args:
+        terms: weight and values of each term, int64[cells].
+        cells: how many sums.
+
+    **Privacy**: cutting once, at the end, moves two integers no further apart; wrapping would tear them apart.
+
+    >>> found = weighted_sum([(1 << 30, np.array([1, 1 << 40])), (-1, np.array([5, 0]))], 2)
+    >>> found.tolist() == [(1 << 30) - 5, 1 << 62]
+    True
+    """
+    limbs = np.zeros((6, cells), dtype=np.int64)
+    for place, (weight, values) in enumerate(terms, start=1):
+        rest = values
+        for limb in range(3):
+            limbs[limb] += weight * (rest & LOW)
+            rest = rest >> LIMB
+        limbs[3] += weight * rest
+        if place % CARRY == 0:
+            _carry(limbs)
+    _carry(limbs)
+    whole = sum((limb.astype(object) << (LIMB * i) for i, limb in enumerate(limbs)), np.zeros(cells, object))
+    return np.clip(whole, -(1 << 62), 1 << 62).astype(np.int64)
+
+
+def _carry(limbs: IntArray) -> None:
+    """Bring all limbs but the last below `LIMB` bits, in place."""
+    for limb in range(len(limbs) - 1):
+        limbs[limb + 1] += limbs[limb] >> LIMB
+        limbs[limb] &= LOW
 
 
 @dataclass(frozen=True)
@@ -360,12 +402,10 @@ class OpenStream:
         if emission.weights is None:
             newest = self.state.sums(emission.hi, statistic, cells)
             return newest - self.state.sums(emission.lo, statistic, cells)
-        value = np.zeros(cells, dtype=np.int64)
-        below = self.state.sums(emission.lo, statistic, cells)
-        for position, weight in enumerate(emission.weights, start=emission.lo + 1):
-            above = self.state.sums(position, statistic, cells)
-            value, below = value + weight * (above - below), above
-        return value
+        ends = range(emission.lo, emission.hi + 1)
+        sums = (self.state.sums(position, statistic, cells) for position in ends)
+        increments = (above - below for below, above in pairwise(sums))
+        return weighted_sum(zip(emission.weights.tolist(), increments, strict=True), cells)
 
     def _noised(self, values: IntArray, read: Read, statistic: int, length: int, draw: Draw) -> IntArray:
         """The sums with the node's noise: its draw is the one kept, or a fresh one, kept if it is read again."""

@@ -105,6 +105,9 @@ def _midnight(day: date) -> datetime:
 MECHANISMS = ("auto", "lue_dptree", "struct_construct", "tree", "identity", "gaussian")
 """Mechanisms that measure integer rows, whose sums over batches are rows again."""
 
+LOOKING = frozenset({"diffhr", "dawa", "blocks", "allow"})
+"""What a view says, as its mechanism or under `data_dependent`, that wants a look at the data before it measures."""
+
 
 def stream_column(catalog: Catalog) -> tuple[Stream, str, Column]:
     """The stream, the table whose rows arrive, and its time column.
@@ -183,6 +186,12 @@ def check_views(catalog: Catalog, stream: Stream, of: str, column: Column) -> No
             raise CatalogError(
                 f"{where}: a stream's time axis has the stream's grain and questions",
                 hint="remove its cuts; write what is asked of time under `stream.asked`",
+            )
+        if LOOKING & {view.spec.word, view.spec.data_dependent}:
+            raise CatalogError(
+                f"{where}: a stream measures the same rows in every batch, so no view may choose them by a look at the "
+                "data, which each batch would pay for again",
+                hint="write `mechanism: auto` and `data_dependent: refuse`",
             )
         if view.spec.word not in MECHANISMS:
             raise CatalogError(

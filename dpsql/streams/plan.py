@@ -30,6 +30,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from fractions import Fraction
+from functools import cached_property, partial
 from math import prod
 from typing import Any, NamedTuple
 
@@ -39,18 +40,13 @@ from dpsql.mechanisms.axis.question import AxisChoice
 from dpsql.mechanisms.axis.registry import thaw
 from dpsql.mechanisms.axis.strategy import axis_budgets
 from dpsql.mechanisms.law import NoiseLaw
+from dpsql.mechanisms.timeline.question import TimeChoice, TimeQuestion, question_of
 from dpsql.mechanisms.timeline.registry import thaw as thaw_time
 from dpsql.mechanisms.timeline.registry import words
-from dpsql.mechanisms.timeline.strategy import (
-    TOTALS,
-    TimeChoice,
-    TimeQuestion,
-    TimeStrategy,
-    question_of,
-)
+from dpsql.mechanisms.timeline.strategy import TimeStrategy
 from dpsql.publishing.axes import AxisMaker
 from dpsql.publishing.plan import plan_release
-from dpsql.publishing.planned import PlannedAxis, ReleasePlan
+from dpsql.publishing.planned import PlannedAxis, PlannedStatistic, ReleasePlan
 from dpsql.star import Catalog, ResolvedAxis
 from dpsql.star.model import Stream
 from dpsql.star.tables import Column
@@ -62,6 +58,11 @@ DEFAULT_WINDOWS = {
     "hour": ("1", "24", "168"), "day": ("1", "7", "30"), "week": ("1", "4", "13"), "month": ("1", "3", "12")
 }  # fmt: skip
 """Windows that are asked as often as running totals and ranges, where the catalog does not say what is asked."""
+
+ROWS = 1 << 32
+"""Rows that a stream may ever count; beyond, sums that do not fit whole weights are cut, which costs no privacy."""
+MOST_BITS = 28
+"""Bits of whole weights above which nothing is gained."""
 
 
 @dataclass(frozen=True)
@@ -100,10 +101,24 @@ class StreamPlan:
         unit = self.catalog.privacy.unit
         return unit.name if self.lifetime else unit.per(self.stream.grain)
 
-    @property
+    @cached_property
     def price(self) -> Fraction:
         """What a unit pays for all its batches, against what it pays for one."""
         return self.strategy.price(self.lifetime or 1)
+
+    def regrained(self) -> StreamPlan:
+        """The same with sums as fine as noise nodes need; those with large weights are fine already."""
+        most, statistics = max(self.strategy.shares()) / self.price, list(self.batch.statistics)
+        for members in self.batch.families:
+            coarse = [replace(statistics[i], grain=1) for i in members]
+            grain = max(
+                s.law.grain(axis_budgets(self.batch.strategies(s)[1:]), s.spend * most, s.drawn_sensitivity)
+                for s in coarse
+            )
+            for i in members:
+                factor = statistics[i].factor * statistics[i].grain / grain
+                statistics[i] = replace(statistics[i], grain=grain, factor=factor)
+        return replace(self, batch=replace(self.batch, statistics=tuple(statistics)))
 
     def whole(self, batches: int) -> ReleasePlan:
         """The plan of the release file after so many batches."""
@@ -167,13 +182,13 @@ def plan_stream(catalog: Catalog, make_axis: AxisMaker, number: int) -> StreamPl
         CatalogError: the catalog cannot be streamed.
         BatchOrderError: the batch lies past the column's upper bound.
     """
-    return _planned(catalog, make_axis, number, lambda law: chosen(catalog, law))
+    return _planned(catalog, make_axis, number, partial(chosen, catalog))
 
 
 def _planned(
-    catalog: Catalog, make_axis: AxisMaker, number: int, choose_time: Callable[[NoiseLaw], TimeChoice]
+    catalog: Catalog, make_axis: AxisMaker, number: int, choose_time: Callable[[NoiseLaw, int], TimeChoice]
 ) -> StreamPlan:
-    """A plan whose strategy of time is chosen, or known, once its noise is."""
+    """A plan whose strategy of time is chosen, or known, once its noise is and how far its sums reach."""
     stream, of, column = stream_column(catalog)
     check_views(catalog, stream, of, column)
 
@@ -183,24 +198,40 @@ def _planned(
         return make_axis(resolved)
 
     plan = plan_release(catalog, make)
-    time = choose_time(plan.statistics[0].law)
-    return StreamPlan(catalog, stream, of, column, time.strategy, _time_first(plan, stream, time))
+    time = choose_time(plan.statistics[0].law, max(_reach(plan, s) for s in plan.statistics))
+    first = _time_first(plan, stream, time)
+    return StreamPlan(catalog, stream, of, column, time.strategy, first).regrained()
 
 
-def chosen(catalog: Catalog, law: NoiseLaw) -> TimeChoice:
+def _reach(plan: ReleasePlan, statistic: PlannedStatistic) -> int:
+    """The most that a row changes a measured sum by, in stored units; a budget of b keeps entries below total / b."""
+    reach = statistic.unit * (statistic.bounds.reach if statistic.bounds else 1)
+    budgets = axis_budgets(plan.strategies(statistic))
+    return reach * prod(max(1, axis.total // max(1, int(axis.budget.min()))) for axis in budgets)
+
+
+def chosen(catalog: Catalog, law: NoiseLaw, reach: int = 1) -> TimeChoice:
     """The strategy of time that a catalog asks for, with what it was compared with.
+
+    Args:
+        catalog: the catalog.
+        law: the noise.
+        reach: the most that one row changes a measured sum by, in stored units. A declared bound: whole weights are as
+            fine as leaves `ROWS` rows of it room in 64 bits.
 
     Raises:
         CatalogError: nothing is measured as the catalog wants it.
     """
     stream, _, _ = stream_column(catalog)
-    weights = stream.asked or dict.fromkeys(("running", "range", *DEFAULT_WINDOWS[stream.grain]), Fraction(1))
+    usual = ("running", "range", *(w for w in DEFAULT_WINDOWS[stream.grain] if int(w) <= stream.horizon))
+    weights = stream.asked or dict.fromkeys(usual, Fraction(1))
     asked = tuple(
-        question_of(name, float(weight))
-        for name, weight in weights.items()
-        if stream.asked or name in TOTALS or int(name) <= stream.horizon
+        question_of(name, float(weights.get(name, 0))) for name in dict.fromkeys((*usual, *weights))
     )
-    question = TimeQuestion(law, stream.horizon, asked, stream.max_batches or 1)
+    bits = 61 - ROWS.bit_length() - reach.bit_length()
+    question = TimeQuestion(
+        law, stream.horizon, asked, stream.max_batches or 1, stream.ends, max(1, min(bits, MOST_BITS))
+    )
     word = words()[stream.strategy]
     if stream.asked and not word.tuned:
         raise CatalogError(
@@ -288,7 +319,7 @@ def thawed(catalog: Catalog, make_axis: AxisMaker, number: int, kept: dict[str, 
         IntegrityError: they do not fit the plan's axes: a public table or the catalog has changed.
     """
 
-    def restored(law: NoiseLaw) -> TimeChoice:
+    def restored(law: NoiseLaw, reach: int) -> TimeChoice:
         time = thaw_time(str(kept["time"]["kind"]), law, kept["time"]["strategy"])
         return TimeChoice(time, time.name, 0.0)
 

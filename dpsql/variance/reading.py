@@ -14,7 +14,19 @@ from functools import partial
 from typing import Any
 
 from dpsql.errors import InternalError
-from dpsql.variance import boxes, channel, distinct, intervals, leaves, plane, scaled, sine, stack, tree
+from dpsql.variance import (
+    boxes,
+    channel,
+    distinct,
+    filtered,
+    intervals,
+    leaves,
+    plane,
+    scaled,
+    sine,
+    stack,
+    tree,
+)
 from dpsql.variance.boxes import BoxReading, BoxVariance
 from dpsql.variance.channel import ChannelModel, ChannelReading, channel_reading, shared_channel
 from dpsql.variance.kronecker import AxisSplit, ProductReading
@@ -28,7 +40,7 @@ Piece = AxisSplit | PlaneVariance | Spread | distinct.Single | StackVariance | B
 
 AXES: dict[str, Callable[[int, Columns], AxisVariance]] = {
     "identity": leaves.identity_from_columns, "prefix": leaves.dense_from_columns, "tree": tree.from_columns,
-    "intervals": intervals.from_columns, "sine": sine.from_columns,
+    "intervals": intervals.from_columns, "sine": sine.from_columns, "filter": filtered.from_columns,
 }  # fmt: skip
 """Models of one axis by the kind that their table is stored with."""
 

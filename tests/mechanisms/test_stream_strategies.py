@@ -12,9 +12,10 @@ from dpsql.mechanisms.law import GAUSSIAN, LAPLACE, NoiseLaw
 from dpsql.mechanisms.timeline import registry, subtraction, toeplitz
 from dpsql.mechanisms.timeline.fenwick import FdaBudgets
 from dpsql.mechanisms.timeline.nodes import best_shares
-from dpsql.mechanisms.timeline.strategy import UNIT, TimeStrategy, question_of
+from dpsql.mechanisms.timeline.question import question_of
+from dpsql.mechanisms.timeline.strategy import UNIT, TimeStrategy
 from dpsql.mechanisms.timeline.tree import TreeStrategy
-from tests.time_forms import asking, fda, fenwick
+from tests.time_forms import asking, fda, fenwick, root_coefficients
 
 LAWS = pytest.mark.parametrize("law", [LAPLACE, GAUSSIAN], ids=lambda law: str(law.name))
 
@@ -67,7 +68,7 @@ def test_figures_of_the_prefix_strategies() -> None:
     assert prefix(GAUSSIAN, 1023) <= 24.5
     assert fda(LAPLACE, 1023).errors(1023).running() == pytest.approx(435.5, abs=0.05)
     assert fenwick(LAPLACE, 1023).errors(1023).running() == pytest.approx(1001, abs=0.5)
-    assert toeplitz.ToeplitzStrategy(GAUSSIAN, 1023).errors(1023).running() == pytest.approx(9.67, abs=0.005)
+    assert toeplitz.square_root(GAUSSIAN, 1023).errors(1023).running() == pytest.approx(9.67, abs=0.005)
     assert fda(GAUSSIAN, 1023).errors(1023).running() == pytest.approx(31.5, abs=0.05)
     year = fda(LAPLACE, 365).errors(365)
     assert np.allclose(
@@ -88,7 +89,7 @@ def test_figures_of_the_time_axis_of_a_year() -> None:
 
 def test_toeplitz_is_the_square_root_and_decodes() -> None:
     n = 64
-    root, strategy = toeplitz.root_coefficients(n), toeplitz.ToeplitzStrategy(GAUSSIAN, n)
+    root, strategy = root_coefficients(n), toeplitz.square_root(GAUSSIAN, n)
     assert np.allclose(np.convolve(root, root)[:n], 1)
     coefficients = toeplitz.integer_coefficients(n)
     assert (coefficients == np.rint(np.ldexp(root, toeplitz.BITS))).all()
@@ -121,7 +122,7 @@ def shipped(law: NoiseLaw, horizon: int, *asked: str) -> dict[str, float]:
         fenwick(law, horizon), fda(law, horizon), subtraction.best_subtraction(question),
     ]  # fmt: skip
     if question.allows(GAUSSIAN):
-        rest.append(toeplitz.ToeplitzStrategy(law, horizon))
+        rest.append(toeplitz.square_root(law, horizon))
     return {s.name: question.candidate(s).error for s in (*trees, *rest)}
 
 
@@ -133,8 +134,9 @@ def test_auto_is_the_least_of_all_that_ship(law: NoiseLaw, horizon: int, asked: 
     assert choice.expected_error <= min(shipped(law, horizon, *asked).values()) * (1 + 1e-12)
     assert choice.expected_error == asking(law, horizon, *asked).candidate(choice.strategy).error
     errors = [choice.expected_error, *(error for _, error in choice.runners_up)]
-    assert errors == sorted(errors) and len(errors) + len(choice.refused) == 6
-    assert {refusal.name for refusal in choice.refused} == ({"toeplitz"} if law == LAPLACE else set()) | (
+    assert errors == sorted(errors) and len(errors) + len(choice.refused) == 7
+    gaussian = {"toeplitz", "spectral"} if law == LAPLACE else set()
+    assert {refusal.name for refusal in choice.refused} == gaussian | (
         set() if horizon >= 8 else {"blocks of batches"}
     )
 
@@ -146,9 +148,10 @@ def test_auto_is_the_least_of_all_that_ship(law: NoiseLaw, horizon: int, asked: 
         (365, ("prefix",), LAPLACE, "tree"),
         (365, ("range",), LAPLACE, "tree"),
         (365, ("1",), LAPLACE, "tree"),
-        (365, ("prefix",), GAUSSIAN, "toeplitz"),
+        (365, ("prefix",), GAUSSIAN, "spectral"),
+        (365, ("1",), GAUSSIAN, "tree"),
         (365, ("running", "range", "1", "30"), LAPLACE, "tree"),
-        (30, ("range",), GAUSSIAN, "toeplitz"),
+        (30, ("range",), GAUSSIAN, "spectral"),
     ],
 )
 def test_auto_takes(horizon: int, asked: tuple[str, ...], law: NoiseLaw, kind: str) -> None:
@@ -163,7 +166,13 @@ def test_a_day_alone_is_measured_alone_and_short_streams_have_no_blocks() -> Non
 def test_long_streams_take_strategies_with_small_models() -> None:
     choice = registry.choose(asking(GAUSSIAN, 8760, "running"))
     assert choice.strategy.horizon is None
-    assert {refusal.name for refusal in choice.refused} == {"fenwick", "fda", "prefix", "toeplitz"}
+    assert {refusal.name for refusal in choice.refused} == {
+        "fenwick",
+        "fda",
+        "prefix",
+        "toeplitz",
+        "spectral",
+    }
 
 
 def test_fda_is_the_best_of_strategies_that_publish_nodes_only() -> None:
@@ -193,17 +202,17 @@ def test_a_strategy_that_asks_less_for_a_unit_wins_by_it() -> None:
 
 
 @LAWS
-@pytest.mark.parametrize("word", ["auto", "chain", "fenwick", "fda", "prefix", "toeplitz"])
+@pytest.mark.parametrize("word", ["auto", "chain", "fenwick", "fda", "prefix", "toeplitz", "spectral"])
 def test_the_words_of_the_catalog(word: str, law: NoiseLaw) -> None:
     named, question = registry.words()[word], asking(law, 200, "running")
-    if word == "toeplitz" and law == LAPLACE:
+    if word in ("toeplitz", "spectral") and law == LAPLACE:
         with pytest.raises(InterfaceError, match="delta"):
             named.choose(question)
         return
     choice = named.choose(question)
-    wanted = {"auto": "prefix" if law == LAPLACE else "toeplitz", "chain": "tree"}.get(word, word)
+    wanted = {"auto": "prefix" if law == LAPLACE else "spectral", "chain": "tree"}.get(word, word)
     assert choice.strategy.kind == wanted and choice.expected_error > 0
-    assert named.tuned == (word in ("auto", "chain", "prefix"))
+    assert named.tuned == (word in ("auto", "chain", "prefix", "spectral"))
 
 
 def test_weights_count() -> None:

@@ -259,7 +259,18 @@ def test_readers_refuse_what_is_not_there_or_damaged(shop: StreamShop, tmp_path:
         ("max_ids: 10", "max_ids: auto", "cannot choose"),
         ("grain: day", "grain: hour", "no hours"),
         ("measures: [count]}", "measures: [count], mechanism: tents}", "batch by batch"),
+        (
+            "measures: [count]}",
+            "measures: [count], mechanism: dawa}",
+            "no view may choose them by a look at the data",
+        ),
+        (
+            "measures: [count]}",
+            "measures: [count], data_dependent: allow}",
+            "which each batch would pay for again",
+        ),
         ("horizon: 365", "horizon: 365, strategy: toeplitz", "toeplitz"),
+        ("horizon: 365", "horizon: 365, strategy: spectral", "spectral needs Gaussian noise"),
         ("measures: [count]}", "measures: [count], cells: 100}", "over the cap"),
     ],
 )
@@ -307,6 +318,8 @@ class StreamShopAt(StreamShop):
         ("chain", "1e-6"),
         ("fenwick", "1e-6"),
         ("toeplitz", "1e-6"),
+        ("spectral", "1e-6"),
+        ("spectral, ends: true, asked: {7: 1}", "1e-6"),
     ],
 )
 def test_every_strategy_answers_exactly_without_noise(tmp_path: Path, strategy: str, delta: str) -> None:

@@ -22,15 +22,8 @@ from dpsql.errors import BatchOrderError
 from dpsql.mechanisms.law import LAPLACE, NoiseLaw
 from dpsql.mechanisms.offers import Refusal
 from dpsql.mechanisms.timeline import registry
-from dpsql.mechanisms.timeline.strategy import (
-    Emission,
-    Frozen,
-    Read,
-    TimeOffer,
-    TimeQuestion,
-    check_rows,
-    refuse_past,
-)
+from dpsql.mechanisms.timeline.question import TimeOffer, TimeQuestion
+from dpsql.mechanisms.timeline.strategy import Emission, Frozen, Read, check_rows, refuse_past
 from dpsql.noise import ExactNoise, insecure_test_entropy
 from dpsql.tree import FloatArray
 from dpsql.variance import AxisVariance

@@ -33,21 +33,16 @@ from numpy.typing import NDArray
 from dpsql.mechanisms.law import NoiseLaw
 from dpsql.mechanisms.offers import Refusal
 from dpsql.mechanisms.timeline.nodes import NodeErrors, NoiseNodes, node_errors
+from dpsql.mechanisms.timeline.question import Make, Named, TimeOffer, TimeQuestion, dense_offers, only
 from dpsql.mechanisms.timeline.strategy import (
     UNIT,
     Emission,
     Frozen,
     Kinds,
-    Make,
-    Named,
     Read,
-    TimeOffer,
-    TimeQuestion,
     check_rows,
-    dense_offers,
     exponent,
     one_node,
-    only,
     refuse_past,
     share_variance,
 )

@@ -8,17 +8,11 @@ from __future__ import annotations
 from dpsql.errors import InternalError
 from dpsql.mechanisms.law import NoiseLaw
 from dpsql.mechanisms.offers import least
-from dpsql.mechanisms.timeline import fenwick, subtraction, toeplitz, tree
-from dpsql.mechanisms.timeline.strategy import (
-    Frozen,
-    Named,
-    TimeChoice,
-    TimeMechanism,
-    TimeQuestion,
-    TimeStrategy,
-)
+from dpsql.mechanisms.timeline import endless, fenwick, spectral, subtraction, toeplitz, tree
+from dpsql.mechanisms.timeline.question import Named, TimeChoice, TimeMechanism, TimeQuestion
+from dpsql.mechanisms.timeline.strategy import Frozen, TimeStrategy
 
-MECHANISMS: tuple[TimeMechanism, ...] = (tree, fenwick, subtraction, toeplitz)
+MECHANISMS: tuple[TimeMechanism, ...] = (tree, fenwick, subtraction, toeplitz, spectral, endless)
 
 
 def choose(question: TimeQuestion) -> TimeChoice:
@@ -28,10 +22,10 @@ def choose(question: TimeQuestion) -> TimeChoice:
     **Source**: docs/method/streams.md, "Choosing a time strategy".
 
     >>> from dpsql.mechanisms.law import GAUSSIAN, LAPLACE
-    >>> from dpsql.mechanisms.timeline.strategy import question_of
+    >>> from dpsql.mechanisms.timeline.question import question_of
     >>> asked = (question_of("running", 1),)
-    >>> choose(TimeQuestion(LAPLACE, 1023, asked)).name, choose(TimeQuestion(GAUSSIAN, 1023, asked)).name
-    ('prefix over 1023 batches', 'toeplitz over 1023 batches')
+    >>> choose(TimeQuestion(LAPLACE, 365, asked)).name, choose(TimeQuestion(GAUSSIAN, 365, asked)).name
+    ('prefix over 365 batches', 'spectral over the last 1460 batches')
     """
     return least(offer for mechanism in MECHANISMS for offer in mechanism.offers(question))
 

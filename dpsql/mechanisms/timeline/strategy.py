@@ -1,4 +1,4 @@
-"""A strategy of time and what is asked of it: what each batch publishes, how exact totals, ranges and days then are.
+"""A strategy of time: what each batch publishes, how exact totals, ranges and days then are.
 
 One `Emission` is one noisy number per cell: the exact sum over the batches [lo, hi), weighted where the strategy
 weighs them, plus signed *noise nodes*. A noise node is one draw per cell. It spends a share of what the statistic may
@@ -19,18 +19,15 @@ stream runs; batches past `horizon`, for which nothing is left, are refused.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import partial
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpsql.mechanisms import offers
 from dpsql.mechanisms.law import NoiseLaw
-from dpsql.mechanisms.offers import Refusal
 from dpsql.tree import FloatArray, IntArray
 from dpsql.variance import AxisVariance
 
@@ -151,129 +148,8 @@ class TimeStrategy(Protocol):
         """The integers that floating point chose, for appends and audits; its module's `KINDS` takes them."""
 
 
-class Asked(NamedTuple):
-    """A kind of question and how often it is asked.
-
-    Args:
-        name: as the catalog calls it.
-        weight: above 0, against the others.
-        error: its mean variance.
-    """
-
-    name: str
-    weight: float
-    error: Callable[[TimeErrors], float]
-
-
-@dataclass(frozen=True)
-class TimeQuestion:
-    """What a strategy of time is for.
-
-    Args:
-        law: the noise.
-        batches: how many are planned for, at least 1.
-        asked: the questions, at least one.
-        units: batches that a privacy unit may be in.
-    """
-
-    law: NoiseLaw
-    batches: int
-    asked: tuple[Asked, ...]
-    units: int = 1
-
-    def allows(self, law: NoiseLaw) -> bool:
-        """Whether strategies of a law may answer."""
-        return self.law == law
-
-    def candidate(self, strategy: TimeStrategy) -> TimeCandidate:
-        """A strategy with its mean squared error over the questions.
-
-        Where units may be in several batches, against a strategy in which all their rows meet in one node.
-        """
-        errors, whole = strategy.errors(self.batches), sum(asked.weight for asked in self.asked)
-        mean = sum(asked.weight * asked.error(errors) for asked in self.asked) / whole
-        dearer = float(strategy.price(self.units)) ** float(2 / self.law.norm) / self.units**2
-        return TimeCandidate(strategy, mean * dearer, strategy.name)
-
-
-TimeCandidate = offers.Candidate[TimeStrategy]
-TimeOffer = offers.Offer[TimeStrategy]
-TimeChoice = offers.Choice[TimeStrategy]
-
-TOTALS: Mapping[str, Callable[[TimeErrors], float]] = {
-    "running": lambda errors: errors.running(),
-    "prefix": lambda errors: errors.prefix(),
-    "range": lambda errors: errors.range(),
-}
-"""Questions by name; a number of batches is a window of them."""
-
-
-def question_of(name: str, weight: float) -> Asked:
-    """A kind of question: running, prefix, range, or a window as its number of batches.
-
-    >>> question_of("range", 1).name, question_of("7", 2).weight
-    ('range', 2)
-    """
-    length = 0 if name in TOTALS else int(name)
-    return Asked(name, weight, TOTALS.get(name, lambda errors: errors.window(length)))
-
-
-class Named(NamedTuple):
-    """What a word of the catalog stands for.
-
-    Args:
-        choose: its strategy.
-        tuned: whether it depends on what is asked.
-    """
-
-    choose: Callable[[TimeQuestion], TimeChoice]
-    tuned: bool
-
-
 Kinds = Mapping[str, Callable[[NoiseLaw, Frozen], TimeStrategy]]
 """How a stored strategy of each kind is restored."""
-
-
-Make = Callable[["TimeQuestion"], TimeStrategy]
-
-
-def only(make: Make, *, tuned: bool) -> Named:
-    """A word that stands for one strategy."""
-
-    def choose(question: TimeQuestion) -> TimeChoice:
-        strategy, error, name = question.candidate(make(question))
-        return TimeChoice(strategy, name, error)
-
-    return Named(choose, tuned)
-
-
-class TimeMechanism(Protocol):
-    """A module that has strategies of time."""
-
-    NAMED: Mapping[str, Named]
-    """The catalog's words for them."""
-    KINDS: Kinds
-    """Its stored strategies."""
-
-    def offers(self, question: TimeQuestion) -> Iterator[TimeOffer | Refusal]:
-        """What it has for a question."""
-
-
-DENSE = 4096
-"""Batches up to which `auto` takes strategies whose variance model holds a number for each pair of batches."""
-
-
-def dense_offers(question: TimeQuestion, makers: Mapping[str, Make]) -> Iterator[TimeOffer | Refusal]:
-    """A module's strategies, unless there are too many batches for their variance models."""
-    for name, make in makers.items():
-        if question.batches > DENSE:
-            yield Refusal(name, f"its variance model is for {DENSE} batches at most")
-        else:
-            yield TimeOffer(name, 0.0, partial(_made, make, question))
-
-
-def _made(make: Make, question: TimeQuestion) -> TimeCandidate:
-    return question.candidate(make(question))
 
 
 def one_node(law: NoiseLaw, batches: int) -> Fraction:

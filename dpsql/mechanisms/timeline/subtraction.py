@@ -35,19 +35,15 @@ from dpsql.mechanisms.timeline.nodes import (
     integer_budgets,
     node_errors,
 )
+from dpsql.mechanisms.timeline.question import Named, TimeOffer, TimeQuestion, dense_offers, only
 from dpsql.mechanisms.timeline.strategy import (
     UNIT,
     Emission,
     Frozen,
     Kinds,
-    Named,
     Read,
-    TimeOffer,
-    TimeQuestion,
     check_rows,
-    dense_offers,
     one_node,
-    only,
     refuse_past,
     share_variance,
 )
@@ -213,7 +209,7 @@ def best_subtraction(question: TimeQuestion) -> SubtractionStrategy:
     """The arity and number of levels that err least, over the sensible few.
 
     >>> from dpsql.mechanisms.law import LAPLACE
-    >>> from dpsql.mechanisms.timeline.strategy import question_of
+    >>> from dpsql.mechanisms.timeline.question import question_of
     >>> best = best_subtraction(TimeQuestion(LAPLACE, 1023, (question_of("prefix", 1),)))
     >>> best.arity, best.levels
     (11, 3)

@@ -1,17 +1,15 @@
-"""Square-root Toeplitz under Gaussian noise: every batch publishes one noisy weighted sum of all batches so far.
+"""One number a batch, a noisy weighted sum of all batches so far, for a stream whose end is known.
 
-The matrix of all prefixes is the square of the lower triangular Toeplitz matrix C with entries
-f_j = binom(2j, j) / 4^j, so publishing C x + Gaussian noise and multiplying by C again gives all prefixes
-with nearly the least possible error. What is published are exact integers: entries round(2^20 f_j) on
-integer counts, plus integer noise; the decoder uses those integers' own inverse, so rounding costs accuracy
-(under 1e-6), never privacy. The integers follow from integer arithmetic alone, so nothing but the horizon is frozen.
+Batch t publishes sum over j <= t of c_(t-j) d_j x_j: integer rows c by how long ago a batch was, and an integer factor
+d_j for each batch, since late batches are in fewer sums and may count more in each. Rows are square and lower
+triangular, so what the first t numbers tell of the first t batches is all they ever tell: no answer changes later.
 
-The norm of a column grows with the horizon, so the budget is planned for N batches and the strategy refuses
-past them. A batch needs all increments before it: O(t) work and private storage at batch t.
+`toeplitz` is the square root of the matrix of all prefixes, c_j = round(2^20 binom(2j, j) / 4^j), with equal factors.
+`spectral` (its own module) makes rows and factors for what is asked. Both are frozen as integers.
 
-**Privacy**: every number spends 1 / sum c_j^2 of mu^2. A row of batch j moves the number of batch t by c_(t-j), so it
-pays sum over t of c_(t-j)^2 / sum c^2 <= 1.
-**Source**: docs/method/streams.md, "Square-root Toeplitz".
+**Privacy**: every number spends 1 / G of mu^2, G the largest of d_j^2 (c_0^2 + .. + c_(N-1-j)^2). A row of batch j
+moves the number of batch t by c_(t-j) d_j, so it pays the sum of their squares over G, at most 1.
+**Source**: docs/method/streams.md, "Square-root Toeplitz" and "Spectral rows".
 """
 
 from __future__ import annotations
@@ -19,8 +17,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import lru_cache
-from typing import Any, ClassVar, NamedTuple
+from functools import cached_property, lru_cache, partial
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,59 +26,75 @@ from numpy.typing import NDArray
 from dpsql.errors import InterfaceError
 from dpsql.mechanisms.law import GAUSSIAN, NoiseLaw
 from dpsql.mechanisms.offers import Refusal
-from dpsql.mechanisms.timeline.nodes import window_starts
-from dpsql.mechanisms.timeline.strategy import (
-    Emission,
-    Frozen,
-    Kinds,
-    Named,
-    Read,
-    TimeOffer,
-    TimeQuestion,
-    check_rows,
-    dense_offers,
-    one_node,
-    only,
-    refuse_past,
+from dpsql.mechanisms.timeline.filters import (
+    ROOM,
+    FilterErrors,
+    decoded,
+    energies,
+    filter_variance,
+    integers,
+    largest_sum,
+    met,
+    shared,
 )
+from dpsql.mechanisms.timeline.question import Named, TimeOffer, TimeQuestion, dense_offers, only
+from dpsql.mechanisms.timeline.strategy import Emission, Frozen, Kinds, Read, check_rows, refuse_past
 from dpsql.tree import FloatArray, IntArray
-from dpsql.variance import AxisVariance
-from dpsql.variance.leaves import PrefixVariance
+from dpsql.variance.filtered import FilterVariance
 
 BITS = 20
-"""Fraction bits of the integer coefficients: f_j >= 5e-4 up to a million batches, so each keeps 9 bits."""
+"""Fraction bits of the square root's integers: f_j >= 5e-4 up to a million batches, so each keeps 9 bits."""
 GUARD = 64
 """Bits more while they are computed: a million roundings stay far below one."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class ToeplitzStrategy:
-    """Rows of the square root of the prefix matrix.
+    """Integer rows that weigh batches by their age, and a factor for each batch.
 
     Args:
         law: the noise; Gaussian.
-        horizon: number of batches planned for, at least 1.
+        kind: what it is called.
+        rows: int64[N], c: of the batch itself, of the one before, and so on.
+        factors: int64[N], d: of batch 0, 1, ..
     """
 
-    kind: ClassVar[str] = "toeplitz"
     law: NoiseLaw
-    horizon: int
+    kind: str
+    rows: IntArray
+    factors: IntArray
+
+    def __post_init__(self) -> None:
+        """Refuse rows whose squares could leave 64 bits."""
+        if self.rows.size != self.factors.size or int(self.factors.min()) < 1 or self.norm >= ROOM:
+            raise ValueError("rows and factors do not fit each other")
+
+    @cached_property
+    def norm(self) -> int:
+        """G: the largest squared norm of a column."""
+        squares = energies(self.rows)
+        return max(int(d) ** 2 * s for d, s in zip(self.factors, reversed(squares), strict=True))
+
+    @property
+    def horizon(self) -> int:
+        """See `TimeStrategy`."""
+        return self.rows.size
 
     @property
     def name(self) -> str:
         """See `TimeStrategy`."""
-        return f"toeplitz over {self.horizon} batches"
+        return f"{self.kind} over {self.horizon} batches"
 
     @property
     def share(self) -> Fraction:
         """What each number spends of mu^2, for a row that counts with weight 1 in it."""
-        return Fraction(1, sum(int(c) * int(c) for c in integer_coefficients(self.horizon)))
+        return Fraction(1, self.norm)
 
     def emissions(self, batch: int) -> tuple[Emission, ...]:
         """See `TimeStrategy`."""
         refuse_past(self, batch)
         length = batch + 1
-        weights = integer_coefficients(self.horizon)[:length][::-1]
+        weights = self.rows[:length][::-1] * self.factors[:length]
         return (Emission(0, 0, length, (Read(batch, 1, self.share, length + 1),), weights),)
 
     def needed(self, batches: int) -> tuple[int, ...]:
@@ -94,100 +108,71 @@ class ToeplitzStrategy:
     def price(self, batches: int) -> Fraction:
         """See `TimeStrategy`.
 
-        X = C'C has no negative entry, X_ij is at most r_|i-j|, the full autocorrelation of c, and r falls. So batches S
-        pay sum over i, j in S of X_ij <= |S| (r_0 + r_1 + r_1 + r_2 + ..), |S| terms.
+        X_ij is what the columns of batches i and j have in common. Batches S pay at most the sum over i, j in S of
+        |X_ij|, so at most |S| times the largest sum of |S| numbers in a column of |X|.
+
+        >>> strategy = ToeplitzStrategy(GAUSSIAN, "toeplitz", np.array([2, 1]), np.array([1, 1]))
+        >>> str(strategy.price(1)), str(strategy.price(2)), str(strategy.price(30))
+        ('1', '14/5', '14/5')
         """
-        root, reach = integer_coefficients(self.horizon), range(min(batches, self.horizon))
-        apart = [(i + 1) // 2 for i in reach]
-        meet = sum(int(root[: root.size - lag] @ root[lag:]) for lag in apart)
-        return min(len(reach) * meet * self.share, one_node(self.law, batches))
+        units = min(batches, self.horizon)
+        if units == 1:
+            return Fraction(1)
+        together = np.zeros((self.horizon, self.horizon), dtype=np.int64)
+        place = np.arange(self.horizon)
+        for lag, sums in enumerate(shared(self.rows)):
+            i, j = place[: sums.size], place[lag:]
+            together[i, j] = together[j, i] = np.abs(sums[::-1] * self.factors[i] * self.factors[j])
+        return met(units, largest_sum(together, units), self.norm)
 
     def estimate(self, batches: int, published: NDArray[np.generic]) -> FloatArray:
-        """See `TimeStrategy`. Forward substitution, O(t^2); t is a number of batches, and readers keep the result."""
-        value = check_rows(published, batches).copy()
-        coefficients = integer_coefficients(self.horizon)[:batches].astype(np.float64)
-        scale = coefficients / coefficients[0]
-        for place in range(batches - 1):
-            value[place + 1 :] -= np.multiply.outer(scale[1 : batches - place], value[place])
-        return np.asarray(value / coefficients[0])
+        """See `TimeStrategy`. O(t^2); t is a number of batches, and readers keep the result."""
+        found = decoded(self.rows[:batches], check_rows(published, batches))
+        return found / self.factors[:batches].reshape(-1, *[1] * (found.ndim - 1))
 
-    def variance(self, batches: int) -> AxisVariance:
-        """See `TimeStrategy`. The first column of the inverse root is f_j - f_(j-1)."""
-        root = root_coefficients(self.horizon)
-        inverse = np.diff(root[:batches], prepend=0.0)
-        place = np.subtract.outer(np.arange(batches), np.arange(batches))
-        decode = np.where(place >= 0, inverse[np.maximum(place, 0)], 0.0)
-        return PrefixVariance(decode @ decode.T * float((root**2).sum()))
-
-    def errors(self, batches: int) -> ToeplitzErrors:
+    def variance(self, batches: int) -> FilterVariance:
         """See `TimeStrategy`."""
-        root = root_coefficients(self.horizon)
-        return ToeplitzErrors(root[:batches], self.law.unit_error * float((root**2).sum()))
+        return filter_variance(self.rows[:batches], self.factors[:batches], self.norm)
+
+    def errors(self, batches: int) -> FilterErrors:
+        """See `TimeStrategy`."""
+        return FilterErrors(self.variance(batches), self.law.unit_error)
 
     def frozen(self) -> dict[str, Any]:
         """See `TimeStrategy`."""
-        return {"horizon": self.horizon}
-
-
-class ToeplitzErrors(NamedTuple):
-    """Errors of what is read through the root; a prefix never changes after its batch.
-
-    Args:
-        root: float64[n], its first column.
-        variance: of each published number, against a weight of 1.
-    """
-
-    root: FloatArray
-    variance: float
-
-    def running(self) -> float:
-        """See `TimeErrors`."""
-        return self.prefix()
-
-    def prefix(self) -> float:
-        """See `TimeErrors`."""
-        return float(np.cumsum(self.root**2).mean()) * self.variance
-
-    def range(self) -> float:
-        """See `TimeErrors`. Per noise entry, (n + 1) sum c^2 - (sum c)^2."""
-        n = self.root.size
-        pairs = float(((n + 1) * np.cumsum(self.root**2) - np.cumsum(self.root) ** 2).sum())
-        return pairs * self.variance / (n * (n + 1) / 2)
-
-    def window(self, length: int) -> float:
-        """See `TimeErrors`.
-
-        A window that ends at t reads the `length` newest noise entries with f_i and the older ones with
-        f_(i + length) - f_i.
-        """
-        starts = window_starts(self.root.size, length)
-        fresh = float((self.root[:length] ** 2).sum())
-        old = (self.root[length:] - self.root[: self.root.size - length]) ** 2
-        return (fresh + float(np.cumsum(old).sum()) / starts) * self.variance
-
-
-def root_coefficients(n: int) -> FloatArray:
-    """f_0..f_{n-1} of the square root of the prefix matrix (float64[n]): f_j = f_{j-1} (2j - 1) / (2j).
-
-    >>> root_coefficients(4).tolist()
-    [1.0, 0.5, 0.375, 0.3125]
-    """
-    step = np.arange(1, n, dtype=np.float64)
-    return np.concatenate(([1.0], np.cumprod((2 * step - 1) / (2 * step))))[:n]
+        return {"rows": self.rows.tolist(), "factors": self.factors.tolist()}
 
 
 @lru_cache(maxsize=8)
-def integer_coefficients(n: int) -> IntArray:
-    """The published matrix's first column, round(2^20 f_j) (int64[n]), by integer arithmetic alone.
+def integer_coefficients(n: int, bits: int = BITS) -> IntArray:
+    """The square root's first column, round(2^bits f_j) (int64[n]), by integer arithmetic alone.
+
+    f_0 = 1, f_j = f_(j-1) (2j - 1) / (2j).
 
     >>> integer_coefficients(3).tolist()
     [1048576, 524288, 393216]
     """
-    value, found = 1 << (BITS + GUARD), []
+    value, found = 1 << (bits + GUARD), []
     for place in range(n):
         found.append((value + (1 << (GUARD - 1))) >> GUARD)
         value = value * (2 * place + 1) // (2 * place + 2)
     return np.array(found, dtype=np.int64)
+
+
+def square_root(law: NoiseLaw, batches: int, bits: int = BITS) -> ToeplitzStrategy:
+    """Rows of the square root of the prefix matrix."""
+    rows = integer_coefficients(batches, min(bits, BITS))
+    return ToeplitzStrategy(law, "toeplitz", rows, np.ones(batches, dtype=np.int64))
+
+
+def gaussian_only(question: TimeQuestion, word: str) -> None:
+    """Refuse other noise for a strategy that was named.
+
+    Raises:
+        InterfaceError: under Laplace noise.
+    """
+    if not question.allows(GAUSSIAN):
+        raise InterfaceError(f"{word} needs Gaussian noise", hint="write auto, or give privacy.delta")
 
 
 def _made(question: TimeQuestion) -> ToeplitzStrategy:
@@ -196,21 +181,21 @@ def _made(question: TimeQuestion) -> ToeplitzStrategy:
     Raises:
         InterfaceError: under Laplace noise.
     """
-    if not question.allows(GAUSSIAN):
-        raise InterfaceError("toeplitz needs Gaussian noise", hint="write auto, or give privacy.delta")
-    return ToeplitzStrategy(question.law, question.batches)
+    gaussian_only(question, "toeplitz")
+    return square_root(question.law, question.batches, question.bits)
 
 
-def _thawed(law: NoiseLaw, frozen: Frozen) -> ToeplitzStrategy:
-    return ToeplitzStrategy(law, int(frozen["horizon"]))
+def thawed(kind: str, law: NoiseLaw, frozen: Frozen) -> ToeplitzStrategy:
+    """The rows and factors of a kind that were stored."""
+    return ToeplitzStrategy(law, kind, integers(frozen["rows"]), integers(frozen["factors"]))
 
 
 NAMED: Mapping[str, Named] = {"toeplitz": only(_made, tuned=False)}
-KINDS: Kinds = {"toeplitz": _thawed}
+KINDS: Kinds = {"toeplitz": partial(thawed, "toeplitz")}
 
 
 def offers(question: TimeQuestion) -> Iterator[TimeOffer | Refusal]:
-    """The one there is, under Gaussian noise."""
+    """The square root, under Gaussian noise."""
     if question.allows(GAUSSIAN):
         yield from dense_offers(question, {"toeplitz": _made})
     else:

@@ -39,18 +39,14 @@ from numpy.typing import ArrayLike, NDArray
 from dpsql.mechanisms.law import NoiseLaw
 from dpsql.mechanisms.offers import Refusal
 from dpsql.mechanisms.timeline.nodes import window_starts
+from dpsql.mechanisms.timeline.question import Named, TimeCandidate, TimeOffer, TimeQuestion, only
 from dpsql.mechanisms.timeline.strategy import (
     Emission,
     Frozen,
     Kinds,
-    Named,
     Read,
-    TimeCandidate,
-    TimeOffer,
-    TimeQuestion,
     TimeStrategy,
     check_rows,
-    only,
     refuse_past,
     share_variance,
 )
