@@ -29,7 +29,7 @@ This is in standard errors and intervals, while `variance` and `covariance` are 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from statistics import NormalDist
@@ -188,14 +188,31 @@ class Errors:
                     total += factor * weight * self.product(statistic, box, second, other).noise
         return total
 
-    def channel(self, form: Linear, other: Linear | None = None) -> FloatArray:
-        """The part of a covariance that the channel of a reported attribute adds, shape (rows,)."""
+    def part(
+        self, of: Callable[[Covariance], FloatArray | float], form: Linear, other: Linear | None = None
+    ) -> FloatArray:
+        """One part of a covariance of two linear forms, of a variance without `other`, shape (rows,)."""
         total = np.zeros(len(self.index[0]) if self.index else 1)
         second = form if other is None else other
         for (statistic, box), factor in reads_of(self.plan, form).items():
             for (s, b), weight in reads_of(self.plan, second).items():
-                total = total + factor * weight * self.product(statistic, box, b, s).channel
+                total = total + factor * weight * of(self.product(statistic, box, b, s))
         return total
+
+    def part_variance(
+        self,
+        of: Callable[[Covariance], FloatArray | float],
+        form: Noisy,
+        above: FloatArray,
+        below: FloatArray,
+    ) -> FloatArray:
+        """One part of the variance of a form, of a ratio by the delta method, shape (rows,); arguments as `stderr`."""
+        if isinstance(form, Linear):
+            return np.maximum(self.part(of, form), 0.0)
+        ratio = _divided(above, below)
+        spread = self.part(of, form.above) - 2 * ratio * self.part(of, form.above, form.below)
+        spread = spread + ratio**2 * self.part(of, form.below)
+        return _divided(np.maximum(spread, 0.0), below**2)
 
     def variance(self, form: Linear) -> FloatArray:
         """Variance of a linear form, shape (rows,)."""

@@ -24,6 +24,7 @@ from dpsql.answer.cuts import average_of, ratio_moved, value_bounds
 from dpsql.answer.errorbars import quantile
 from dpsql.answer.leafsets import FloatArray
 from dpsql.answer.scaled import Parts, follows_scale, parts_of
+from dpsql.variance.model import Covariance
 
 if TYPE_CHECKING:
     from dpsql.answer.known import Prefix
@@ -92,11 +93,12 @@ def _ends(
     """One end of the interval: of the noise, widened by what may be off beside it."""
     z = answered.z(level)
     end = answered.errors.interval(form, *answered.parts(form), z)[side]
-    parts = parts_of(form, answered)
-    if parts is None:
+    parts, inside = parts_of(form, answered), _part(form, answered, lambda covariance: covariance.within_leaf)
+    if parts is None and not np.any(inside):
         return end
+    beside = 0.0 if parts is None else parts.scale + parts.spread + tail(parts)
     middle = central(form, answered)
-    more = z * np.sqrt(parts.scale + parts.spread + tail(parts))
+    more = z * np.sqrt(beside + inside)
     return np.where(np.isnan(end), np.nan, middle + (2 * side - 1) * np.hypot(end - middle, more))
 
 
@@ -125,13 +127,16 @@ _scale = _beside(lambda parts: parts.scale)
 
 
 def _channel(form: Noisy, answered: Answered, level: float) -> FloatArray:
-    errors = answered.errors
-    if isinstance(form, Linear):
-        return np.sqrt(np.maximum(errors.channel(form), 0.0))
-    above, below = answered.parts(form)
-    ratio = above / below
-    spread = errors.channel(form.above) - 2 * ratio * errors.channel(form.above, form.below)
-    return np.sqrt(np.maximum(spread + ratio**2 * errors.channel(form.below), 0.0)) / np.abs(below)
+    return np.sqrt(_part(form, answered, lambda covariance: covariance.channel))
+
+
+def _within_leaf(form: Noisy, answered: Answered, level: float) -> FloatArray:
+    return np.sqrt(_part(form, answered, lambda covariance: covariance.within_leaf))
+
+
+def _part(form: Noisy, answered: Answered, of: Callable[[Covariance], FloatArray | float]) -> FloatArray:
+    """One part of the variance of a form."""
+    return answered.errors.part_variance(of, form, *answered.parts(form))
 
 
 PARTS = {
@@ -144,8 +149,11 @@ PARTS = {
     "tail": ErrorFunction(
         "rows of the few who own most; of its longer side", _beside(lambda parts: parts.tail)
     ),
+    "within_leaf": ErrorFunction(
+        "where rows lie inside of leaves that were measured as wholes (`blocks`)", _within_leaf
+    ),
 }
-"""Standard errors by what they come from; noise and scale make `DP_STDERR`, spread and tail more of the interval."""
+"""Standard errors by what they come from; noise and scale make `DP_STDERR`, the last three more of the interval."""
 
 STDERR = ErrorFunction("standard error of the noise and of the scale, or of one part", _stderr, parts=PARTS)
 LOW = ErrorFunction(

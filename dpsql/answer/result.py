@@ -68,10 +68,10 @@ class Result:
 
     @cached_property
     def components(self) -> Mapping[str, Grid]:
-        """Standard errors of every cell by what they come from: `noise`, `scale`, `spread` and `tail`.
+        """Standard errors of every cell by what they come from: `noise`, `scale`, `spread`, `tail`, `within_leaf`.
 
-        `stderr` is of noise and scale together, an interval of all four. Only tables with `max_ids: auto` have the last
-        three; elsewhere they are 0.
+        `stderr` is of noise and scale together, an interval of all five. Only tables with `max_ids: auto` have scale,
+        spread and tail, only views by `blocks` have `within_leaf`; elsewhere they are 0. `channel` is a part of noise.
         """
         return {name: self.grid(part, 0.0) for name, part in PARTS.items()}
 

@@ -46,9 +46,8 @@ from dpsql.star.model import Privacy
 from dpsql.streams.plan import whole_stream
 from dpsql.tree import kary_tree
 from dpsql.variance import AxisVariance
-from dpsql.variance.distinct import Single
 from dpsql.variance.kronecker import AxisSplit
-from dpsql.variance.plane import PlaneVariance
+from dpsql.variance.reading import Together
 
 # Measured on two cores over views of 256 to 262,144 cells; `dpsql plan` says "about".
 _FILE_BYTES, _CELL_BYTES, _AXIS_BYTES = 1 << 20, 6.0, 5.5
@@ -227,7 +226,7 @@ def write_dry_release(priced: Priced, path: Path) -> None:
     """
     plan = priced.plan
     known = replace(plan, statistics=tuple(_one_row(s) for s in plan.statistics))
-    models: list[AxisVariance | PlaneVariance | Single] = list(priced.models)
+    models: list[AxisVariance | Together] = list(priced.models)
     models += plan.joint.values()
     empty = [np.zeros((0,) * len(s.axes), np.int64) for s in plan.statistics]
     statistics = [

@@ -242,7 +242,12 @@ class Declared:
     def draw(self, scan: Scan) -> DrawnTable:
         """See `Bounding`."""
         left_out = measure_left_out(scan, self)
-        return DrawnTable(scan.plan.mine(self.of), draw_cells(scan, self.of, self.cells(scan)), (), left_out)
+        drawn = draw_cells(scan, self.of, self.cells(scan))
+        settled = {
+            i: replace(s, measurement=s.measurement.settled(drawn[i]))
+            for i, s in scan.plan.mine(self.of).items()
+        }
+        return DrawnTable(settled, drawn, (), left_out)
 
 
 @dataclass(frozen=True)
@@ -391,11 +396,13 @@ def draw_table_people(scan: Scan, of: str) -> DrawnTable:
 
 def draw_cells(scan: Scan, of: str, cells: Cells) -> dict[int, NoisyRows]:
     """The one draw of each of a table's statistics, whose cells are fetched view by view."""
-    plan, views = scan.plan, {}
+    plan = scan.plan
+    views: dict[int, NoisyRows] = {}
     for group in plan.by_view(of):
         statistics = [plan.statistics[i] for i in group]
         for i, s, exact in zip(group, statistics, cells.of(*statistics), strict=True):
-            views[i] = s.measurement.draw(refined(exact, s.grain), s.terms(plan.axes), scan.noise)
+            terms = s.terms(plan.axes)._replace(beside=views.get(group[0]))
+            views[i] = s.measurement.draw(refined(exact, s.grain), terms, scan.noise)
     return views
 
 

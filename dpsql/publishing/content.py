@@ -49,11 +49,10 @@ from dpsql.release.write import (
 from dpsql.star import spec_hash
 from dpsql.tree import Tree, kary_tree
 from dpsql.variance import AxisVariance
-from dpsql.variance.distinct import Single
 from dpsql.variance.kronecker import AxisSplit
 from dpsql.variance.leaves import scaled_leaves
-from dpsql.variance.plane import PlaneVariance
-from dpsql.variance.scaled import ScaledReading, Spread
+from dpsql.variance.reading import Together
+from dpsql.variance.scaled import ScaledReading
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -82,7 +81,7 @@ def release_content(drawn: DrawnRelease, release_id: str, *, insecure: bool) -> 
         )
         for i, (view, sums) in enumerate(zip(views, nodes, strict=True))
     ]
-    models: list[AxisVariance | PlaneVariance | Single | Spread] = [split.model for split in splits]
+    models: list[AxisVariance | Together] = [split.model for split in splits]
     models += plan.joint.values()
     spreads = dict(zip(sorted(drawn.corrected), count(len(models))))
     models += [drawn.corrected[i].spread for i in spreads]
@@ -191,7 +190,7 @@ def reconciled_nodes(
 def planned_release(
     plan: ReleasePlan,
     release_id: str,
-    models: Sequence[AxisVariance | PlaneVariance | Single | Spread],
+    models: Sequence[AxisVariance | Together],
     statistics: Sequence[StatisticPart],
     *,
     insecure: bool,

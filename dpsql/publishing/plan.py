@@ -185,7 +185,8 @@ def _of_view(catalog: Catalog, name: str, place: _Placed) -> list[PlannedStatist
     """What one view measures, each with its exact budget."""
     view, law = catalog.star.views[name], place.chosen.law
     bounding = bounding_of(catalog, view.of)
-    found = []
+    found: list[PlannedStatistic] = []
+    measurement = place.family.choice.strategy.measurement
     for measure in view.measures:
         bounds = None if measure.is_count else Bounds(*measure.bounds, measure.scale)
         charge = _charge(catalog, name, measure)
@@ -194,7 +195,7 @@ def _of_view(catalog: Catalog, name: str, place: _Placed) -> list[PlannedStatist
         planned = PlannedStatistic(
             name, view.of, measure, tuple(sorted(place.axes)), law, _spend(catalog, charge, law), charge,
             bounding.tau, bounds, bounds.mid if bounds else 0, 0, bounding.unit, 1.0 / bounding.unit,
-            measurement=place.family.choice.strategy.measurement, alone=bounding.alone(name),
+            measurement=measurement if not found else measurement.beside(), alone=bounding.alone(name),
         )  # fmt: skip
         found.append(planned.bounded_to(bounding.tau))
     return found

@@ -33,8 +33,7 @@ from dpsql.publishing.axes import AxisMaker, declared_workload
 from dpsql.star.graph import PEOPLE, ResolvedAxis, ResolvedMeasure
 from dpsql.star.model import AxisSpec, Catalog
 from dpsql.tree import Workload
-from dpsql.variance.distinct import Single
-from dpsql.variance.plane import PlaneVariance
+from dpsql.variance.reading import Together
 
 
 @dataclass(frozen=True)
@@ -107,7 +106,7 @@ class AxisPlanner:
         if key not in self._asked:
             axis = self.axis(resolved)
             workload = declared_workload(spec, resolved, axis)
-            self._asked[key] = FamilyAxis(axis.name, axis.leaves, workload, self._grains)
+            self._asked[key] = FamilyAxis(axis.name, axis.leaves, workload, self._grains, len(axis.special))
         return self._asked[key]
 
     def placed(self, resolved: ResolvedAxis, spec: AxisSpec, choice: AxisChoice, apart: str) -> int:
@@ -315,7 +314,7 @@ class ReleasePlan:
         return None
 
     @property
-    def joint(self) -> dict[Joint, PlaneVariance | Single]:
+    def joint(self) -> dict[Joint, Together]:
         """The variance model of each view whose axes are measured together, by view and measurement."""
         models = [(s.joint, s.measurement.joint_variance()) for s in self.statistics]
         return {place: model for place, model in models if model is not None}

@@ -41,12 +41,7 @@ from dpsql.release.format import (
 from dpsql.star.sql import identifier
 from dpsql.tree import Tree, kary_tree
 from dpsql.variance import AxisVariance
-from dpsql.variance.boxes import BoxVariance
-from dpsql.variance.channel import ChannelModel
-from dpsql.variance.distinct import Single
-from dpsql.variance.plane import PlaneVariance
-from dpsql.variance.scaled import Spread
-from dpsql.variance.stack import StackVariance
+from dpsql.variance.reading import Together
 
 IntArray = npt.NDArray[np.int64]
 
@@ -134,9 +129,7 @@ class ReleaseBuilder:
     spends: Sequence[Spend]
     insecure: bool
     axes: Sequence[AxisPart]
-    models: Sequence[
-        AxisVariance | PlaneVariance | StackVariance | BoxVariance | Single | Spread | ChannelModel
-    ]
+    models: Sequence[AxisVariance | Together]
     statistics: Sequence[StatisticPart]
     choices: Sequence[ChoiceMeta] = ()
     scales: Sequence[ScaleMeta] = ()

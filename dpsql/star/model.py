@@ -43,6 +43,7 @@ MECHANISMS = (
     "gaussian",
     "residual",
     "product_hats",
+    "blocks",
     "diffhr",
     "dawa",
 )
@@ -149,7 +150,7 @@ class View(Model):
     ] = Field("auto", description="how it is measured; `auto` is what errs least")
     data_dependent: Literal["refuse", "allow"] = Field(
         "refuse",
-        description="allow: `auto` may choose a one-axis view's strategy by noisy numbers it pays for",
+        description="allow: `auto` may pay for a look at noisy numbers and choose a strategy, or blocks, by them",
     )
     nonnegative: bool | None = Field(
         None, description="store non-negative (biased) estimates too; by default of counts up to 2^20 cells"

@@ -66,12 +66,14 @@ class Covariance(NamedTuple):
         spread: groups whose people own more or less than others (`max_ids: auto`).
         tail: rows of the few who own most, likewise.
         channel: the part of the noise that the channel adds.
+        within_leaf: how rows may lie inside of leaves that were measured as wholes (`blocks`).
     """
 
     noise: FloatArray
     spread: FloatArray | float = 0.0
     tail: FloatArray | float = 0.0
     channel: FloatArray | float = 0.0
+    within_leaf: FloatArray | float = 0.0
 
 
 class Shared(Protocol):

@@ -15,6 +15,7 @@ from typing import Any
 
 from dpsql.errors import InternalError
 from dpsql.variance import (
+    blocks,
     boxes,
     channel,
     distinct,
@@ -27,6 +28,7 @@ from dpsql.variance import (
     stack,
     tree,
 )
+from dpsql.variance.blocks import BlockReading, BlockVariance, LookedReading, looked_reading, shared_blocks
 from dpsql.variance.boxes import BoxReading, BoxVariance
 from dpsql.variance.channel import ChannelModel, ChannelReading, channel_reading, shared_channel
 from dpsql.variance.kronecker import AxisSplit, ProductReading
@@ -35,7 +37,11 @@ from dpsql.variance.plane import PlaneReading, PlaneVariance
 from dpsql.variance.scaled import ScaledReading, Spread, scaled_reading
 from dpsql.variance.stack import StackReading, StackVariance
 
-Piece = AxisSplit | PlaneVariance | Spread | distinct.Single | StackVariance | BoxVariance | ChannelModel
+Together = (
+    PlaneVariance | Spread | distinct.Single | StackVariance | BoxVariance | ChannelModel | BlockVariance
+)
+"""A model of a view's cells."""
+Piece = AxisSplit | Together
 """What a reading is made of."""
 
 AXES: dict[str, Callable[[int, Columns], AxisVariance]] = {
@@ -44,12 +50,7 @@ AXES: dict[str, Callable[[int, Columns], AxisVariance]] = {
 }  # fmt: skip
 """Models of one axis by the kind that their table is stored with."""
 
-TOGETHER: dict[
-    str,
-    Callable[
-        [Columns], PlaneVariance | Spread | distinct.Single | StackVariance | BoxVariance | ChannelModel
-    ],
-] = {
+TOGETHER: dict[str, Callable[[Columns], Together]] = {
     PlaneVariance.kind: plane.from_columns,
     Spread.kind: scaled.from_columns,
     distinct.GAPS: partial(distinct.from_columns, distinct.GAPS),
@@ -57,6 +58,7 @@ TOGETHER: dict[
     StackVariance.kind: stack.from_columns,
     BoxVariance.kind: boxes.from_columns,
     ChannelModel.kind: channel.from_columns,
+    BlockVariance.kind: blocks.from_columns,
 }
 """Models of a view's cells."""
 
@@ -67,12 +69,17 @@ READINGS: dict[str, tuple[type | tuple[type, ...], Callable[[tuple[Any, ...], Co
     distinct.GapReading.name: (distinct.Single, distinct.GapReading),
     distinct.TouchedReading.name: (distinct.Single, distinct.TouchedReading),
     BoxReading.name: (BoxVariance, BoxReading),
+    BlockReading.name: (BlockVariance, BlockReading),
+    LookedReading.name: (AxisSplit, looked_reading),
     StackReading.name: (StackVariance, lambda pieces, components: StackReading(pieces[0])),
     ChannelReading.name: ((AxisSplit, ChannelModel), channel_reading),
 }
 """Readings by the name that statistics are stored with, each with what it is made of."""
 
-SHARED: dict[str, Callable[[Any, Any], Shared]] = {ChannelReading.name: shared_channel}
+SHARED: dict[str, Callable[[Any, Any], Shared]] = {
+    ChannelReading.name: shared_channel,
+    BlockReading.name: shared_blocks,
+}
 """How two statistics of one view err together, by the name of their reading; all others err independently."""
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import duckdb
 import numpy as np
@@ -119,6 +119,12 @@ class TwoDraws:
             np.concatenate([getattr(look, name) for look in looks]) for name in ("value", "budget")
         )
         return Drawn(value, budget, self.unit_variance(terms))
+
+    def beside(self) -> Self:
+        return self
+
+    def settled(self, view: NoisyRows) -> Self:
+        return self
 
     def drawn_axis(self, view: NoisyRows) -> DrawnAxis | None:
         return None

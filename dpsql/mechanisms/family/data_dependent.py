@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 from math import inf
-from typing import ClassVar
+from typing import ClassVar, Self
 
 from dpsql.errors import InternalError
 from dpsql.mechanisms.axis.leaves import LeafStrategy
@@ -132,6 +132,14 @@ class DataDependent:
     def draw(self, cells: IntArray, terms: Terms, noise: Noise) -> NoisyRows:
         """Look, then measure."""
         return self.sample(cells, terms.spend, terms.sensitivity, noise)
+
+    def beside(self) -> Self:
+        """All statistics alike."""
+        return self
+
+    def settled(self, view: NoisyRows) -> Self:
+        """Nothing but an axis is left to the draw."""
+        return self
 
     def drawn_axis(self, view: NoisyRows) -> DrawnAxis | None:
         """The model of the rows that were chosen."""

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from math import isqrt, prod
-from typing import ClassVar
+from typing import ClassVar, Self
 
 import numpy as np
 
@@ -145,6 +145,14 @@ class Gaps:
         budget = np.broadcast_to(weights, cells.shape)
         return NoisyView(noisy.ravel(), budget.ravel(), self.unit_variance(terms), terms.sensitivity)
 
+    def beside(self) -> Self:
+        """All statistics alike."""
+        return self
+
+    def settled(self, view: NoisyRows) -> Self:
+        """Nothing is left to the draw."""
+        return self
+
     def drawn_axis(self, view: NoisyRows) -> DrawnAxis | None:
         """Nothing is left to the draw."""
         return None
@@ -238,6 +246,14 @@ class Touched:
         drawn = terms.law.draw_bounded(cells.ravel(), terms.sensitivity, terms.spend, noise)
         budget = np.ones(drawn.value.size, np.int64)
         return NoisyView(drawn.value, budget, drawn.sd**2, terms.sensitivity)
+
+    def beside(self) -> Self:
+        """All statistics alike."""
+        return self
+
+    def settled(self, view: NoisyRows) -> Self:
+        """Nothing is left to the draw."""
+        return self
 
     def drawn_axis(self, view: NoisyRows) -> DrawnAxis | None:
         """Nothing is left to the draw."""

@@ -30,9 +30,8 @@ from dpsql.mechanisms.law import NoiseLaw, NoisyRows
 from dpsql.noise import Noise
 from dpsql.tree import FloatArray, IntArray, Workload
 from dpsql.variance import AxisVariance, mean_variance
-from dpsql.variance.distinct import Single
 from dpsql.variance.kronecker import AxisSplit
-from dpsql.variance.plane import PlaneVariance
+from dpsql.variance.reading import Together
 
 
 class Terms(NamedTuple):
@@ -43,12 +42,14 @@ class Terms(NamedTuple):
         law: the noise.
         spend: what the noise is drawn for, in the law's own currency.
         sensitivity: the most that one privacy unit changes the sum of |cells|, in drawn integers.
+        beside: the first statistic of the view as drawn, where this is another one.
     """
 
     strategies: Sequence[AxisStrategy]
     law: NoiseLaw
     spend: Fraction
     sensitivity: int
+    beside: NoisyRows | None = None
 
 
 class Part(NamedTuple):
@@ -214,7 +215,7 @@ class Measurement(Protocol):
     def unit_variance(self, terms: Terms) -> float:
         """Variance of a row of whole budget, in squared drawn integers; errors as of `draw`."""
 
-    def joint_variance(self) -> PlaneVariance | Single | None:
+    def joint_variance(self) -> Together | None:
         """The variance model of all axes together, where it is no product of axes."""
 
     def mean_variance(
@@ -246,6 +247,12 @@ class Measurement(Protocol):
 
         **Privacy**: the spend, for neighbours that differ in one unit's rows.
         """
+
+    def beside(self) -> Measurement:
+        """How the statistics of a view are measured that follow its first."""
+
+    def settled(self, view: NoisyRows) -> Measurement:
+        """What estimates and reads a draw: itself where nothing was left to it."""
 
     def drawn_axis(self, view: NoisyRows) -> DrawnAxis | None:
         """What a draw settled of the statistic's one axis, or None."""

@@ -25,7 +25,7 @@ from fractions import Fraction
 from functools import lru_cache
 from itertools import product
 from math import prod
-from typing import ClassVar
+from typing import ClassVar, Self
 
 import numpy as np
 
@@ -150,6 +150,14 @@ class ProductHats:
         denominator = scaled_denominator(terms.sensitivity) * terms.sensitivity
         noisy = noise.laplace(budget, denominator, self.measure(cells, terms.strategies))
         return NoisyView(noisy, budget, self.unit_variance(terms), terms.sensitivity)
+
+    def beside(self) -> Self:
+        """All statistics alike."""
+        return self
+
+    def settled(self, view: NoisyRows) -> Self:
+        """Nothing is left to the draw."""
+        return self
 
     def drawn_axis(self, view: NoisyRows) -> DrawnAxis | None:
         """Nothing is left to the draw."""

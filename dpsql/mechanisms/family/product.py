@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from math import prod
-from typing import ClassVar
+from typing import ClassVar, Self
 
 import numpy as np
 
@@ -102,6 +102,14 @@ class Product:
         exact, budgets = measure_view(cells, terms.strategies), axis_budgets(terms.strategies)
         return terms.law.draw(exact, budgets, terms.spend, terms.sensitivity, noise)
 
+    def beside(self) -> Self:
+        """All statistics alike."""
+        return self
+
+    def settled(self, view: NoisyRows) -> Self:
+        """Nothing is left to the draw."""
+        return self
+
     def drawn_axis(self, view: NoisyRows) -> DrawnAxis | None:
         """Nothing is left to the draw."""
         return None
@@ -166,14 +174,14 @@ def offers(question: FamilyQuestion) -> Iterator[Answer]:
         return
 
     def make() -> FamilyCandidate:
-        views = tuple(_of_view(question, view) for view in question.views)
+        views = tuple(product_view(question, view) for view in question.views)
         words = " x ".join(choice.name for choice in views[0].axes) if len(views) == 1 else name
         return FamilyCandidate(words, FamilyDesign(PRODUCT, views), lambda: _error(question, views))
 
     yield Offer(name, 0.0, make)
 
 
-def _of_view(question: FamilyQuestion, view: FamilyView) -> ViewChoice:
+def product_view(question: FamilyQuestion, view: FamilyView) -> ViewChoice:
     """The noise of least exact error that the view's word has rows for, Laplace first."""
     laws = sorted(set(question.laws) & set(laws_of(view.word)), key=lambda law: law.norm)
     if not laws:

@@ -49,12 +49,14 @@ class FamilyAxis:
         leaves: number of leaves.
         workload: the ranges asked; None means all.
         grains: how fine full rows may be.
+        strips: how many leaves, at its end, hold no values (NULL, MISSING, OTHER).
     """
 
     name: str
     leaves: int
     workload: Workload | None
     grains: Grains
+    strips: int = 0
     _made: dict[Hashable, AxisChoice] = field(default_factory=dict)
 
     def once(self, make: Callable[..., AxisChoice], *words: Hashable) -> AxisChoice:

@@ -13,8 +13,8 @@ from math import isfinite, nan
 from typing import NamedTuple
 
 from dpsql.errors import CatalogError
-from dpsql.mechanisms.axis.registry import AUTO
-from dpsql.mechanisms.family import adaptive, dawa, diffhr, plane, product, residual, whitened
+from dpsql.mechanisms.axis.registry import AUTO, WHOLE
+from dpsql.mechanisms.family import adaptive, blocks, dawa, diffhr, plane, product, residual, whitened
 from dpsql.mechanisms.family.question import (
     Answer,
     FamilyChoice,
@@ -25,7 +25,16 @@ from dpsql.mechanisms.family.question import (
 )
 from dpsql.mechanisms.offers import Refusal, least
 
-MECHANISMS: tuple[FamilyMechanism, ...] = (product, plane, residual, whitened, adaptive, dawa, diffhr)
+MECHANISMS: tuple[FamilyMechanism, ...] = (
+    product,
+    plane,
+    residual,
+    whitened,
+    adaptive,
+    blocks,
+    dawa,
+    diffhr,
+)
 
 
 class Family(NamedTuple):
@@ -41,17 +50,24 @@ class Family(NamedTuple):
 
 
 class _Owner(NamedTuple):
-    """A mechanism, by one of its words."""
+    """A mechanism, by one of its words; a word may have several, which fit different views."""
 
     mechanism: FamilyMechanism
     named: NamedFamily
 
 
 class _Kin(NamedTuple):
-    """What views of one family have in common: the word that they go by, and what its mechanism says."""
+    """What views of one family have in common.
+
+    Args:
+        word: that they go by.
+        kin: what its mechanism says.
+        whole: as of `FamilyQuestion`.
+    """
 
     word: str
     kin: str
+    whole: float = WHOLE
 
 
 def choose_families(table: FamilyQuestion) -> list[Family]:
@@ -66,47 +82,47 @@ def choose_families(table: FamilyQuestion) -> list[Family]:
     groups: dict[_Kin, list[FamilyView]] = {}
     for view in table.views:
         groups.setdefault(_kin(table, view), []).append(view)
-    questions = [_part(table, kin.word, views, alone=len(groups) == 1) for kin, views in groups.items()]
+    questions = [_part(table, kin, views, alone=len(groups) == 1) for kin, views in groups.items()]
     return [Family(question, _choose(question)) for question in questions]
 
 
-def _owners() -> dict[str, _Owner]:
-    return {word: _Owner(m, named) for m in MECHANISMS for word, named in m.NAMED.items()}
+def _owners(word: str) -> list[_Owner]:
+    return [_Owner(m, m.NAMED[word]) for m in MECHANISMS if word in m.NAMED]
 
 
 def _kin(table: FamilyQuestion, view: FamilyView) -> _Kin:
     """The family of a view: of the mechanism that it names, or of one that looks first where it may and fits."""
-    owners = _owners()
     for word in (view.word.name, view.looks):
-        if word not in owners:
-            continue
-        alone = _part(table, word, [view], alone=len(table.views) == 1)
-        offered = any(not isinstance(a, Refusal) for a in owners[word].mechanism.offers(alone))
-        if offered or word == view.word.name:
-            return _Kin(word, owners[word].named.kin(view.name))
+        kins = [_Kin(word, owner.named.kin(view.name), owner.named.whole) for owner in _owners(word)]
+        for owner, kin in zip(_owners(word), kins, strict=True):
+            alone = _part(table, kin, [view], alone=len(table.views) == 1)
+            if any(not isinstance(answer, Refusal) for answer in owner.mechanism.offers(alone)):
+                return kin
+        if kins and word == view.word.name:
+            return kins[0]
     return _Kin("", "")
 
 
-def _part(table: FamilyQuestion, word: str, views: list[FamilyView], *, alone: bool) -> FamilyQuestion:
+def _part(table: FamilyQuestion, kin: _Kin, views: list[FamilyView], *, alone: bool) -> FamilyQuestion:
     """The question of some views that go by one word."""
-    if not word:
+    if not kin.word:
         return replace(table, views=tuple(views), alone=alone)
-    open_ended = tuple(v._replace(word=AUTO) if v.word.name == word else v for v in views)
-    return replace(table, views=open_ended, named=word, alone=alone, whole=_owners()[word].named.whole)
+    open_ended = tuple(v._replace(word=AUTO) if v.word.name == kin.word else v for v in views)
+    return replace(table, views=open_ended, named=kin.word, alone=alone, whole=kin.whole)
 
 
 def _choose(question: FamilyQuestion) -> FamilyChoice:
     """What the views name, with what it is compared with; else the least of all offers."""
     if not question.named:
         return _least([answer for each in MECHANISMS for answer in each.offers(question)])
-    own = _owners()[question.named].mechanism
-    answers = list(own.offers(question))
+    own = [owner.mechanism for owner in _owners(question.named)]
+    answers = [answer for each in own for answer in each.offers(question)]
     if all(isinstance(answer, Refusal) for answer in answers):
         raise _refused(question, [answer for answer in answers if isinstance(answer, Refusal)])
     chosen = _least(answers, rated=True)
     if not isfinite(chosen.expected_error):
         return chosen
-    beside = _least([a for each in MECHANISMS if each is not own for a in each.offers(question)], rated=True)
+    beside = _least([a for each in MECHANISMS if each not in own for a in each.offers(question)], rated=True)
     rivals = ((beside.name, beside.expected_error), *beside.runners_up)
     return chosen._replace(runners_up=rivals, refused=beside.refused)
 

@@ -32,7 +32,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from math import prod, sqrt
-from typing import ClassVar
+from typing import ClassVar, Self
 
 import numpy as np
 
@@ -125,6 +125,14 @@ class Residual:
     def draw(self, cells: IntArray, terms: Terms, noise: Noise) -> NoisyRows:
         """Products of zero-sum rows, drawn by the law."""
         return PRODUCT.draw(cells, terms, noise)
+
+    def beside(self) -> Self:
+        """All statistics alike."""
+        return self
+
+    def settled(self, view: NoisyRows) -> Self:
+        """Nothing is left to the draw."""
+        return self
 
     def drawn_axis(self, view: NoisyRows) -> DrawnAxis | None:
         """Nothing is left to the draw."""

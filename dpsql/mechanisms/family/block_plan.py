@@ -1,0 +1,198 @@
+"""What is public about a view by blocks before anything is drawn: grid, budgets, and the forecast it is chosen by.
+
+The error of a grid of loud blocks over random boxes is a sum over blocks,
+
+    E_b = v2 E[m] - v2^2 / (k v2 + v1) E[m^2]         m cells of block b in a random box, k cells in all
+
+and a quiet block adds next to nothing, so the sum over blocks of E_b min(x_b, c) / c foretells what a plane will err
+by. That number is linear in the cells up to a cut, so one row moves it by at most the largest E_b.
+
+**Privacy**: a function of numbers of leaves, declared questions, epsilon and M; `Forecast.number` alone sees cells.
+**Source**: docs/method/blocks.md, "The choice".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import reduce
+from math import ceil
+from typing import NamedTuple
+
+import numpy as np
+
+from dpsql.budget import cap_units, scaled_denominator
+from dpsql.errors import PrivacyError
+from dpsql.mechanisms.family.block_estimates import Selection, Variances
+from dpsql.mechanisms.family.partition import BlockGrid, block_grid
+from dpsql.mechanisms.family.question import FamilyAxis
+from dpsql.noise import laplace_variance
+from dpsql.tree import FloatArray, IntArray
+
+CHOICE, LOOK = Fraction(1, 100), Fraction(1, 2)
+LOUD = (
+    20  # blocks of fewer rows than so many 1/epsilon are quiet; 16 and 24 err 7% more on the planes of tuning
+)
+GRAIN = 64  # weights of the forecast are integers of 1/64
+SIDES = {2: (4, 8, 16), 3: (3, 4, 6)}
+SHORT_SIDES = (2, 3, 4)  # of four axes and more
+
+
+class Stages(NamedTuple):
+    """Integer budgets of the looks and of the rows over one denominator, which holds M."""
+
+    look: int
+    rows: int
+    denominator: int
+
+    @property
+    def variances(self) -> Variances:
+        """Of their noise."""
+        return Variances(*laplace_variance(np.array([self.look, self.rows]), self.denominator).tolist())
+
+    @property
+    def scale(self) -> Fraction:
+        """Of the noise of a look."""
+        return Fraction(self.denominator, self.look)
+
+    def selection(self, bar: int) -> Selection:
+        """What looks decide."""
+        return Selection(bar, self.look / self.denominator)
+
+
+def stages(spend: Fraction, sensitivity: int) -> Stages:
+    """Budgets of both stages.
+
+    Args:
+        spend: epsilon of both together.
+        sensitivity: M.
+
+    Raises:
+        PrivacyError: there is no room for integer budgets.
+    """
+    t = scaled_denominator(sensitivity)
+    look = cap_units(spend * LOOK, t)
+    return Stages(look, cap_units(spend * (1 - LOOK), t), t * sensitivity)
+
+
+def bar_of(spend: Fraction, sensitivity: int) -> int:
+    """theta: the number of drawn integers from which a block is loud, if nothing hid it."""
+    return ceil(LOUD * sensitivity / spend)
+
+
+class Moments(NamedTuple):
+    """E[m] and E[m^2] of the runs of one axis, shape (runs,) each."""
+
+    first: FloatArray
+    second: FloatArray
+
+
+def run_moments(axis: FamilyAxis, edges: IntArray) -> Moments:
+    """How many leaves of each run a random range of the axis covers.
+
+    Args:
+        axis: its number of leaves and the ranges asked; None means all.
+        edges: borders of the runs.
+
+    >>> from dpsql.mechanisms.family.question import Grains
+    >>> moments = run_moments(FamilyAxis("x", 3, None, Grains(1, 1)), np.array([0, 2, 3]))
+    >>> (6 * moments.first).round(9).tolist(), (6 * moments.second).round(9).tolist()
+    ([7.0, 3.0], [11.0, 3.0])
+    """
+    if axis.workload is not None:
+        low, high, weight = (np.asarray(part, np.float64)[:, None] for part in axis.workload)
+        covered = np.maximum(np.minimum(high, edges[1:]) - np.maximum(low, edges[:-1]), 0.0)
+        share = weight / weight.sum()
+        return Moments((share * covered).sum(axis=0), (share * covered**2).sum(axis=0))
+    n = axis.leaves
+    leaf, run = np.arange(n), np.repeat(np.arange(len(edges) - 1), np.diff(edges))
+    first = np.bincount(run, weights=(leaf + 1.0) * (n - leaf))
+    second = first.copy()
+    for apart in range(1, int(np.diff(edges).max())):
+        left = leaf[:-apart][run[:-apart] == run[apart:]]
+        second += np.bincount(run[left], weights=2 * (left + 1.0) * (n - left - apart), minlength=len(first))
+    ranges = n * (n + 1) / 2
+    return Moments(first / ranges, second / ranges)
+
+
+def loud_errors(axes: Sequence[FamilyAxis], grid: BlockGrid, variances: Variances) -> FloatArray:
+    """E_b of each block, of the grid's shape.
+
+    Args:
+        axes: what is asked of them.
+        grid: the blocks.
+        variances: of both stages.
+    """
+    moments = [run_moments(axis, edges) for axis, edges in zip(axes, grid.edges, strict=True)]
+    first, second = (
+        reduce(np.multiply.outer, [each[i] for each in moments]) for i in range(len(Moments._fields))
+    )
+    before, after = variances
+    return np.asarray(after * first - after**2 / (grid.cells * after + before) * second)
+
+
+def best_grid(axes: Sequence[FamilyAxis]) -> BlockGrid:
+    """The grid of least error if all blocks are loud, of the sides that suit so many axes."""
+    equal = Variances(1.0, 1.0)
+    sides = SIDES.get(len(axes), SHORT_SIDES)
+    grids = [block_grid([a.leaves for a in axes], [a.strips for a in axes], side) for side in sides]
+    return min(grids, key=lambda grid: float(loud_errors(axes, grid, equal).sum()))
+
+
+@dataclass(frozen=True, eq=False)
+class Forecast:
+    """The number that chooses.
+
+    Args:
+        grid: the blocks.
+        weights: W_b, E_b in integers of 1 / GRAIN at epsilon 1, rounded up, of the grid's shape.
+        bar: c, at which a block counts as loud; in drawn integers.
+        units, denominator: the budget of its noise, for what it may move by.
+    """
+
+    grid: BlockGrid
+    weights: IntArray
+    bar: int
+    units: int
+    denominator: int
+
+    def number(self, cells: IntArray) -> int:
+        """sum W_b min(x_b, c), exactly.
+
+        **Privacy** Raw. Cells are cut before they are added, so that no sum leaves 64 bits: cutting and adding move
+        two sets of cells no further apart.
+        """
+        blocks = np.minimum(self.grid.sums(np.clip(cells, -self.bar, self.bar)), self.bar)
+        return int((self.weights * blocks).sum())
+
+    def error(self, number: int) -> float:
+        """The predicted error that a noisy number stands for, at epsilon 1 and M = 1."""
+        return number / (GRAIN * self.bar)
+
+
+def forecast(axes: Sequence[FamilyAxis], grid: BlockGrid, spend: Fraction, sensitivity: int) -> Forecast:
+    """The number that chooses, and its noise.
+
+    Args:
+        axes: what is asked of them.
+        grid: the blocks.
+        spend: epsilon of the whole statistic.
+        sensitivity: M.
+
+    Raises:
+        PrivacyError: there is no room for it in 64 bits.
+
+    **Privacy** Weights are rounded before their largest is taken: that is what the noise is drawn for.
+    """
+    variances = stages(spend * (1 - CHOICE), sensitivity).variances
+    unit = float(spend) ** 2 / float(sensitivity) ** 2
+    weights = np.ceil(GRAIN * unit * loud_errors(axes, grid, variances)).astype(np.int64)
+    bar, reach = bar_of(spend, sensitivity), int(weights.max()) * sensitivity
+    if bar * max(int(weights.sum()), int(grid.cells.max())) >= 1 << 62:
+        raise PrivacyError(
+            "epsilon is too small for blocks of a measure of this width",
+            hint="give the view a larger share, lower max_ids, or write `mechanism: auto`",
+        )
+    t = scaled_denominator(reach)
+    return Forecast(grid, weights, bar, cap_units(spend * CHOICE, t), t * reach)

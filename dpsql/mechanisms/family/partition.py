@@ -1,0 +1,224 @@
+"""Blocks of cells, and which of them are measured cell by cell, by themselves or together; public once looked at.
+
+Each axis is cut into runs of a few leaves, and a product of runs is a block. Leaves that hold no values (NULL, MISSING,
+OTHER) stand at the end of an axis and are runs of their own. A noisy number of each block says which ones are loud;
+quiet neighbours are merged upwards, two along each axis, as long as they are quiet together.
+
+| here | there | unit |
+|---|---|---|
+| `BlockGrid` | blocks b of k_b cells | cells |
+| `bar` | theta | drawn integers |
+| `Partition` | loud blocks, and leaves of r blocks | - |
+
+**Privacy**: a partition is a function of noisy numbers and of public facts. Every cell is in one measured row, so one
+unit changes the rows by no more than it changes the cells: `Partition.rows` is one number for each cell.
+**Source**: docs/method/blocks.md, "Look, merge, measure".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property, reduce
+from math import isqrt, prod
+
+import numpy as np
+import numpy.typing as npt
+
+from dpsql.tree import FloatArray, IntArray
+
+FEWEST_NODES = 4
+"""Merging stops at so many nodes: the whole plane is never one leaf."""
+
+
+@dataclass(frozen=True, eq=False)
+class BlockGrid:
+    """The blocks of a view.
+
+    Args:
+        edges: borders of the runs along each axis, from 0 to its number of leaves.
+        values: how many runs of each axis hold values; those after them are one leaf each and never merged.
+
+    >>> grid = block_grid((5, 3), (1, 0), 2)
+    >>> [edges.tolist() for edges in grid.edges], grid.values, grid.cells.tolist()
+    ([[0, 2, 4, 5], [0, 2, 3]], (2, 2), [[4, 2], [4, 2], [2, 1]])
+    """
+
+    edges: tuple[IntArray, ...]
+    values: tuple[int, ...]
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Runs of each axis."""
+        return tuple(len(edges) - 1 for edges in self.edges)
+
+    @cached_property
+    def cells(self) -> IntArray:
+        """Cells of each block, of `shape`."""
+        return np.asarray(reduce(np.multiply.outer, [np.diff(edges) for edges in self.edges]), np.int64)
+
+    def sums(self, cells: IntArray) -> IntArray:
+        """Sums of cells over each block, modulo 2^64, of `shape`."""
+        found = cells
+        for axis, edges in enumerate(self.edges):
+            found = np.add.reduceat(found, edges[:-1], axis=axis)
+        return np.asarray(found, np.int64)
+
+    def spread(self, blocks: IntArray) -> IntArray:
+        """The value of each cell's block, in the shape of the cells."""
+        found = blocks
+        for axis, edges in enumerate(self.edges):
+            found = np.repeat(found, np.diff(edges), axis=axis)
+        return found
+
+    def merged(self, level: int) -> tuple[int, ...]:
+        """Nodes of values along each axis after so many steps of merging two neighbours."""
+        return tuple(-(-runs >> level) for runs in self.values)
+
+    def node(self, level: int) -> IntArray:
+        """The node that each block is in at a level, numbered in row-major order, of `shape`."""
+        own, sizes = [], []
+        for runs, values, nodes in zip(self.shape, self.values, self.merged(level), strict=True):
+            run = np.arange(runs)
+            own.append(np.where(run < values, run >> level, run - values + nodes))
+            sizes.append(nodes + runs - values)
+        return np.asarray(np.ravel_multi_index(np.meshgrid(*own, indexing="ij"), sizes), np.int64)
+
+
+def block_grid(leaves: Sequence[int], strips: Sequence[int], side: int) -> BlockGrid:
+    """Runs of `side` leaves along each axis; the last may be shorter.
+
+    Args:
+        leaves: of each axis.
+        strips: how many of them, at the end, hold no values.
+        side: leaves of a run.
+    """
+    edges, values = [], []
+    for n, apart in zip(leaves, strips, strict=True):
+        starts = np.arange(0, n - apart, side)
+        edges.append(np.concatenate([starts, np.arange(n - apart, n + 1)]))
+        values.append(len(starts))
+    return BlockGrid(tuple(edges), tuple(values))
+
+
+@dataclass(frozen=True, eq=False)
+class Partition:
+    """What is measured of a grid of blocks.
+
+    Args:
+        grid: the blocks.
+        piece: the piece that each block is in, of the grid's shape; pieces are numbered by their first blocks.
+        level: -1 for a loud block; else a leaf, which was merged so often, shape (pieces,).
+    """
+
+    grid: BlockGrid
+    piece: IntArray
+    level: IntArray
+
+    @property
+    def loud(self) -> npt.NDArray[np.bool_]:
+        """Which pieces are measured cell by cell."""
+        return np.asarray(self.level < 0)
+
+    @cached_property
+    def blocks(self) -> IntArray:
+        """Blocks of each piece, r."""
+        return np.bincount(self.piece.ravel(), minlength=len(self.level)).astype(np.int64)
+
+    @cached_property
+    def cells(self) -> IntArray:
+        """Cells of each piece, k or a."""
+        found = np.zeros(len(self.level), np.int64)
+        np.add.at(found, self.piece.ravel(), self.grid.cells.ravel())
+        return found
+
+    @cached_property
+    def bounds(self) -> IntArray:
+        """Half-open bounds of each piece along each axis, in leaves, shape (pieces, axes, 2)."""
+        found = np.zeros((len(self.level), len(self.grid.edges), 2), np.int64)
+        places = np.indices(self.piece.shape).reshape(self.piece.ndim, -1)
+        for axis, edges in enumerate(self.grid.edges):
+            found[:, axis, 0] = edges[-1]
+            np.minimum.at(found[:, axis, 0], self.piece.ravel(), edges[:-1][places[axis]])
+            np.maximum.at(found[:, axis, 1], self.piece.ravel(), edges[1:][places[axis]])
+        return found
+
+    @cached_property
+    def rows(self) -> IntArray:
+        """The one row that measures each cell, in the shape of the cells: leaves first, then cells of loud blocks."""
+        quiet = ~self.loud
+        leaf = np.cumsum(quiet) - 1
+        piece = self.grid.spread(self.piece)
+        rows, loud = leaf[piece], self.loud[piece]
+        rows[loud] = np.count_nonzero(quiet) + np.arange(np.count_nonzero(loud))
+        return np.asarray(rows, np.int64)
+
+    @property
+    def row_count(self) -> int:
+        """How many rows are measured."""
+        return int(self.rows.max()) + 1
+
+    def measure(self, cells: IntArray) -> IntArray:
+        """Exact sums of the rows, modulo 2^64.
+
+        **Privacy** Raw where the cells are.
+        """
+        found = np.zeros(self.row_count, np.int64)
+        np.add.at(found, self.rows.ravel(), cells.ravel())
+        return found
+
+    def of_blocks(self, values: IntArray) -> FloatArray:
+        """Sums of blocks' numbers over each piece."""
+        found = np.bincount(self.piece.ravel(), weights=values.ravel().astype(np.float64))
+        return np.asarray(found, np.float64)
+
+
+def partition(grid: BlockGrid, look: IntArray, bar: int, scale: Fraction, merge: int) -> Partition:
+    """Loud blocks alone, quiet ones merged as far as they are quiet together.
+
+    A node of 2 x 2 nodes, all of them quiet, is one leaf if their noisy numbers add up to at most the bar and `merge`
+    standard deviations of their noise. All in integers, so that it is the same on every machine.
+
+    Args:
+        grid: the blocks.
+        look: the noisy number of each block.
+        bar: above it a block is loud.
+        scale: of the noise of a look.
+        merge: standard deviations.
+
+    **Privacy** Post-processing of `look`.
+
+    >>> grid = block_grid((8, 8), (0, 0), 2)
+    >>> found = partition(grid, np.where(np.arange(16).reshape(4, 4) == 5, 99, 1), 20, Fraction(2), 1)
+    >>> found.piece.tolist(), found.level.tolist()
+    ([[0, 1, 2, 2], [3, 4, 2, 2], [5, 5, 6, 6], [5, 5, 6, 6]], [0, 0, 1, 0, -1, 1, 1])
+    """
+    intact = look <= bar
+    level = np.where(intact, 0, -1)
+    step = 1
+    while prod(grid.merged(step)) >= FEWEST_NODES:
+        node = grid.node(step)
+        size = np.bincount(node.ravel())
+        total = np.zeros(len(size), np.int64)
+        np.add.at(total, node.ravel(), look.ravel())
+        whole = np.bincount(node.ravel(), weights=intact.ravel()) == size
+        allowed = {r: isqrt(int(2 * r * (merge * scale) ** 2)) for r in np.unique(size).tolist()}
+        kept = whole & (total <= bar + np.array([allowed[r] for r in size.tolist()]))
+        intact = kept[node]
+        level[intact] = step
+        step += 1
+    return _pieces(grid, level)
+
+
+def _pieces(grid: BlockGrid, level: IntArray) -> Partition:
+    """Number the pieces by their first blocks."""
+    name = np.zeros(grid.shape, np.int64)
+    for step in range(-1, int(level.max()) + 1):
+        own = level == step
+        name[own] = (step + 1) * grid.cells.size + grid.node(max(step, 0))[own]
+    _, first, piece = np.unique(name.ravel(), return_index=True, return_inverse=True)
+    order = np.argsort(first)
+    rank = np.empty(len(order), np.int64)
+    rank[order] = np.arange(len(order))
+    return Partition(grid, rank[piece].reshape(grid.shape), level.ravel()[first[order]])

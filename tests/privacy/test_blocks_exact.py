@@ -1,0 +1,236 @@
+"""Blocks spend what their lines say and no more: every stage in integers, releases on aimed neighbours, plants."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from dpsql.errors import PrivacyError
+from dpsql.mechanisms.axis.leaves import LeafStrategy
+from dpsql.mechanisms.family import block_plan, blocks
+from dpsql.mechanisms.family.block_plan import Forecast, bar_of, best_grid, forecast, stages
+from dpsql.mechanisms.family.blocks import Blocks
+from dpsql.mechanisms.family.measurement import Terms
+from dpsql.mechanisms.family.partition import BlockGrid, Partition, block_grid, partition
+from dpsql.mechanisms.family.question import FamilyAxis, Grains
+from dpsql.mechanisms.law import LAPLACE
+from dpsql.noise import Noise
+from tests.privacy.loss import Distinguished, DrawLoss, Loss, Rows, loss_of, measure
+
+AXES = [FamilyAxis("x", 22, None, Grains(1, 1), 2), FamilyAxis("y", 19, None, Grains(1, 1))]
+SHAPE = (22, 19)
+LAST = (1 << 62) - 1
+
+
+def moved(left: np.ndarray, right: np.ndarray) -> int:
+    return sum(abs(int(a) - int(b)) for a, b in zip(left.ravel(), right.ravel(), strict=True))
+
+
+@pytest.mark.parametrize("sensitivity", [1, 5, 3 << 20])
+@pytest.mark.parametrize("spend", [Fraction(1, 7), Fraction(1), Fraction(4)])
+def test_no_stage_moves_by_more_than_its_noise_is_for(spend: Fraction, sensitivity: int):
+    """Rows in every cell, at and around the bar too; the partition is whatever noisy numbers say."""
+    own = stages(spend * (1 - block_plan.CHOICE), sensitivity)
+    chosen = forecast(AXES, best_grid(AXES), spend, sensitivity)
+    rng, bar = np.random.default_rng(7), bar_of(spend, sensitivity)
+    x = (rng.random(SHAPE) < 0.02) * sensitivity
+    x[4, 4] = bar - 1
+    x[9, 9] = bar
+    found = partition(chosen.grid, rng.integers(-bar, 2 * bar, chosen.grid.shape), bar, own.scale, 1)
+    most = Fraction(0)
+    for cell in np.ndindex(SHAPE):
+        y = x.copy()
+        y[cell] += sensitivity
+        number = abs(chosen.number(y) - chosen.number(x))
+        look = moved(chosen.grid.sums(y), chosen.grid.sums(x))
+        rows = moved(found.measure(y), found.measure(x))
+        losses = [Fraction(chosen.units * number, chosen.denominator),
+                  Fraction(own.look * look, own.denominator), Fraction(own.rows * rows, own.denominator)]  # fmt: skip
+        assert losses[0] <= spend * block_plan.CHOICE
+        assert sum(losses) <= spend
+        most = max(most, sum(losses))
+    assert most > spend * Fraction(999, 1000)  # nothing is wasted on the worst cell
+
+
+def test_every_partition_measures_every_cell_once():
+    grid = block_grid((9, 9), (0, 0), 2)
+    for seed in range(200):
+        look = np.random.default_rng(seed).integers(-60, 60, grid.shape)
+        found = partition(grid, look, 20, Fraction(seed % 9 + 1), 1)
+        for cell in np.ndindex(9, 9):
+            one = np.zeros((9, 9), np.int64)
+            one[cell] = 1
+            assert int(np.abs(found.measure(one)).sum()) == 1
+
+
+def test_huge_cells_do_not_carry_the_forecast_over_the_end_of_64_bits():
+    chosen = forecast(AXES, best_grid(AXES), Fraction(1, 100), 9 << 20)
+    x = np.full(SHAPE, LAST)
+    y = x.copy()
+    y[3, 3] -= 9 << 20
+    assert 0 <= chosen.number(x) - chosen.number(y) <= int(chosen.weights.max()) * (9 << 20)
+    assert chosen.number(x) == int(chosen.weights.sum()) * chosen.bar
+    with pytest.raises(PrivacyError, match="too small for blocks"):
+        forecast(AXES, best_grid(AXES), Fraction(1, 10**6), 1 << 32)
+
+
+HEAD = """
+dpsql: 1
+name: plane
+ledger: LEDGER
+source: {kind: parquet, root: ROOT, tables: {hits: hits.parquet, owner: owner.parquet}}
+privacy: {lineage: p, cap: 9, unit: UNIT, epsilon: 1, NEIGHBOURS}
+tables:
+  owner: {role: dimension, key: id, private: true, columns: {age: {type: int, lower: 0, upper: 3}}}
+  hits: {role: fact, foreign_keys: {id: owner}, BOUNDS columns: {
+    x: {type: int, lower: 0, upper: 31, out_of_domain: drop}, y: {type: int, lower: 0, upper: 31, out_of_domain: drop},
+    v: {type: int, lower: 0, upper: 10, measure: true}}}
+views:
+  plane: {of: hits, axes: [hits.x, hits.y], measures: {count: 0.6, hits.v: 0.4}, mechanism: blocks}
+"""
+HITS, OWNER = "id INT, x INT, y INT, v INT", "id INT, age INT"
+
+
+def star(rows: int, *, full: bool, victim: bool) -> dict[str, Rows]:
+    """A cluster in an empty plane, or a full plane; the victim owns dear rows in the middle, in a block of few rows."""
+    crowd = range(32) if full else range(0, 32, 5)
+    own = [
+        (i % 40, x, y, 5) for i, x in enumerate(crowd) for y in range(32) for _ in range(40 if full else 1)
+    ]
+    own = [row for row in own if not (full and 14 <= row[1] < 18 and 14 <= row[2] < 18)]
+    own += [(99, 16, 16, 10)] * (rows if victim else 0)
+    return {"hits": Rows(HITS, own), "owner": Rows(OWNER, [(i, i % 4) for i in [*range(40), 99]])}
+
+
+def pair(folder: Path, *, full: bool = False, rows: int = 1, neighbours: str = "", bounds: str = "") -> Loss:
+    unit = "owner.id" if bounds else "row"
+    catalog = HEAD.replace("UNIT", unit).replace("BOUNDS", bounds).replace("NEIGHBOURS", neighbours)
+    left, right = (star(rows, full=full, victim=victim) for victim in (True, False))
+    return measure(catalog, left, right, folder)
+
+
+def test_a_row_costs_what_is_claimed(tmp_path: Path):
+    loss = pair(tmp_path)
+    assert 0.98 <= loss.share <= 1
+    assert len(loss.draws) == 5  # choice, look and rows of the count; look and rows of the sum
+    charged = [float(amount) for _, amount in loss.lines]
+    assert charged == pytest.approx([0.006, 0.297, 0.297, 0.2, 0.2])
+    assert all(draw.epsilon <= amount for draw, (_, amount) in zip(loss.draws, loss.lines, strict=True))
+
+
+def test_a_row_costs_what_is_claimed_where_the_product_is_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(blocks, "BLOCKS_IF", 0.2)
+    loss = pair(tmp_path, full=True)
+    assert 0.97 <= loss.share <= 1
+    assert len(loss.draws) == 3
+
+
+@pytest.mark.parametrize("how", ["truncate", "weight"])
+def test_an_owner_of_many_rows_costs_what_is_claimed(tmp_path: Path, how: str):
+    loss = pair(tmp_path, rows=300, bounds=f"max_ids: 4, bounding: {how},")
+    assert 0.98 <= loss.share <= 1
+
+
+def test_replacing_a_row_costs_twice(tmp_path: Path):
+    assert 0.48 <= pair(tmp_path, neighbours="neighbours: replace_one").share <= 0.5
+
+
+EPSILON = Fraction(1)
+LINES = [part.share for part in Blocks(tuple(AXES), 1e9).parts]
+
+
+def heaviest() -> tuple[int, ...]:
+    """A cell in the block of the largest weight."""
+    chosen = forecast(AXES, best_grid(AXES), EPSILON, 1)
+    weights = chosen.grid.spread(chosen.weights)
+    return tuple(np.argwhere(weights == weights.max())[0].tolist())
+
+
+def direct(x: np.ndarray) -> tuple[DrawLoss, ...]:
+    """A count with a row more in the block of the largest weight."""
+    own = Terms([LeafStrategy(n) for n in SHAPE], LAPLACE, EPSILON, 1)
+    y = x.copy()
+    y[heaviest()] += 1
+
+    def publish(data: np.ndarray) -> Callable[[Noise], object]:
+        return lambda noise: Blocks(tuple(AXES), 1e9).draw(data, own, noise).value.tolist()
+
+    return loss_of(publish(x), publish(y))
+
+
+def empty() -> np.ndarray:
+    return np.zeros(SHAPE, np.int64)
+
+
+def test_every_draw_of_a_count_costs_its_line():
+    losses = [draw.epsilon for draw in direct(empty())]
+    assert all(line * Fraction(999, 1000) < loss <= line for loss, line in zip(losses, LINES, strict=True))
+
+
+def _loud_blocks(chosen: Forecast, x: np.ndarray) -> int:
+    return int((chosen.weights * np.where(chosen.grid.sums(x) > 0, chosen.bar, 0)).sum())
+
+
+def _twice(found: Partition, x: np.ndarray) -> np.ndarray:
+    rows = np.zeros(found.row_count, np.int64)
+    for row in (found.rows, found.rows[::-1]):
+        np.add.at(rows, row.ravel(), x.ravel())
+    return rows
+
+
+def _overlapping(grid: BlockGrid, x: np.ndarray) -> np.ndarray:
+    return sum(np.add.reduceat(np.add.reduceat(x, e[:-1], axis=0), f[:-1], axis=1)
+               for e, f in (grid.edges, grid.edges))  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("where", "name", "planted", "line"),
+    [
+        (Forecast, "number", _loud_blocks, 0),
+        (BlockGrid, "sums", _overlapping, 1),
+        (Partition, "measure", _twice, 2),
+    ],
+)
+def test_planted_rows_cost_more_than_their_line(
+    monkeypatch: pytest.MonkeyPatch, where: type, name: str, planted: Callable[..., object], line: int
+):
+    """A count of loud blocks where a cut sum was proved, a cell in two blocks, a cell in two rows."""
+    monkeypatch.setattr(where, name, planted)
+    assert direct(empty())[line].epsilon > LINES[line]
+
+
+def test_noise_for_the_mean_weight_costs_more(monkeypatch: pytest.MonkeyPatch):
+    def cheap(*asked: object) -> Forecast:
+        found = forecast(*asked)  # type: ignore[arg-type]
+        ratio = int(found.weights.max()) / float(found.weights.mean())
+        return Forecast(found.grid, found.weights, found.bar, int(found.units * ratio), found.denominator)
+
+    monkeypatch.setattr(blocks, "forecast", cheap)
+    assert direct(empty())[0].epsilon > LINES[0] * Fraction(11, 10)
+
+
+def test_a_partition_of_true_numbers_is_told_apart(monkeypatch: pytest.MonkeyPatch):
+    """A row more takes the block over the bar, and another number of rows is drawn."""
+    seen: list[np.ndarray] = []
+    sums = BlockGrid.sums
+
+    def remember(grid: BlockGrid, x: np.ndarray) -> np.ndarray:
+        seen.append(sums(grid, x))
+        return seen[-1]
+
+    def peek(grid: BlockGrid, look: np.ndarray, *others: object) -> Partition:
+        return partition(grid, seen[-1], *others)  # type: ignore[arg-type]
+
+    x = empty()
+    x[heaviest()] = bar_of(EPSILON, 1)
+    assert sum(draw.epsilon for draw in direct(x)) <= EPSILON
+    monkeypatch.setattr(BlockGrid, "sums", remember)
+    monkeypatch.setattr(blocks, "partition", peek)
+    with pytest.raises(Distinguished):
+        direct(x)
