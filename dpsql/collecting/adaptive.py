@@ -36,8 +36,8 @@ from dpsql.mechanisms.local.ahead import (
     spread_evenly,
     unbiased_boxes,
 )
-from dpsql.mechanisms.local.blue import Estimate, range_workload
-from dpsql.mechanisms.local.smooth import hidden_parts
+from dpsql.mechanisms.local.blue import Estimate
+from dpsql.mechanisms.local.smooth import with_hidden
 from dpsql.mechanisms.oracles.oracle import FloatArray, spread
 from dpsql.release.format import Spend, StatisticMeta
 from dpsql.release.write import ReleaseBuilder, StatisticPart
@@ -164,13 +164,11 @@ def _positive_errors(
     people = float(positive.sum())
     rng = np.random.default_rng(int.from_bytes(plan.hash, "big"))
     again = redrawn_errors(found.rounds, plan.own, rng) * people**2
-    level_of = range_workload(positive.size)
     redrawn = _margin(BoxVariance(known.bounds, again, 0 * known.within), [positive.size], 0)
     noise = _margin(BoxVariance(known.bounds, known.sums, 0 * known.within), [positive.size], 0)
-    level = float((redrawn * level_of).sum() / max((noise * level_of).sum(), 1e-300))
+    refits = with_hidden(redrawn, noise)
     inside = unbiased - noise
-    small, large = hidden_parts(unbiased / people**2)
-    return StackVariance((redrawn + level * noise) / 2 + inside, unbiased, positive, small, large)
+    return StackVariance(refits.covariance + inside, unbiased, positive, refits.small, refits.large)
 
 
 def _statistic(survey: Survey, plan: Plan, view: str, held: tuple[int, ...], cells: int) -> StatisticMeta:

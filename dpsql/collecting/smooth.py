@@ -32,7 +32,7 @@ from dpsql.mechanisms.local.joint import (
     table_of,
     weights_of,
 )
-from dpsql.mechanisms.local.smooth import Stack, hidden_parts, stack, stack_covariance
+from dpsql.mechanisms.local.smooth import Stack, stack, stack_errors
 from dpsql.mechanisms.oracles.oracle import FloatArray
 from dpsql.variance.stack import StackVariance
 
@@ -282,9 +282,9 @@ def _stacked(
     """One axis's stack with its covariance; the draws follow from the plan, so that a release can be made again."""
     found, unbiased = smooth_axis(plan, tallies, axis), known[axis].counts
     rng = np.random.default_rng(int.from_bytes(plan.hash, "big") + axis)
-    refit = stack_covariance(found, unbiased.covariance, smooth, rng)
+    refits = stack_errors(found, unbiased.covariance, smooth, rng)
     shares = found.shares[: unbiased.shares.size]
-    errors = StackVariance(refit, unbiased.covariance, shares, *hidden_parts(unbiased.covariance))
+    errors = StackVariance(refits.covariance, unbiased.covariance, shares, refits.small, refits.large)
     return Positive(shares, errors, outside(shares, unbiased) <= FLAGGED)
 
 
