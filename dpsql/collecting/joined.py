@@ -1,186 +1,56 @@
-"""Reports of several services to a release: joined by the person's pseudonym, a product of scores a person, added up.
+"""Joined reports of several services to a release: a product of scores a person, added up.
 
-A spool may hold reports of one service or of several; a report names its service's plan by hash. Pseudonyms are the
-spools' tokens. They are hashed under the collector's secret key as soon as they are read, and no release holds them.
-Of several reports of one pseudonym at one service the least in byte order is kept, so the order of files does not
-matter; whoever is not known to every service is left out and counted.
+Scores of one report add up to 1, so a view's margins are the estimates of fewer axes; where everybody has one row the
+total is the number of people. A person's rows stand in one service's report: the scores of a cell with the bit for how
+many rows there are, times R, are those of rows weighted min(r, R) / r in the mean, whatever r and the values have to do
+with each other. A measure's bit says both counts (both bits together) and values in half-ranges (bit 1 minus bit 0).
 
 | here     | there                                             | unit |
 |----------|---------------------------------------------------|------|
-| table    | sum over people of s_1 x s_2 x .. x s_K           | rows |
-| exact    | sum of squares of a box's products minus its count | rows^2 |
+| `counts` | sum over people of s_1 x s_2 x .. x s_K           | rows / R |
+| `signed` | the same with one service's bit 1 minus bit 0     | half-ranges / R |
+| moments  | over people, of a box's products: their squares and the products of both | |
 | strength | variance of a part of a view                      | rows^2 |
 
-Scores of one report add up to 1, so a view's margins are the estimates of fewer axes, and the total is the number of
-people. `exact` is the unbiased estimate of a box's variance given the people: a product's square has the mean of its
-variance plus the square of its truth, which is 0 or 1.
+A box's squares are the unbiased estimate of its variance given the people, plus the squared truth. That is the count
+where a product's truth is 0 or 1; of rows and measures, where it may lie between, nothing is taken away.
 
 **Privacy**: post-processing of reports that were private before they left a service.
 """
 
 from __future__ import annotations
 
-import hashlib
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-import duckdb
 import numpy as np
-from numpy.typing import NDArray
 
-from dpsql.client.plan import Plan
-from dpsql.client.report import HEADER, MAGIC
 from dpsql.collecting.collector import Manifest
 from dpsql.collecting.content import statistic_content, survey_axes
 from dpsql.collecting.estimate import model_of
-from dpsql.collecting.files import open_state
+from dpsql.collecting.pseudonyms import Some, joined_people, spooled_reports
 from dpsql.collecting.services import Positions, Sheet, penalty, strengths
-from dpsql.collecting.spools import Spool, counted_file
 from dpsql.collecting.survey import Survey
-from dpsql.collecting.tallies import oracle_of
+from dpsql.collecting.tallies import layout_of
 from dpsql.mechanisms.family.reconcile import round_family
 from dpsql.mechanisms.local.blue import Estimate
-from dpsql.mechanisms.oracles.oracle import FloatArray, Oracle, Packed, item_scores
-from dpsql.progress import Progress, Stage
-from dpsql.release.format import LocalMeta, ManifestMeta, Promise, Spend, StatisticMeta
+from dpsql.mechanisms.oracles.oracle import FloatArray
+from dpsql.progress import Progress
+from dpsql.release.format import (
+    BitLeftOut,
+    LocalMeta,
+    ManifestMeta,
+    Promise,
+    SlotsLeftOut,
+    Spend,
+    StatisticMeta,
+)
 from dpsql.release.write import ReleaseBuilder, StatisticPart
 from dpsql.star import spec_hash
 from dpsql.variance.kronecker import AxisSplit, ProductReading
 from dpsql.variance.leaves import PrefixVariance
-
-Held = dict[bytes, bytes]
-"""Payload by hashed pseudonym."""
-
-
-class Heard(NamedTuple):
-    """One service's joined reports: their oracle, and their payloads in the order of people."""
-
-    oracle: Oracle
-    packed: Packed
-
-    def scores(self, first: int, last: int) -> FloatArray:
-        """Unbiased indicators of all items for some of the people, shape (people, items)."""
-        return item_scores(self.oracle, self.oracle.supports(self.packed[first:last]))
-
-
-class Joined(NamedTuple):
-    """People known to every service, what each service heard of them (same order), and what was counted."""
-
-    people: int
-    heard: dict[str, Heard]
-    manifest: Manifest
-
-
-def join_spools(sheet: Sheet, spools: Sequence[Path], key: bytes, progress: Progress) -> Joined:
-    """Read spools and join reports by pseudonym.
-
-    Args:
-        sheet: the collection.
-        spools: Parquet and JSON-lines files; a file given twice counts once.
-        key: secret bytes under which pseudonyms are hashed.
-        progress: told each file.
-
-    Raises:
-        OperationalError: a file cannot be opened.
-    """
-    held: dict[str, Held] = {name: {} for name in sheet.plans}
-    rejected, seen, total = Counter[str](), set[str](), 0
-    connection = open_state(next(iter(sheet.plans.values())))
-    try:
-        for path in spools:
-            content = counted_file(path)
-            if content.digest in seen:
-                progress(Stage("known", path.name))
-                continue
-            seen.add(content.digest)
-            spool, count = Spool(path, content, (), Counter()), 0
-            for reports, tokens in _portions(connection, spool):
-                count += len(reports)
-                _hold(sheet, held, reports, tokens, key, rejected)
-            rejected += spool.unreadable
-            total += count + spool.unreadable.total()
-            progress(Stage("counted", path.name, {"reports": count}))
-    finally:
-        connection.close()
-    everywhere = sorted(set.intersection(*(set(own) for own in held.values())))
-    rejected["pseudonym not at every service"] = sum(len(own) - len(everywhere) for own in held.values())
-    heard = {name: _heard(sheet.plans[name], [own[p] for p in everywhere]) for name, own in held.items()}
-    reasons = {reason: n for reason, n in sorted(rejected.items()) if n}
-    return Joined(
-        len(everywhere), heard, Manifest(len(seen), total, len(everywhere) * len(sheet.plans), reasons)
-    )
-
-
-ROWS = 100_000
-"""Reports that are looked at at once."""
-
-
-def _portions(
-    connection: duckdb.DuckDBPyConnection, spool: Spool
-) -> Iterator[tuple[list[bytes], list[str | None]]]:
-    """A file's reports and their pseudonyms, some at a time; of a damaged file none."""
-    try:
-        for portion in spool.portions(connection):
-            # All of it is readable before any of it is kept; no pseudonym gets to a table, which might be spilled.
-            connection.execute(f"SELECT max(report), max(token) FROM {portion}").fetchall()
-            rows = connection.execute(f"SELECT report, token FROM {portion}")
-            while some := rows.fetchmany(ROWS):
-                yield [report for report, _ in some], [token for _, token in some]
-    except duckdb.Error:
-        spool.unreadable["unreadable file"] += 1
-
-
-def _hold(
-    sheet: Sheet,
-    held: dict[str, Held],
-    reports: Sequence[bytes],
-    tokens: Sequence[str | None],
-    key: bytes,
-    rejected: Counter[str],
-) -> None:
-    """Check one spool's reports and keep them by hashed pseudonym."""
-    given = np.array([*tokens, None], dtype=object)[:-1]
-    said = np.array([bytes(r) for r in reports] + [b""], dtype=object)[:-1]
-    known = np.array([r[2:10] for r in said.tolist()] + [b""], dtype=object)[:-1]
-    named = np.array([t is not None for t in given], dtype=bool)
-    rejected["no pseudonym"] += int((~named).sum())
-    rejected["another plan"] += int(named.sum())
-    for name, plan in sheet.plans.items():
-        mine = np.nonzero(named & (known == plan.hash))[0]
-        rejected["another plan"] -= mine.size
-        for i in mine[_sound(plan, said[mine].tolist(), rejected)].tolist():
-            person = hashlib.blake2b(given[i].encode(), key=key, digest_size=16).digest()
-            payload = said[i][HEADER:]
-            rejected["repeated pseudonym"] += int(person in held[name])
-            held[name][person] = min(payload, held[name].get(person, payload))
-
-
-def _sound(plan: Plan, reports: Sequence[bytes], rejected: Counter[str]) -> NDArray[np.bool_]:
-    """Which reports are answers to a service's plan; the others are counted by reason."""
-    view, sound = plan.views[0], np.zeros(len(reports), dtype=bool)
-    head = MAGIC + plan.hash + b"\0\0" + bytes([view.perturbs.code])
-    lengths = np.fromiter(map(len, reports), dtype=np.int64, count=len(reports))
-    for length in np.unique(lengths).tolist():
-        at = np.nonzero(lengths == length)[0]
-        if length <= HEADER:
-            rejected["too short"] += at.size
-            continue
-        table = np.frombuffer(b"".join(reports[i] for i in at.tolist()), np.uint8).reshape(-1, length)
-        right = (table[:, :HEADER] == np.frombuffer(head, np.uint8)).all(axis=1)
-        kept, reason = oracle_of(plan, view).check(table[:, HEADER:])
-        rejected["not version 1, the view or its oracle"] += int((~right).sum())
-        rejected[reason] += int((right & ~kept).sum())
-        sound[at] = right & kept
-    return sound
-
-
-def _heard(plan: Plan, payloads: Sequence[bytes]) -> Heard:
-    """Payloads as an array."""
-    oracle = oracle_of(plan, plan.views[0])
-    return Heard(oracle, oracle.packed(payloads))
-
 
 CHUNK = 4_000_000
 """Numbers held at once while people are added up."""
@@ -189,52 +59,76 @@ CAUTION = 0.8
 """Which quantile, over random boxes, of exact variance by model is put on a view's strengths."""
 
 
-class JoinedTable(NamedTuple):
-    """A view's estimated rows, in its axes' order, and its strengths."""
-
-    axes: Positions
-    values: FloatArray
-    strengths: Mapping[Positions, float]
-
-
-def joined_table(survey: Survey, sheet: Sheet, joined: Joined, held: Positions) -> JoinedTable:
-    """Estimate one view.
+@dataclass(frozen=True)
+class Sums:
+    """One view's running sums over people, of counts and of one measure.
 
     Args:
-        survey: the catalog's questions.
-        sheet: the collection.
-        joined: the joined reports.
         held: the view's axes, increasing.
-
-    Returns:
-        Unbiased rows, and strengths that hold for `CAUTION` of random boxes at least.
+        measure: the measure's position; None for counts alone.
+        boxes: random runs of leaves, per axis, shape (BOXES, leaves).
+        counts, signed: sums of products, axes in the order of services.
+        moments: over boxes, sums of counts, of their squares, of products of both, of signed squares: shape (4, BOXES).
     """
-    asked = sheet.asked(held)
-    sizes = [survey.axes[a].leaves for a in held]
-    order = [a for own in asked.values() for a in own]
-    total = np.zeros([survey.axes[a].leaves for a in order])
+
+    held: Positions
+    measure: int | None
+    boxes: Mapping[int, FloatArray]
+    counts: FloatArray
+    signed: FloatArray
+    moments: FloatArray
+
+
+def empty_sums(survey: Survey, sheet: Sheet, held: Positions, measure: int | None) -> Sums:
+    """Zeros, and boxes that follow from the plans."""
     rng = np.random.default_rng(int.from_bytes(b"".join(p.hash for p in sheet.plans.values()), "big"))
+    order = [a for own in sheet.asked(held, measure).values() for a in own]
+    shape = [survey.axes[a].leaves for a in order]
     boxes = {a: _halves(survey.axes[a].leaves, rng) for a in held}
-    counts, squares = np.zeros(BOXES), np.zeros(BOXES)
-    for parts in _chunks(sheet, joined, asked, total.size):
-        product, inside = parts[0], np.ones((len(parts[0]), BOXES))
-        for (name, own), part in zip(asked.items(), parts, strict=True):
-            inside *= part @ _covered([boxes[a] for a in own]).T
-            product = part if name == next(iter(asked)) else _outer(product, part)
-        total += product.sum(axis=0).reshape(total.shape)
-        counts += inside.sum(axis=0)
-        squares += (inside**2).sum(axis=0)
-    values = np.moveaxis(total, range(len(order)), [held.index(a) for a in order])
-    plain = strengths(sheet, held, joined.people)
-    splits = tuple(AxisSplit(PrefixVariance(even_model(m))) for m in sizes)
-    known = ProductReading(splits, plain).covariance([boxes[a] for a in held]).noise
-    raised = max(float(np.quantile((squares - counts) / known, CAUTION)), 1.0)
-    return JoinedTable(held, values, {part: s * raised for part, s in plain.items()})
+    return Sums(held, measure, boxes, np.zeros(shape), np.zeros(shape), np.zeros((4, BOXES)))
 
 
-def even_model(leaves: int) -> FloatArray:
-    """I - J/m: what a report's scores leave of each other when they add up to 1."""
-    return model_of(Estimate(np.zeros(leaves), np.eye(leaves) - 1 / leaves))
+def add_people(sheet: Sheet, sums: Sums, some: Some) -> None:
+    """Add some people's products to a view's sums."""
+    asked = sheet.asked(sums.held, sums.measure)
+    widest = max(sums.counts.size, *(plan.views[0].domain for plan in sheet.plans.values()))
+    step = max(CHUNK // widest, 1)
+    for first in range(0, some.people, step):
+        size = min(step, some.people - first)
+        counts = signed = np.ones((size, 1))
+        inside = values = np.ones((size, BOXES))
+        for name, own in asked.items():
+            covered = _covered([sums.boxes[a] for a in own]).T
+            rows, bits = _cell_scores(sheet, some, name, first, first + size, own)
+            told = bits if sheet.tells(name, sums.measure) else rows
+            counts, signed = _outer(counts, rows), _outer(signed, told)
+            inside, values = inside * (rows @ covered), values * (told @ covered)
+        sums.counts[...] += counts.sum(axis=0).reshape(sums.counts.shape)
+        sums.signed[...] += signed.sum(axis=0).reshape(sums.signed.shape)
+        products = (inside, inside**2, inside * values, values**2)
+        sums.moments[...] += np.array([product.sum(axis=0) for product in products])
+
+
+class CellScores(NamedTuple):
+    """Scores of rows in cells, and of bit 1 minus bit 0, shape (people, cells)."""
+
+    rows: FloatArray
+    bits: FloatArray
+
+
+def _cell_scores(sheet: Sheet, some: Some, name: str, first: int, last: int, own: Positions) -> CellScores:
+    """One service's scores over the cells of some of its axes."""
+    plan = sheet.plans[name]
+    scores, layout = some.heard[name].scores(first, last), layout_of(plan.views[0])
+    rows = scores[:, layout.rows]
+    bits = np.zeros_like(rows) if layout.bits is None else scores[:, layout.bits]
+    dropped = tuple(i + 1 for i, a in enumerate(sheet.axes[name]) if a not in own)
+    shape = [len(scores), *(axis.leaves for axis in plan.axes)]
+
+    def cells(items: FloatArray) -> FloatArray:
+        return np.asarray(items.reshape(shape).sum(axis=dropped).reshape(len(scores), -1))
+
+    return CellScores(cells(rows + bits), cells(bits - rows))
 
 
 def _halves(leaves: int, rng: np.random.Generator) -> FloatArray:
@@ -247,8 +141,8 @@ def _halves(leaves: int, rng: np.random.Generator) -> FloatArray:
 
 def _covered(masks: Sequence[FloatArray]) -> FloatArray:
     """Cells of several axes inside each box, shape (BOXES, cells)."""
-    cells = masks[0]
-    for mask in masks[1:]:
+    cells = np.ones((BOXES, 1))
+    for mask in masks:
         cells = _outer(cells, mask)
     return cells
 
@@ -257,35 +151,126 @@ def _outer(left: FloatArray, right: FloatArray) -> FloatArray:
     return (left[:, :, None] * right[:, None, :]).reshape(len(left), -1)
 
 
-def _chunks(
-    sheet: Sheet, joined: Joined, asked: Mapping[str, Positions], cells: int
-) -> Iterator[list[FloatArray]]:
-    """Scores over each service's part of a view, some people at a time."""
-    widest = max(cells, *(plan.views[0].domain for plan in sheet.plans.values()))
-    step = max(CHUNK // widest, 1)
-    for first in range(0, joined.people, step):
-        parts = []
-        for name, own in asked.items():
-            scores = joined.heard[name].scores(first, min(first + step, joined.people))
-            shape = [axis.leaves for axis in sheet.plans[name].axes]
-            dropped = tuple(i + 1 for i, a in enumerate(sheet.axes[name]) if a not in own)
-            parts.append(scores.reshape(-1, *shape).sum(axis=dropped).reshape(len(scores), -1))
-        yield parts
+@dataclass(frozen=True)
+class JoinedTable:
+    """One statistic of a view: rows, or a measure's values around `mid`, in the view's order of axes, and strengths."""
+
+    axes: Positions
+    values: FloatArray
+    strengths: Mapping[Positions, float]
+    mid: int = 0
 
 
-def joined_content(survey: Survey, sheet: Sheet, joined: Joined, release_id: str) -> ReleaseBuilder:
-    """All that the release file of a collection by services will hold."""
-    tables = {held: joined_table(survey, sheet, joined, held) for held, _ in survey.views.values()}
-    named = [(name, tables[held]) for name, (held, _) in survey.views.items()]
-    units = round_family([(t.axes, t.values) for _, t in named])
-    axes = survey_axes(survey)
-    statistics = [
-        StatisticPart(
-            _statistic(survey, sheet, i, name, t),
-            statistic_content(leaves, None, [axes[a].content.tree for a in t.axes]),
-        )
-        for i, (leaves, (name, t)) in enumerate(zip(units, named, strict=True))
+def count_table(survey: Survey, sheet: Sheet, sums: Sums, people: int) -> JoinedTable:
+    """Unbiased rows of a view, and strengths that hold for `CAUTION` of random boxes at least.
+
+    Args:
+        survey: the catalog's questions.
+        sheet: the collection.
+        sums: of the view.
+        people: whose reports were joined.
+    """
+    plain = strengths(sheet, sums.held, people)
+    truth = sums.moments[0] if sheet.rows == 1 else 0.0
+    raised = _raised(survey, sums, plain, sums.moments[1] - truth)
+    factor = float(sheet.rows) ** 2
+    values = _in_order(sheet, sums, sums.counts) * sheet.rows
+    return JoinedTable(sums.held, values, {part: s * raised * factor for part, s in plain.items()})
+
+
+def measure_table(survey: Survey, sheet: Sheet, sums: Sums, people: int) -> JoinedTable:
+    """Unbiased sums of a measure around the value that lets them err independently of counts."""
+    assert sums.measure is not None
+    lower, upper = survey.measures[sums.measure].bounds
+    half, (_, squares, both, signed) = (upper - lower) / 2, sums.moments
+    slope = float(np.clip(both.sum() / max(float(squares.sum()), 1e-300), -1.0, 1.0))
+    mid = min(max(round((lower + upper) / 2 + half * slope), lower), upper)
+    shift = (lower + upper) / 2 - mid
+    values = _in_order(sheet, sums, half * sums.signed + shift * sums.counts) * sheet.rows
+    of_counts = strengths(sheet, sums.held, people)
+    plain = {
+        part: half**2 * s + shift**2 * of_counts[part]
+        for part, s in strengths(sheet, sums.held, people, sums.measure).items()
+    }
+    seen = half**2 * signed + 2 * half * shift * both + shift**2 * squares
+    raised, factor = _raised(survey, sums, plain, seen), float(sheet.rows) ** 2
+    return JoinedTable(sums.held, values, {part: s * raised * factor for part, s in plain.items()}, mid)
+
+
+def _in_order(sheet: Sheet, sums: Sums, values: FloatArray) -> FloatArray:
+    """Axes from the order of services to the view's."""
+    order = [a for own in sheet.asked(sums.held, sums.measure).values() for a in own]
+    return np.moveaxis(values, range(len(order)), [sums.held.index(a) for a in order])
+
+
+def _raised(survey: Survey, sums: Sums, plain: Mapping[Positions, float], seen: FloatArray) -> float:
+    """By how much the boxes' exact variances are above the model's."""
+    splits = tuple(AxisSplit(PrefixVariance(even_model(survey.axes[a].leaves))) for a in sums.held)
+    known = ProductReading(splits, plain).covariance([sums.boxes[a] for a in sums.held]).noise
+    return max(float(np.quantile(seen / known, CAUTION)), 1.0)
+
+
+def even_model(leaves: int) -> FloatArray:
+    """I - J/m: what a report's scores leave of each other when they add up to 1."""
+    return model_of(Estimate(np.zeros(leaves), np.eye(leaves) - 1 / leaves))
+
+
+class JoinedTables(NamedTuple):
+    """What all people say: statistics with the views that they belong to, how many people, and what was counted."""
+
+    statistics: list[tuple[str, int | None, JoinedTable]]
+    people: int
+    manifest: Manifest
+
+
+def joined_tables(
+    survey: Survey, sheet: Sheet, spools: Sequence[Path], key: bytes, progress: Progress
+) -> JoinedTables:
+    """Join reports by pseudonym, a part of the people after the other, and estimate every view.
+
+    Args:
+        survey: the catalog's questions.
+        sheet: the collection.
+        spools: files of reports; a file given twice counts once.
+        key: secret bytes under which pseudonyms are hashed.
+        progress: told each file.
+
+    Raises:
+        OperationalError: a file cannot be opened.
+    """
+    asked = [
+        (name, measure, empty_sums(survey, sheet, held, measure))
+        for measure in [None, *range(len(survey.measures))]
+        for name, (held, told) in survey.views.items()
+        if measure is None or measure in told
     ]
+    people = 0
+    with spooled_reports(sheet, spools, key, progress) as spooled:
+        for some in joined_people(sheet, spooled):
+            people += some.people
+            for _, _, sums in asked:
+                add_people(sheet, sums, some)
+        manifest = spooled.manifest(sheet, people)
+    return JoinedTables(
+        [
+            (name, measure, (count_table if measure is None else measure_table)(survey, sheet, sums, people))
+            for name, measure, sums in asked
+            if people
+        ],
+        people,
+        manifest,
+    )
+
+
+def joined_content(survey: Survey, sheet: Sheet, joined: JoinedTables, release_id: str) -> ReleaseBuilder:
+    """All that the release file of a collection by services will hold."""
+    axes, statistics = survey_axes(survey), list[StatisticPart]()
+    for measure, family in _families(joined):
+        units = round_family([(t.axes, t.values) for _, t in family])
+        for leaves, (name, t) in zip(units, family, strict=True):
+            described = _statistic(survey, sheet, len(statistics), name, measure, t)
+            trees = [axes[a].content.tree for a in t.axes]
+            statistics.append(StatisticPart(described, statistic_content(leaves, None, trees)))
     return ReleaseBuilder(
         release_id,
         sheet.catalog,
@@ -296,18 +281,44 @@ def joined_content(survey: Survey, sheet: Sheet, joined: Joined, release_id: str
         axes=axes,
         models=[PrefixVariance(even_model(axis.leaves)) for axis in survey.axes],
         statistics=statistics,
+        bounding=_bounding(survey, sheet),
         local=_collected(survey, sheet, joined),
     )
 
 
-def _statistic(survey: Survey, sheet: Sheet, number: int, view: str, found: JoinedTable) -> StatisticMeta:
+def _families(joined: JoinedTables) -> Iterator[tuple[int | None, list[tuple[str, JoinedTable]]]]:
+    """Views with their tables, one measure after the other; what is rounded together adds up."""
+    for measure in dict.fromkeys(measure for _, measure, _ in joined.statistics):
+        yield measure, [(name, t) for name, own, t in joined.statistics if own == measure]
+
+
+def _statistic(
+    survey: Survey, sheet: Sheet, number: int, view: str, measure: int | None, found: JoinedTable
+) -> StatisticMeta:
+    described = None if measure is None else survey.measures[measure]
     return StatisticMeta(
-        id=number, view=view, of=survey.of, measure="count", axes=found.axes, mid=0, scale=0, kind="int",
-        sensitivity=1, budget=str(sheet.epsilon), currency="epsilon",
-        mechanism=f"local: product over {len(sheet.asked(found.axes))} services",
-        cells=int(found.values.size), reading=ProductReading.name, models=found.axes,
+        id=number,
+        view=view,
+        of=survey.of,
+        measure="count" if described is None else described.name,
+        axes=found.axes,
+        mid=found.mid,
+        scale=0 if described is None else described.scale,
+        kind="int" if described is None or described.scale == 0 else "decimal",
+        sensitivity=sheet.rows,
+        budget=str(sheet.epsilon),
+        currency="epsilon",
+        mechanism=f"local: product over {len(sheet.asked(found.axes, measure))} services",
+        cells=int(found.values.size),
+        reading=ProductReading.name,
+        models=found.axes,
         components=tuple(sorted(found.strengths.items())),
-    )  # fmt: skip
+    )
+
+
+def _bounding(survey: Survey, sheet: Sheet) -> list[SlotsLeftOut | BitLeftOut]:
+    """Rows of a person beyond R, of which nobody was asked how many there are."""
+    return [BitLeftOut(survey.of, sheet.rows)] if sheet.rows > 1 else []
 
 
 def _promise(survey: Survey, sheet: Sheet) -> Promise:
@@ -317,7 +328,7 @@ def _promise(survey: Survey, sheet: Sheet) -> Promise:
         neighbours="replace_one",
         trust="local",
         epsilon=str(sheet.epsilon),
-        rows_per_unit={survey.of: 1},
+        rows_per_unit={survey.of: sheet.rows},
         adds_up="the services' epsilons add up to this one; that a person is known to a service is not hidden, "
         "and whoever is also in a central release of the same people is promised, for replacing one person, twice "
         "its add-or-remove epsilon plus this one",
@@ -325,7 +336,7 @@ def _promise(survey: Survey, sheet: Sheet) -> Promise:
     )
 
 
-def _collected(survey: Survey, sheet: Sheet, joined: Joined) -> LocalMeta:
+def _collected(survey: Survey, sheet: Sheet, joined: JoinedTables) -> LocalMeta:
     """What was collected, and how much noisier it is than reports of devices that hold all axes."""
     crossing = {held for held, _ in survey.views.values() if len(sheet.asked(held)) > 1}
     return LocalMeta(
@@ -333,7 +344,7 @@ def _collected(survey: Survey, sheet: Sheet, joined: Joined) -> LocalMeta:
         participation=survey.participation.name,
         everybody=survey.everybody,
         manifest=ManifestMeta(**joined.manifest._asdict()),
-        tau=1,
+        tau=sheet.rows,
         people=joined.people,
         services={name: str(plan.epsilon) for name, plan in sheet.plans.items()},
         times_the_variance_of_a_device_join={

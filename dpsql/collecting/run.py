@@ -42,7 +42,7 @@ from dpsql.collecting.files import (
     write_release_file,
 )
 from dpsql.collecting.forecast import Forecast, drowned, people_needed, view_costs, ways_out
-from dpsql.collecting.joined import join_spools, joined_content
+from dpsql.collecting.joined import joined_content, joined_tables
 from dpsql.collecting.plan import RowReports, facts_of
 from dpsql.collecting.rounds import after_round, is_adaptive, rounds_design
 from dpsql.collecting.services import Sheet, make_sheet, predict_services, read_sheet, write_sheet
@@ -318,16 +318,16 @@ def _joined(
     if reports.state is not None:
         raise InterfaceError("reports of services are joined in one run", hint="name all files, and no state")
     survey = _survey(sheet.catalog, reports.catalog)
-    joined = join_spools(sheet, spool_files(reports.spools), reports.key, progress)
+    with one_blas_thread():
+        joined = joined_tables(survey, sheet, spool_files(reports.spools), reports.key, progress)
     if joined.people < 2:
         why = ", ".join(f"{count} {reason}" for reason, count in joined.manifest.rejected.items())
         raise DataError(
             f"no two people have a sound report of every service under one pseudonym: {why}",
             hint="give the reports of all services, each with the person's pseudonym as its token",
         )
-    progress(Stage("joining and writing", counts={"people": joined.people}))
-    with one_blas_thread():
-        return joined_content(survey, sheet, joined, release_id), joined.manifest
+    progress(Stage("writing", counts={"people": joined.people}))
+    return joined_content(survey, sheet, joined, release_id), joined.manifest
 
 
 def _nothing(manifest: Manifest) -> DataError:

@@ -1,12 +1,17 @@
 """A collection by several services that cannot join on a device: K plans, one for each, and a sheet that names them.
 
-Each service's plan is an ordinary collection plan with one view, the combinations of its axes' leaves, and its part of
-epsilon. Its devices (or the service itself, over its own records) answer it as any plan, and send their report together
-with the person's pseudonym, the same at all services. The sheet is for the collector alone.
+Each service's plan is an ordinary collection plan with one view, the combinations of its axes' leaves (with the bit of
+a measure that it knows), and its part of epsilon. Its devices (or the service itself, over its own records) answer it
+as any plan, and send their report together with the person's pseudonym, the same at all services. The sheet is for the
+collector alone.
+
+Where a person may have several rows, one service holds them and is asked for one row and a bit for how many; the others
+know one value of the person, which all of her rows share. Rows that two services hold cannot be matched by a pseudonym.
 
 | here    | there                | unit |
 |---------|----------------------|------|
 | `share` | epsilon_k / epsilon  | the parts add up to 1 |
+| `rows`  | R, the rows at which the bit is certain | a person with more counts as one with R |
 | penalty | Var(product) / Var(one report joined on the device) | for half of every axis |
 
 **Privacy**: docs/privacy/local.md section 2: the services' epsilons add up to the person's.
@@ -20,19 +25,21 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from dpsql.client.plan import Plan, View, largest_weight, read_plan
+from dpsql.collecting.estimate import one_row_each
 from dpsql.collecting.files import write_plan_file
 from dpsql.collecting.plan import ONLY, Asked, Design, canonical, checked, with_oracle
 from dpsql.collecting.survey import Survey, design_of
-from dpsql.collecting.tallies import oracle_of
+from dpsql.collecting.tallies import layout_of, oracle_of
 from dpsql.collecting.tau import Prediction
 from dpsql.errors import CatalogError, DataError, OperationalError, PrivacyError
+from dpsql.mechanisms.local.truncation import weighting_named
 from dpsql.mechanisms.oracles.registry import choose_oracle
-from dpsql.star import service_shares
+from dpsql.star import Collection, service_shares
 
 MOST_ITEMS = 4096
 """Most items of one service: a report of OUE has a bit for each."""
@@ -50,6 +57,7 @@ class Sheet:
         epsilon: of one person, over all services.
         plans: each service's plan.
         axes: positions of each service's axes in the survey, in its plan's order.
+        measures: the position, in the survey, of the measure that a service tells.
         catalog: the catalog, as JSON.
         simulated: whether nobody is protected.
     """
@@ -58,13 +66,40 @@ class Sheet:
     epsilon: Fraction
     plans: Mapping[str, Plan]
     axes: Mapping[str, Positions]
+    measures: Mapping[str, int]
     catalog: Mapping[str, Any]
     simulated: bool = False
 
-    def asked(self, held: Positions) -> dict[str, Positions]:
-        """The services that tell about a view's axes, each with those axes."""
+    @property
+    def rows(self) -> int:
+        """Rows of a person that count at most."""
+        return max(plan.tau for plan in self.plans.values())
+
+    def asked(self, held: Positions, measure: int | None = None) -> dict[str, Positions]:
+        """The services that a view's answers need, each with the view's axes that it knows.
+
+        Args:
+            held: the view's axes.
+            measure: None for counts, else the measure's position.
+        """
         parts = {name: tuple(a for a in own if a in held) for name, own in self.axes.items()}
-        return {name: part for name, part in parts.items() if part}
+        return {
+            name: part
+            for name, part in parts.items()
+            if part or one_row_each(self.plans[name]) or self.tells(name, measure)
+        }
+
+    def tells(self, name: str, measure: int | None) -> bool:
+        """Whether a service tells a measure."""
+        return measure is not None and self.measures.get(name) == measure
+
+    def score(self, name: str, measure: int | None) -> Score:
+        """What one report of a service brings to a statistic."""
+        plan = self.plans[name]
+        view, layout = plan.views[0], layout_of(plan.views[0])
+        added = 1 if layout.bits is None else 2
+        known = 0.0 if self.tells(name, measure) else added * view.cells / view.domain
+        return Score(oracle_of(plan, view).item_noise, added, known)
 
     @property
     def leaves(self) -> dict[int, int]:
@@ -81,6 +116,25 @@ class Sheet:
         return int(np.prod([leaves[a] for a in self.axes[name] if a not in part], dtype=np.int64))
 
 
+class Score(NamedTuple):
+    """What one report of a service brings to a statistic.
+
+    Args:
+        noise: v, variance of one item's score.
+        items: items of a cell that are added, or taken from each other.
+        known: by how much an answer of everything is less noisy than its items: 1 where the scores of all cells add up
+            to 1, 0 where items are taken from each other.
+    """
+
+    noise: float
+    items: int
+    known: float
+
+    def squared(self, cells: float, share: float) -> float:
+        """Mean square of a person's score of a share of the cells, for evenly spread people."""
+        return self.noise * self.items * cells * share * (1 - self.known * share) + share
+
+
 def make_sheet(survey: Survey, label: str = "", simulated: bool = False) -> Sheet:
     """Plan a collection by services.
 
@@ -90,28 +144,63 @@ def make_sheet(survey: Survey, label: str = "", simulated: bool = False) -> Shee
         simulated: whether to mark the plans as simulated.
 
     Raises:
-        CatalogError: people with several rows, or a service or view with too many cells.
+        CatalogError: rows of a person at several services or at none, or a service or view with too many cells.
     """
-    design = design_of(survey, 1, label)
-    if design.rows_floor < design.tau:
-        raise CatalogError(
-            f"services tell about one row a person, and a person may have several of `{survey.of}`",
-            hint="make the row the unit, or collect on devices that hold all of a person's rows (no `services`)",
-        )
+    design = replace(design_of(survey, 1, label), simulated=simulated)
     collection = survey.catalog.collection
     assert collection is not None
     shares, places = service_shares(collection), _places(survey)
     axes = {name: tuple(places[a] for a in s.axes) for name, s in sorted(collection.services.items())}
-    plans = {
-        name: _service_plan(replace(design, simulated=simulated), name, own, design.epsilon * shares[name])
-        for name, own in axes.items()
-    }
+    measures = _measures(survey, collection)
+    holder = _holder_of_rows(survey, axes)
+    if holder is not None and set(measures) - {holder}:
+        raise CatalogError(
+            "a measure is a value of a row, and another service is to tell it",
+            hint=f"write it in the service that holds the rows, `{holder}`",
+        )
+    declared = collection.row_bit_cap if isinstance(collection.row_bit_cap, int) else design.rows_cap
+    one = replace(design, tau=1, rows_floor=1, row_weighting="none", row_share=Fraction(0), measures=())
+    several = replace(one, tau=declared, rows_floor=0, row_weighting="bit")
+    plans = {}
+    for name, own in axes.items():
+        asked = several if name == holder else one
+        told = (design.measures[measures[name]],) if name in measures else ()
+        epsilon = design.epsilon * shares[name]
+        plans[name] = _service_plan(replace(asked, measures=told, epsilon=epsilon), name, own)
     for name, (held, _) in survey.views.items():
         if int(np.prod([survey.axes[a].leaves for a in held])) > MOST_CELLS:
             raise CatalogError(
                 f"the view `{name}` has more than {MOST_CELLS} cells to join", hint="make its axes coarser"
             )
-    return Sheet(design.collection, design.epsilon, plans, axes, design.catalog or {}, simulated)
+    return Sheet(design.collection, design.epsilon, plans, axes, measures, design.catalog or {}, simulated)
+
+
+def _measures(survey: Survey, collection: Collection) -> dict[str, int]:
+    """The survey's position of the measure that a service tells."""
+    names = [measure.name.rpartition(".")[2] for measure in survey.measures]
+    return {
+        name: names.index(measure.rpartition(".")[2])
+        for name, service in collection.services.items()
+        for measure in service.measures
+    }
+
+
+def _holder_of_rows(survey: Survey, axes: Mapping[str, Positions]) -> str | None:
+    """The service that holds the rows of people who may have several; the others' axes belong to the person."""
+    table = survey.catalog.star.tables[survey.of]
+    if table.one_row:
+        return None
+    holders = [
+        name for name, own in axes.items() if not all(table.is_own(survey.resolved[a].path) for a in own)
+    ]
+    if len(holders) != 1:
+        raise CatalogError(
+            f"{len(holders)} services hold axes of the rows of `{survey.of}`, of which a person may have several "
+            f"({', '.join(holders) or 'all axes belong to the person'})",
+            hint="let one service have every axis of the rows, and the others axes of the person; or make the row "
+            "the unit",
+        )
+    return holders[0]
 
 
 def _places(survey: Survey) -> dict[str, int]:
@@ -127,12 +216,11 @@ def _places(survey: Survey) -> dict[str, int]:
     return found
 
 
-def _service_plan(design: Design, name: str, axes: Positions, epsilon: Fraction) -> Plan:
+def _service_plan(design: Design, name: str, axes: Positions) -> Plan:
     """One service's plan: the combinations of its axes' leaves, by the oracle of least variance."""
     own = replace(
         design,
         collection=f"{design.collection}:{name}",
-        epsilon=epsilon,
         axes=tuple(design.axes[a] for a in axes),
         catalog=None,
         service=name,
@@ -142,8 +230,9 @@ def _service_plan(design: Design, name: str, axes: Positions, epsilon: Fraction)
             f"the service `{name}` has more than {MOST_ITEMS} items", hint="make its axes coarser"
         )
     edges = tuple(tuple(range(axis.leaves + 1)) for axis in own.axes)
-    view = Asked(View("grid", tuple(range(len(axes))), edges), Fraction(1))
-    return read_plan(checked(own, [with_oracle(own, largest_weight(epsilon), view)], ONLY))
+    asks, measure = weighting_named(own.row_weighting).asks, 0 if own.measures else None
+    view = Asked(View(asks, tuple(range(len(axes))), edges, measure=measure), Fraction(1))
+    return read_plan(checked(own, [with_oracle(own, largest_weight(own.epsilon), view)], ONLY))
 
 
 def write_sheet(sheet: Sheet, target: Path) -> list[Path]:
@@ -162,6 +251,7 @@ def write_sheet(sheet: Sheet, target: Path) -> list[Path]:
         "epsilon": str(sheet.epsilon),
         "plans": {name: plan.raw.decode() for name, plan in sheet.plans.items()},
         "axes": {name: list(axes) for name, axes in sheet.axes.items()},
+        "measures": dict(sheet.measures),
         "catalog": sheet.catalog,
         "simulated": sheet.simulated,
     }
@@ -185,41 +275,46 @@ def read_sheet(path: Path) -> Sheet | None:
     try:
         plans = {name: read_plan(text.encode()) for name, text in body["plans"].items()}
         axes = {name: tuple(body["axes"][name]) for name in plans}
-        epsilon, known = Fraction(body["epsilon"]), (body["collection"], body["catalog"], body["simulated"])
+        epsilon, measures = Fraction(body["epsilon"]), {name: int(m) for name, m in body["measures"].items()}
+        known = body["collection"], body["catalog"], body["simulated"]
     except (ValueError, KeyError, TypeError, AttributeError, DataError) as error:
         raise OperationalError(f"{path.name} is a damaged sheet of services", hint="make it again") from error
     if sum((plan.epsilon for plan in plans.values()), Fraction(0)) > epsilon:
         raise PrivacyError("the services spend more than the person's epsilon", hint="make the sheet again")
-    return Sheet(known[0], epsilon, plans, axes, known[1], known[2])
+    return Sheet(known[0], epsilon, plans, axes, measures, known[1], known[2])
 
 
-def strengths(sheet: Sheet, held: Positions, people: int) -> dict[Positions, float]:
-    """Variance factor of every part of a joined view, in rows: exact for evenly spread people.
+def strengths(
+    sheet: Sheet, held: Positions, people: int, measure: int | None = None
+) -> dict[Positions, float]:
+    """Variance factor of every part of a joined view, of people whose rows count once: exact for evenly spread ones.
 
     A box of leaf coverages u_a takes from axis a the share f_a = |u_a|/m_a = rest_a/m_a + spread_a, where rest_a =
     u'(I - J/m)u and spread_a = f_a^2. A service's score of it squares, in the mean, to v Q + F, with F = prod f_a and
-    Q = items a cell x (prod m_a f_a - prod m_a spread_a); the variance of the product is people x (prod (v Q + F) -
-    prod F), whose coefficients these are.
+    Q = items a cell x (prod m_a f_a - known x prod m_a spread_a); the variance of the product is people x (prod (v Q +
+    F) - prod F), whose coefficients these are.
 
     Args:
         sheet: the collection.
         held: the view's axes.
         people: whose reports were joined.
+        measure: None for counts, else the measure's position: its values in half-ranges.
 
     Returns:
-        By positions inside `held`, for the models I - J/m of the axes. The total is known exactly.
+        By positions inside `held`, for the models I - J/m of the axes. A total that is known exactly has none.
     """
     found: dict[Positions, float] = {}
     for width in range(len(held) + 1):
         for places in itertools.combinations(range(len(held)), width):
-            part = tuple(held[i] for i in places)
+            part = {held[i] for i in places}
             both, truth = 1.0, 1.0
-            for name, own in sheet.asked(part).items():
+            for name, view in sheet.asked(held, measure).items():
+                own, score = tuple(a for a in view if a in part), sheet.score(name, measure)
                 even = 1 / float(np.prod([sheet.leaves[a] for a in own]))
-                noise = oracle_of(sheet.plans[name], sheet.plans[name].views[0]).item_noise
-                both *= noise * sheet.items_per_cell(name, own) + even
+                cells = sheet.items_per_cell(name, own) * score.items
+                both *= score.noise * cells * (1.0 if own else 1 - score.known) + even
                 truth *= even
-            found[places] = people * (both - truth)
+            found[places] = people * max(both - truth, 0.0)
     return found
 
 
@@ -227,19 +322,17 @@ def half_error(sheet: Sheet, held: Positions, people: int) -> float:
     """Predicted standard error, in rows, of half of every axis of a view."""
     squared, truth = 1.0, 1.0
     for name, own in sheet.asked(held).items():
-        cells = float(np.prod([sheet.leaves[a] for a in own]))
         share = 0.5 ** len(own)
-        noise = oracle_of(sheet.plans[name], sheet.plans[name].views[0]).item_noise
-        squared *= noise * sheet.items_per_cell(name, own) * cells * share * (1 - share) + share
+        squared *= sheet.score(name, None).squared(sheet.plans[name].views[0].cells, share)
         truth *= share
-    return float(np.sqrt(people * (squared - truth)))
+    return sheet.rows * float(np.sqrt(people * max(squared - truth, 0.0)))
 
 
 def penalty(sheet: Sheet, held: Positions) -> float:
     """How many times the variance of one report, joined on the device, with all of epsilon, has a view's half."""
     cells, share = int(np.prod([sheet.leaves[a] for a in held])), 0.5 ** len(held)
     joined = choose_oracle(cells, largest_weight(sheet.epsilon)).item_noise * cells * share * (1 - share)
-    return half_error(sheet, held, 1) ** 2 / joined
+    return half_error(sheet, held, 1) ** 2 / (joined * sheet.rows**2)
 
 
 def predict_services(survey: Survey, sheet: Sheet, people: int) -> list[Prediction]:

@@ -21,9 +21,10 @@ from dpsql.client.plan import Plan, read_plan
 from dpsql.client.report import MAGIC
 from dpsql.collecting import rounds
 from dpsql.collecting.counting import decode_reports
+from dpsql.collecting.estimate import one_row_each
 from dpsql.collecting.files import check_folder, unwritable, write_plan_file
 from dpsql.collecting.rounds import after_round, rounds_design
-from dpsql.collecting.services import make_sheet, write_sheet
+from dpsql.collecting.services import Sheet, make_sheet, write_sheet
 from dpsql.collecting.survey import Survey, design_of, public_axis_maker, survey_of
 from dpsql.collecting.tallies import IntArray, People, kind_of, oracle_of
 from dpsql.collecting.tau import asks_rows_alone, first_plan, row_reports, second_plan
@@ -177,14 +178,30 @@ def _services_to_files(
     names = [rng.bytes(16).hex() for _ in range(people.count)]
     for name, plan in sheet.plans.items():
         progress(Stage("reporting to", name, {"people": people.count}))
-        own = People(people.first, people.leaves[:, list(sheet.axes[name])], people.measures)
-        reports += simulate_reports(plan, own, rng)
+        reports += simulate_reports(plan, known_to(sheet, name, people), rng)
         tokens += names
     order = rng.permutation(len(reports)).tolist()
     progress(Stage("writing", output.name))
     write_sheet(sheet, target)
     write_spool(output, [reports[i] for i in order], [tokens[i] for i in order])
     return people.count
+
+
+def known_to(sheet: Sheet, name: str, people: People) -> People:
+    """What one service knows of everybody: all rows where it holds them, else the values that a person's rows share.
+
+    Args:
+        sheet: the collection.
+        name: the service.
+        people: rows over all axes and measures.
+    """
+    plan, measure = sheet.plans[name], sheet.measures.get(name)
+    leaves = people.leaves[:, list(sheet.axes[name])]
+    values = people.measures[:, [] if measure is None else [measure]]
+    if one_row_each(plan):
+        return People(people.first, leaves, values)
+    first = people.first[:-1]
+    return People(np.arange(people.count + 1), leaves[first], values[first])
 
 
 def _check_fresh(spool: Path) -> None:

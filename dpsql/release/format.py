@@ -334,22 +334,24 @@ class BitLeftOut:
     Args:
         of: the counted table.
         tau: rows at which the bit is certain.
-        clipped_fraction, clipped_fraction_error: the part of all rows beyond.
+        clipped_fraction, clipped_fraction_error: the part of all rows beyond; None where nobody was asked.
     """
 
     of: str
     tau: int
-    clipped_fraction: float
-    clipped_fraction_error: float
+    clipped_fraction: float | None = None
+    clipped_fraction_error: float | None = None
     bounding: Literal["bit"] = "bit"
 
     def note(self) -> str:
         """What a reader of answers about the table should know."""
+        cut = f"a person with more than {self.tau} rows of {self.of} counts as one with {self.tau}"
+        if self.clipped_fraction is None or self.clipped_fraction_error is None:
+            return f"{cut}; nobody was asked how many rows that leaves out"
         share, error = 100 * self.clipped_fraction, 100 * self.clipped_fraction_error
         return (
-            f"a person with more than {self.tau} rows of {self.of} counts as one with {self.tau}, which leaves out "
-            f"about {share:.2g}% (error {error:.1g}%) of the rows; counts and sums are scaled to all rows, and "
-            "error bars allow for rows left out that lie elsewhere"
+            f"{cut}, which leaves out about {share:.2g}% (error {error:.1g}%) of the rows; counts and sums "
+            "are scaled to all rows, and error bars allow for rows left out that lie elsewhere"
         )
 
 

@@ -14,7 +14,7 @@
 | `services`      | who holds which axes, where no device holds them all |
 
 Each service collects a report of its own about its axes, for its part of the person's epsilon; the collector joins
-the reports by a pseudonymous id.
+the reports by a pseudonymous id. One of them may hold a person's rows, the others know one value of a person.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 MOST_SERVICES = 8
-BESIDE_SERVICES = {"epsilon", "services", "participation", "everybody"}
+BESIDE_SERVICES = {"epsilon", "services", "participation", "everybody", "row_bit_cap"}
 """Keys that a collection by services may set."""
 
 
@@ -46,6 +46,9 @@ class Service(Model):
     )
     share: Exact | None = Field(
         None, description="its part of epsilon; without shares every service gets the same"
+    )
+    measures: tuple[str, ...] = Field(
+        (), description="the measure that it tells, as written in the views; at most one"
     )
 
 
@@ -79,14 +82,17 @@ def check_services(catalog: Catalog) -> None:
     given = [s.share for s in collection.services.values() if s.share is not None]
     if given and (len(given) != len(collection.services) or min(given) <= 0 or sum(given) != 1):
         raise Problem(at, "give every service a `share` above 0, adding up to 1, or none of them")
-    if collection.settled - BESIDE_SERVICES:
+    odd = sorted(collection.settled - BESIDE_SERVICES)
+    if odd:
+        raise Problem(at, f"services ask one question each, in one round, alone; leave out {', '.join(odd)}")
+    if collection.cap_from.counted:
         raise Problem(
-            at, "services ask one question each about one row a person; write `epsilon` and `services` alone"
+            ("collection", "row_bit_cap"), "services ask in one round; write a number of rows, such as 5"
         )
 
 
 def _check_axes(catalog: Catalog, collection: Collection) -> None:
-    """Every axis of every view stands in exactly one service; views ask for counts alone."""
+    """Every axis and every measure of every view stands in exactly one service, and no service tells two measures."""
     at = ("collection", "services")
     held = Counter(axis for service in collection.services.values() for axis in service.axes)
     asked = {axis.axis for view in catalog.views.values() for axis in view.axes}
@@ -98,9 +104,19 @@ def _check_axes(catalog: Catalog, collection: Collection) -> None:
             raise Problem(at, f"no view has the axis `{axis}`; write axes as in the views")
         if held[axis] != 1:
             raise Problem(at, f"`{axis}` stands in {held[axis]} services; each axis belongs to exactly one")
-    for name, view in catalog.views.items():
-        if any(measure != "count" for measure in view.measures):
-            raise Problem(("views", name, "measures"), "services tell counts alone; write measures: [count]")
+    told = Counter(measure for service in collection.services.values() for measure in service.measures)
+    wanted = {measure for view in catalog.views.values() for measure in view.measures} - {"count"}
+    for measure in sorted(wanted | set(told)):
+        if measure not in wanted:
+            raise Problem(at, f"no view asks the measure `{measure}`; write measures as in the views")
+        if told[measure] != 1:
+            raise Problem(
+                at,
+                f"`{measure}` stands in {told[measure]} services; write measures: [{measure}] in the one that knows it",
+            )
+    for name, service in collection.services.items():
+        if len(service.measures) > 1:
+            raise Problem((*at, name, "measures"), "a report of a service tells one measure; write one")
 
 
 MOST_TAU = 10**4

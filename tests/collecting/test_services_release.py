@@ -278,7 +278,15 @@ def test_more_services_cost_more(tmp_path: Path) -> None:
         (lambda t: t.replace("{services: {", "{shuffled: true, services: {"), "alone"),
         (
             lambda t: t.replace("cuts:", "measure: true, cuts:").replace("[count]", "[count, person.age]"),
-            "counts alone",
+            "in 0 services",
+        ),
+        (
+            lambda t: t.replace("[person.district]}", "[person.district], measures: [person.age]}"),
+            "no view asks the measure",
+        ),
+        (
+            lambda t: t.replace("{services: {", "{row_bit_cap: estimate, services: {"),
+            "write a number of rows",
         ),
     ],
 )

@@ -361,6 +361,30 @@ def test_services_that_split_the_budget(small: Callable[..., Distribution], spli
             assert worst_ratio([reports[p] for p in group]) == own
 
 
+@pytest.mark.parametrize("measure", [None, 0])
+def test_a_service_of_rows_and_one_of_the_person_split_the_budget(
+    small: Callable[..., Distribution], measure: int | None
+) -> None:
+    """One knows a value of the person, the other her rows and how many: every transcript of every person."""
+    grid = {"kind": "grid", "axes": [0], "edges": [[0, 1, 2]], "domain": 2}
+    plans = dataclasses.replace(plan_of([grid], [2]), own=2), weighted_plan(2, 2, measure, "GRR")
+    rows = [Row((leaf,), (amount,)) for leaf in (0, 1) for amount in ((0,) if measure is None else (0, 2))]
+    several = [p for n in range(4) for p in itertools.combinations_with_replacement(rows, n)]
+
+    def transcript(leaf: int, held: Sequence[Row]) -> Hashable:
+        own = [Row((leaf,))], held
+        return tuple(device.respond(plan, r, no_entropy) for plan, r in zip(plans, own, strict=True))
+
+    people = {
+        (leaf, held): small(lambda p=(leaf, held): transcript(*p)) for leaf in (0, 1) for held in several
+    }
+    assert worst_ratio(list(people.values())) == 2 * OWN
+    for held in several:  # neighbours at the first service alone, and at the second alone
+        assert worst_ratio([people[leaf, held] for leaf in (0, 1)]) == 2
+    for leaf in (0, 1):
+        assert worst_ratio([people[leaf, held] for held in several]) == OWN
+
+
 def test_the_plans_of_three_services_add_up_to_the_persons_epsilon(tmp_path: Path) -> None:
     """Real weights: the product of the three W / S is at most e^epsilon, in exact arithmetic."""
     catalog = """
