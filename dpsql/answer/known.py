@@ -21,6 +21,7 @@ from dpsql.answer.answered import Answered
 from dpsql.answer.block import (
     TRUE,
     Block,
+    ColumnRef,
     Condition,
     Every,
     Expression,
@@ -43,7 +44,7 @@ from dpsql.answer.leafsets import (
 from dpsql.answer.plan import Plan, View, no_view
 from dpsql.answer.run import run
 from dpsql.answer.schema import Schema
-from dpsql.errors import NotSupportedError
+from dpsql.errors import NotSupportedError, NoViewError
 from dpsql.release import Release
 
 FUNCTIONS = {"min": "MIN({})", "max": "MAX({})", "count": "COUNT(DISTINCT {})"}
@@ -68,6 +69,10 @@ def catalog_plan(block: Block, release: Release, schema: Schema) -> Plan:
         if isinstance(value, Known) and any(c not in placed for c in value.expression.columns):
             raise not_an_axis(value, block)
     missing = [str(ref) for i, ref in enumerate(block.columns) if i not in placed]
+    people = () if schema.unit is None else schema.unit.columns.get(block.root.lower(), ())
+    named = next((ref for i, ref in enumerate(block.columns) if i not in placed and ref in people), None)
+    if named is not None:
+        raise _no_list_of_people(named, block)
     if missing:
         raise no_view(block, [f"the catalog publishes no domain of {', '.join(missing)}"])
     axes = tuple(dict.fromkeys(axis for axis, _ in placed.values()))
@@ -82,6 +87,15 @@ def catalog_plan(block: Block, release: Release, schema: Schema) -> Plan:
     cells = tuple(ask_axis(release, question) for question in questions)
     view = View("the catalog", block.root, axes, {}, 0)
     return Plan(view, tuple(questions), cells, every([]), tuple(() for _ in axes))
+
+
+def _no_list_of_people(key: ColumnRef, block: Block) -> NoViewError:
+    """The refusal of a DISTINCT or a GROUP BY of the key that names people."""
+    counted = f"COUNT(DISTINCT {key.column})"
+    return NoViewError(
+        f"{key} names single people, and no answer lists them",
+        hint=f"{counted} counts each of them once, and takes the same WHERE and GROUP BY",
+    ).at("FROM", block.span, f"SELECT {counted} FROM {block.root}")
 
 
 def placements(block: Block, schema: Schema) -> dict[int, tuple[int, str]]:

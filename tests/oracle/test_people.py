@@ -45,6 +45,8 @@ ASKED = [
     f"SELECT COUNT(DISTINCT id) {JOINED} WHERE region = 'n' OR month = 1",
     f"SELECT COUNT(DISTINCT id) {JOINED} WHERE region = 'n' OR (region = 's' AND month > 2)",
     "SELECT COUNT(DISTINCT id) FILTER (WHERE month < 3) * 2 - COUNT(DISTINCT id) FROM sales",
+    "SELECT COUNT(DISTINCT CASE WHEN month < 3 THEN id END) FROM sales",
+    f"SELECT COUNT(DISTINCT IF(region = 'n', customer.id, NULL)) {JOINED} WHERE month BETWEEN 1 AND 3",
     "SELECT COUNT(*) FROM customer WHERE id IN (SELECT id FROM sales WHERE month < 2)",
     "SELECT COUNT(*) AS n FROM customer c WHERE c.id IN (SELECT s.id FROM sales s WHERE s.month > 3)",
     "SELECT COUNT(*) FROM customer WHERE EXISTS (SELECT 1 FROM sales WHERE sales.id = customer.id AND month = 5)",
@@ -89,21 +91,54 @@ def test_what_would_count_people_twice_names_the_view(shop, sql):
     assert "COUNT(*) counts visits" in str(refused.value)
 
 
+OTHER = r"`id IN \(SELECT id FROM .. WHERE ..\)` or EXISTS"
+ONE = r"COUNT\(DISTINCT id\) counts each of them once"
+
+
 @pytest.mark.parametrize(
-    "sql",
+    ("sql", "instead"),
     [
-        "SELECT COUNT(*) FROM customer WHERE id NOT IN (SELECT id FROM sales WHERE month = 1)",
-        "SELECT COUNT(*) FROM customer WHERE id IN (SELECT id FROM sales WHERE month = 1) OR age = 3",
-        "SELECT COUNT(*) FROM customer WHERE id IN (SELECT id FROM sales GROUP BY id HAVING COUNT(*) > 2)",
-        "SELECT COUNT(*) FROM customer WHERE id IN (SELECT id FROM sales LIMIT 3)",
-        "SELECT AVG(age) FROM customer WHERE id IN (SELECT id FROM sales)",
-        "SELECT COUNT(*) FROM customer WHERE EXISTS (SELECT 1 FROM sales WHERE month = 1)",
-        "SELECT COUNT(DISTINCT amount) FROM sales",
+        ("SELECT COUNT(*) FROM customer WHERE id NOT IN (SELECT id FROM sales WHERE month = 1)", OTHER),
+        (
+            "SELECT COUNT(*) FROM customer c WHERE NOT EXISTS (SELECT 1 FROM sales s WHERE s.id = c.id)",
+            "all of customer less those with one",
+        ),
+        (
+            "SELECT COUNT(*) FROM customer WHERE id IN (SELECT id FROM sales WHERE month = 1) OR age = 3",
+            OTHER,
+        ),
+        (
+            "SELECT COUNT(*) FROM customer WHERE id IN (SELECT id FROM sales GROUP BY id HAVING COUNT(*) > 2)",
+            OTHER,
+        ),
+        ("SELECT COUNT(*) FROM customer WHERE id IN (SELECT id FROM sales LIMIT 3)", OTHER),
+        ("SELECT AVG(age) FROM customer WHERE id IN (SELECT id FROM sales)", OTHER),
+        ("SELECT COUNT(*) FROM customer WHERE EXISTS (SELECT 1 FROM sales WHERE month = 1)", OTHER),
+        (
+            "SELECT COUNT(*) FROM customer WHERE id IN (SELECT id FROM sales WHERE month = 1) "
+            "AND id IN (SELECT id FROM sales WHERE month = 2)",
+            OTHER,
+        ),
+        ("SELECT COUNT(*) FROM (SELECT DISTINCT id FROM sales)", ONE),
+        ("SELECT COUNT(*) FROM (SELECT id FROM sales GROUP BY id)", ONE),
+        ("WITH buyers AS (SELECT DISTINCT id FROM sales WHERE month = 1) SELECT COUNT(*) FROM buyers", ONE),
+        ("SELECT COUNT(DISTINCT amount) FROM sales", "it is no axis"),
+        ("SELECT COUNT(DISTINCT CASE WHEN month < 3 THEN id ELSE 7 END) FROM sales", "it is no axis"),
+        ("SELECT COUNT(*) FROM customer SEMI JOIN sales USING (id)", "INNER JOIN"),
     ],
 )
-def test_other_shapes_stay_refused(shop, sql):
-    with pytest.raises(Error):
+def test_other_shapes_are_refused_with_what_to_write(shop, sql, instead):
+    with pytest.raises(Error, match=instead):
         shop[0].query(sql)
+
+
+def test_a_name_that_the_statement_gives_itself_is_no_table_of_people(shop):
+    answerer, rows = shop
+    sql = (
+        "WITH customer AS (SELECT month, COUNT(*) AS n FROM sales WHERE month < 6 GROUP BY month) "
+        "SELECT COUNT(*) FROM customer WHERE n > (SELECT MIN(n) - 1 FROM customer)"
+    )
+    assert [tuple(row) for row in answerer.query(sql).rows] == rows.execute(sql).fetchall()
 
 
 def test_an_answer_says_that_it_does_not_add_up(shop):

@@ -4,8 +4,7 @@
     SELECT COUNT(*) FROM customer AS c WHERE EXISTS (SELECT 1 FROM sales WHERE sales.customer_id = c.customer_id AND ..)
 
 both ask what `SELECT COUNT(DISTINCT customer_id) FROM sales WHERE day < 8` asks, and become it. Conditions and groups
-over the person's own columns stay, over the join that reaches them. Other shapes stay as they are, and are refused
-later.
+over the person's own columns stay, over the join that reaches them. Other shapes are refused, with what to write.
 """
 
 from __future__ import annotations
@@ -15,8 +14,10 @@ from typing import NamedTuple
 from sqlglot import exp
 
 from dpsql.answer.schema import Schema, Table
+from dpsql.answer.sql.parse import refusal
 from dpsql.answer.sql.rows import aggregates, conjuncts
 from dpsql.answer.sql.statement import named, output_name
+from dpsql.errors import NotSupportedError
 from dpsql.star.sql.expression import Node
 
 
@@ -41,9 +42,10 @@ def count_members(tree: Node, schema: Schema) -> None:
         tree: a parsed statement; changed in place.
         schema: the star.
     """
+    own = {cte.alias.lower() for cte in tree.find_all(exp.CTE)}  # names that the statement gives itself
     for select in list(tree.find_all(exp.Select)):
         people = _people(select, schema)
-        if people is not None:
+        if people is not None and people.source.name.lower() not in own:
             _rewrite(select, people)
 
 
@@ -85,11 +87,12 @@ def _rewrite(select: exp.Select, people: _Counted) -> None:
     parts = conjuncts(where.this if where is not None else None)
     asking = [part for part in parts if part.find(exp.Select) is not None]
     calls = _calls(select)
-    if len(asking) != 1 or not calls or not all(_counts_rows(call) for call in calls):
+    if not asking or not calls:
         return
-    member = _member(asking[0], people)
+    counts = len(asking) == 1 and all(_counts_rows(call) for call in calls)
+    member = _member(asking[0], people) if counts else None
     if member is None:
-        return
+        raise _other_shape(asking[0], people)
     _qualify(member)
     rest = [part for part in parts if part is not asking[0]]
     for item in select.expressions:
@@ -108,6 +111,19 @@ def _rewrite(select: exp.Select, people: _Counted) -> None:
     select.set("joins", joins or None)
     kept = [*member.where, *rest]
     select.set("where", exp.Where(this=exp.and_(*kept, copy=False)) if kept else None)
+
+
+def _other_shape(part: Node, people: _Counted) -> NotSupportedError:
+    """The refusal of a condition over rows that is no count of those who have one."""
+    key, name = people.table.key, people.table.name
+    return refusal(
+        NotSupportedError,
+        f"a condition on rows elsewhere would be evaluated for each of {name}",
+        at=part,
+        clause="WHERE",
+        hint=f"COUNT(*) takes one `{key} IN (SELECT {key} FROM .. WHERE ..)` or EXISTS, and AND; "
+        f"those without a row are all of {name} less those with one",
+    )
 
 
 def _qualify(member: _Member) -> None:

@@ -132,8 +132,12 @@ def _count(binding: Binding, node: exp.Count) -> Value:
 
 
 def _people(binding: Binding, node: Node) -> Term | None:
-    """Different privacy units, if a resolved expression is the key that names them."""
+    """Different privacy units, if a resolved expression is the key that names them; where a CASE says, some of them."""
     unit, root, node = binding.schema.unit, binding.paths.root, _bare(node)
+    branch = _only_branch(node)
+    if branch is not None:
+        some = _people(binding, branch.args["true"])
+        return some and replace(some, condition=every([some.condition, condition(binding, branch.this)]))
     if unit is None or not isinstance(node, exp.Column):
         return None
     if binding.ref(node) not in unit.columns.get(root.lower(), ()):
@@ -141,6 +145,17 @@ def _people(binding: Binding, node: Node) -> Term | None:
     return Term(
         "count" if root.lower() == unit.table.lower() else PEOPLE
     )  # each row of their own table is one
+
+
+def _only_branch(node: Node) -> exp.If | None:
+    """The one condition of a CASE that is NULL elsewhere."""
+    otherwise = node.args.get("default") or node.args.get("false")
+    if otherwise is not None and not isinstance(otherwise, exp.Null):
+        return None
+    if isinstance(node, exp.Case) and node.this is None and len(node.args["ifs"]) == 1:
+        (only,) = node.args["ifs"]
+        return only if isinstance(only, exp.If) else None
+    return node if isinstance(node, exp.If) else None
 
 
 def _presence(binding: Binding, node: Node, where: Condition) -> Term:
