@@ -24,7 +24,7 @@ from dpsql.answer.leafsets import UNBOUND
 from dpsql.answer.notes import Note, reads_of
 from dpsql.answer.relation import PartialBin, Relation, relate
 from dpsql.answer.result import Grid, Result
-from dpsql.answer.run import LIMIT, Answer, run
+from dpsql.answer.run import LIMIT, Answer, question, run_apart
 from dpsql.answer.schema import Schema, read_schema
 from dpsql.answer.sql.parse import parse, pointed
 from dpsql.answer.sql.rewrite import take_apart
@@ -80,7 +80,8 @@ class Answerer:
                 self._results.move_to_end(key)
                 return self._results[key]
         try:
-            result = self._answer(text, dialect)
+            with question(self.timeout):
+                result = self._answer(text, dialect)
         except Error as error:
             raise pointed(error, text) if isinstance(text, str) else error from error.__cause__
         except RecursionError as error:
@@ -132,9 +133,9 @@ def put_together(
         statement: the statement.
         relations: one for each block.
         by: who answered each.
-        runs: on whose connection the outer statement runs.
+        runs: whose limits the outer statement has.
     """
-    outer = run_outer(runs.release, runs.schema, statement, relations, runs.timeout)
+    outer = run_outer(runs.schema, statement, relations, runs.timeout)
     shown = tuple(row[: len(statement.names)] for row in outer.rows)
     carried = [row[len(statement.names) :] for row in outer.rows]
 
@@ -161,13 +162,10 @@ def put_together(
     )  # fmt: skip
 
 
-def run_outer(
-    release: Release, schema: Schema, statement: Statement, relations: Sequence[Relation], limit: float
-) -> Answer:
+def run_outer(schema: Schema, statement: Statement, relations: Sequence[Relation], limit: float) -> Answer:
     """Run the outer statement over the relations of groups.
 
     Args:
-        release: for its locked-down connection.
         schema: for information_schema.
         statement: the statement.
         relations: one for each block.
@@ -191,7 +189,7 @@ def run_outer(
     if len(relations) == 1 and statement.direct:
         return _picked(statement, relations[0])
     try:
-        answer = run(release, statement.over(sources), values, limit=limit)
+        answer = run_apart(statement.over(sources), values, limit=limit)
     except duckdb.Error as error:
         raise outer_error(error) from error
     return Answer(statement.names, answer.types[: len(statement.names)], _finite(answer.rows))

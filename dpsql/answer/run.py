@@ -1,4 +1,14 @@
-"""Run one statement on a release's connection, and stop it when it takes too long or when somebody asks for it.
+"""Run one statement within a question's limits, and stop it when it takes too long or when somebody asks for it.
+
+| a question may take | |
+|---|---|
+| `LIMIT` seconds | for all its statements together |
+| `MOST_ROWS` rows, `MOST_CELLS` cells, `MOST_TEXT` characters | of an answer that is fetched |
+| `APART` of memory | for what a user computes from answers |
+
+What is read from a release runs on the release's connection. What a user computes from answers runs apart from it, in
+an empty database that one question has to itself: a statement that fills its memory takes none from anybody else.
+`dpsql.answer.sql.growth` bounds what DuckDB's memory limit does not count, texts that are being computed.
 
 Interrupting a connection does not stop its cursors, so the watchdog holds the very cursor that runs. It looks again
 and again, since an interrupt that comes before DuckDB has begun is lost.
@@ -9,23 +19,38 @@ from __future__ import annotations
 import atexit
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
+from queue import Empty, LifoQueue
 from typing import Any, NamedTuple
 
 import duckdb
 
-from dpsql.errors import QueryTimeout, ReleaseError
+from dpsql.errors import NotSupportedError, QueryTimeout, ReleaseError
 from dpsql.release import Release
+from dpsql.release.read import LOCKDOWN
 
 LIMIT = 30.0
-"""Seconds that a single DuckDB statement may take."""
+"""Seconds that a question may take, with all the statements that it needs."""
+MOST_ROWS, MOST_CELLS, MOST_TEXT = 2**20, 2**23, 2**26
+"""BI tools ask for up to 1,048,575 rows."""
+APART = "300MB"
+MOST_APART = 8
+"""So many questions compute at a time, each with a database to itself; further ones wait."""
+CHUNK = 2**12
 TICK = 0.1
 STOPPED = "the statement was stopped"
 DAMAGE = "Corrupt database file"
 """What DuckDB says of a block whose checksum does not match, under several of its error classes."""
+
+
+@dataclass(eq=False)
+class Asked:
+    """A question that is being answered, and whether its answer is still wanted."""
+
+    stopped: bool = False
 
 
 class Stopper:
@@ -35,37 +60,52 @@ class Stopper:
     """
 
     def __init__(self) -> None:
-        self._busy, self.stopped, self._lock = False, False, threading.Lock()
+        self._asked: Asked | None = None
+
+    @property
+    def stopped(self) -> bool:
+        """Whether what is being asked was stopped."""
+        asked = self._asked
+        return asked is not None and asked.stopped
 
     @contextmanager
     def statement(self) -> Iterator[None]:
-        """What is run in this block, and in threads that get a copy of its context, is one question."""
-        with self._lock:
-            self._busy, self.stopped = True, False
-        before = _asking.set(self)
+        """What is run in this block, and in threads that get a copy of its context, is one question.
+
+        Who leaves the block by an error wants no answer: threads that still work on it stop.
+        """
+        self._asked = asked = Asked()
+        before = _asking.set(asked)
         try:
             yield
+        except BaseException:
+            asked.stopped = True
+            raise
         finally:
             _asking.reset(before)
-            with self._lock:
-                self._busy, self.stopped = False, False
+            self._asked = None
 
     def stop(self) -> None:
         """Stop the question that is being answered; nothing if there is none."""
-        with self._lock:
-            self.stopped = self._busy
+        asked = self._asked
+        if asked is not None:
+            asked.stopped = True
 
 
 @dataclass(frozen=True, eq=False)
 class Running:
-    """A statement that runs: until when it may, its cursor, and who may stop it."""
+    """A statement that runs: until when it may, its cursor, and whether its answer is still wanted."""
 
     deadline: float
     cursor: duckdb.DuckDBPyConnection
-    stopper: Stopper | None
+    asked: Asked | None
 
 
-_asking: ContextVar[Stopper | None] = ContextVar("dpsql_asking", default=None)
+_asking: ContextVar[Asked | None] = ContextVar("dpsql_asking", default=None)
+_until: ContextVar[float | None] = ContextVar("dpsql_until", default=None)
+_apart: LifoQueue[duckdb.DuckDBPyConnection | None] = LifoQueue()
+for _ in range(MOST_APART):
+    _apart.put(None)  # made when first needed
 _running: set[Running] = set()
 _guard = threading.Condition()
 _stop = threading.Event()
@@ -80,8 +120,25 @@ class Answer(NamedTuple):
     rows: list[tuple[Any, ...]]
 
 
+@contextmanager
+def question(seconds: float = LIMIT) -> Iterator[None]:
+    """All statements that are run in this block share one limit of time; inside another question, that one's.
+
+    Args:
+        seconds: until it is stopped.
+    """
+    if _until.get() is not None:
+        yield
+        return
+    before = _until.set(time.monotonic() + seconds)
+    try:
+        yield
+    finally:
+        _until.reset(before)
+
+
 def run(release: Release, sql: str, values: Sequence[Any] = (), *, limit: float = LIMIT) -> Answer:
-    """Run a statement of our own making and fetch all of it.
+    """Run a statement of our own making on a release and fetch all of it.
 
     Args:
         release: an open release.
@@ -97,11 +154,61 @@ def run(release: Release, sql: str, values: Sequence[Any] = (), *, limit: float 
         ReleaseError: a block of the file fails its checksum, or is not there.
         duckdb.Error: anything else; callers know what it means to them.
     """
-    stopper = _asking.get()
-    if stopper is not None and stopper.stopped:
+    try:
+        return _run(release.connection.cursor(), sql, values, limit, _everything)
+    except duckdb.Error as error:
+        if isinstance(error, duckdb.IOException) or DAMAGE in str(error):
+            raise ReleaseError(
+                f"{release.path} is damaged", hint="ask its curator for a fresh copy"
+            ) from error
+        raise
+
+
+def run_apart(sql: str, values: Sequence[Any], *, limit: float = LIMIT) -> Answer:
+    """Run what a user computes from answers, whitelisted and written again, apart from every release.
+
+    Args:
+        sql: DuckDB text that reads nothing but its values.
+        values: for its placeholders.
+        limit: seconds until it is stopped.
+
+    Returns:
+        What it gave.
+
+    Raises:
+        QueryTimeout: it was stopped.
+        NotSupportedError: more memory, rows or text than a question may take.
+        duckdb.Error: anything else; callers know what it means to them.
+    """
+    try:
+        database = _apart.get(timeout=limit)
+    except Empty:
+        raise _too_late(limit) from None
+    try:
+        database = database or duckdb.connect(config=LOCKDOWN | {"memory_limit": APART})
+        return _run(database.cursor(), sql, values, limit, _limited)
+    except duckdb.OutOfMemoryException as error:
+        raise NotSupportedError(
+            f"the statement takes more than {APART} of memory", hint="join fewer rows, or ask in parts"
+        ) from error
+    finally:
+        _apart.put(database)
+
+
+def _run(
+    cursor: duckdb.DuckDBPyConnection,
+    sql: str,
+    values: Sequence[Any],
+    limit: float,
+    fetch: Callable[[duckdb.DuckDBPyConnection], list[tuple[Any, ...]]],
+) -> Answer:
+    asked, until, now = _asking.get(), _until.get(), time.monotonic()
+    if asked is not None and asked.stopped:
         raise QueryTimeout(STOPPED)
-    cursor = release.connection.cursor()
-    running = Running(time.monotonic() + limit, cursor, stopper)
+    deadline = now + limit if until is None else min(now + limit, until)
+    if deadline <= now:
+        raise _too_late(limit)
+    running = Running(deadline, cursor, asked)
     with _guard:
         _running.add(running)
         if not _threads:
@@ -112,21 +219,39 @@ def run(release: Release, sql: str, values: Sequence[Any] = (), *, limit: float 
     try:
         result = cursor.execute(sql, list(values))
         described = result.description or []
-        rows = result.fetchall()
+        rows = fetch(result)
     except duckdb.InterruptException as error:
         if time.monotonic() < running.deadline:  # by Ctrl-C or by request
             raise QueryTimeout(STOPPED) from error
-        raise QueryTimeout(f"the statement was stopped after {limit:g} s", hint="ask for less") from error
-    except duckdb.Error as error:
-        if isinstance(error, duckdb.IOException) or DAMAGE in str(error):
-            raise ReleaseError(
-                f"{release.path} is damaged", hint="ask its curator for a fresh copy"
-            ) from error
-        raise
+        raise _too_late(limit) from error
     finally:
         with _guard:
             _running.discard(running)
     return Answer(tuple(str(c[0]) for c in described), tuple(str(c[1]) for c in described), rows)
+
+
+def _too_late(limit: float) -> QueryTimeout:
+    return QueryTimeout(f"the statement was stopped after {limit:g} s", hint="ask for less")
+
+
+def _everything(result: duckdb.DuckDBPyConnection) -> list[tuple[Any, ...]]:
+    return result.fetchall()
+
+
+def _limited(result: duckdb.DuckDBPyConnection) -> list[tuple[Any, ...]]:
+    """All rows, as long as they stay within a question's limits; they are fetched as they are computed."""
+    rows: list[tuple[Any, ...]] = []
+    cells = text = 0
+    while chunk := result.fetchmany(CHUNK):
+        rows += chunk
+        cells += len(chunk) * len(chunk[0])
+        text += sum(len(value) for row in chunk for value in row if isinstance(value, str | list))
+        if len(rows) > MOST_ROWS or cells > MOST_CELLS or text > MOST_TEXT:
+            raise NotSupportedError(
+                f"the answer has more than {MOST_ROWS} rows, {MOST_CELLS} cells or {MOST_TEXT} characters",
+                hint="add a LIMIT or group by less",
+            )
+    return rows
 
 
 def _watch() -> None:
@@ -141,7 +266,7 @@ def _watch() -> None:
 
 def _interrupt_late(now: float) -> None:
     for each in _running:
-        if now > each.deadline or (each.stopper is not None and each.stopper.stopped):
+        if now > each.deadline or (each.asked is not None and each.asked.stopped):
             each.cursor.interrupt()
 
 

@@ -22,6 +22,7 @@ from dpsql.answer.answerer import Answerer
 from dpsql.answer.relation import checked
 from dpsql.answer.result import Result
 from dpsql.answer.route import Router
+from dpsql.answer.run import question
 from dpsql.answer.sql.settings import ESTIMATE, read_change
 from dpsql.errors import InterfaceError, QueryTimeout
 from dpsql.release import Release, open_release
@@ -81,13 +82,14 @@ class OpenReleases:
         **Privacy**: post-processing; the choice depends on published numbers alone.
         """
         router = self.router
-        return _stoppable(
-            lambda: (
-                self.answerers[0].query(sql, dialect=dialect)
-                if router is None
-                else router.query(sql, dialect)
+        with question(self.answerers[0].timeout):
+            return _stoppable(
+                lambda: (
+                    self.answerers[0].query(sql, dialect=dialect)
+                    if router is None
+                    else router.query(sql, dialect)
+                )
             )
-        )
 
     def explain(self, sql: str, *, dialect: str = "duckdb") -> str:
         """How a statement would be answered, as numbered stages in words, by whom `query` would take."""

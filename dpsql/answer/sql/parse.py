@@ -26,6 +26,7 @@ from dpsql.star.sql import (
     SHAPES,
     VALUES,
     WINDOWS,
+    bounded,
 )
 from dpsql.star.sql.expression import Node
 from dpsql.star.sql.guard import check_text
@@ -116,7 +117,7 @@ def parse(text: str, dialect: str = "") -> Node:
     reader = known_dialect(dialect)
     check_text(text)
     try:
-        found = [each for each in sqlglot.parse(text, read=reader) if each is not None]
+        found = bounded.parse(text, reader)
     except ParseError as error:
         raise _located(error) from error
     except (

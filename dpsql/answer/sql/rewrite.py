@@ -14,6 +14,7 @@ from sqlglot import exp
 from dpsql.answer.block import ErrorOf, Form
 from dpsql.answer.schema import INFORMATION, Schema, nearest
 from dpsql.answer.sql.finite import finite
+from dpsql.answer.sql.growth import check_growth
 from dpsql.answer.sql.members import count_members
 from dpsql.answer.sql.parse import check, refusal
 from dpsql.answer.sql.rows import aggregates, bind_from, holds_rows, is_row_level, sources
@@ -50,6 +51,7 @@ def take_apart(tree: Node, schema: Schema, text: str) -> Statement:
     """
     count_members(tree, schema)
     check(tree)
+    check_growth(tree)
     ordered = tree.find(exp.Order) is not None
     context = Context(schema, text)
     shape = rewrite_query(context, tree, Scope({}, {}), True)

@@ -45,6 +45,10 @@ class Source:
     names: dict[str, str] = field(default_factory=dict)
 
 
+MOST_PARTS = 20_000
+"""Nodes that are written in place of columns: expressions over expressions double from query to query."""
+
+
 @dataclass
 class Rows:
     """A row-level relation over base tables."""
@@ -54,6 +58,7 @@ class Rows:
     conditions: list[Node] = field(default_factory=list)
     sources: list[Source] = field(default_factory=list)
     shared: set[str] = field(default_factory=set)
+    parts: int = 0
 
     def add(self, table: Table, alias: str) -> Source:
         """Put one more base table into the relation."""
@@ -126,6 +131,13 @@ def lookup(rows: Rows, node: exp.Column, schema: Schema) -> Node:
             at=node,
             clause="column",
             hint=f"write {aliases[0]}.{node.name}",
+        )
+    rows.parts += sum(1 for _ in found[0].walk())
+    if rows.parts > MOST_PARTS:
+        raise refusal(
+            NotSupportedError,
+            "the statement's columns are made of too many parts once they are written out",
+            hint="use fewer nested expressions",
         )
     return placed(found[0], node)
 

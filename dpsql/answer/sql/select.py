@@ -82,7 +82,7 @@ def build(
     place = span(select)
     draft = Draft(Block(paths.root, paths.joins, (), every([]), (), (), place))
     builder = Builder(context, binding, draft, len(context.drafts))
-    context.drafts.append(draft)
+    context.add(draft)
     _select_list(builder, select)
     _groups(builder, select)
     listing = not _has_aggregates(select, with_order=False)

@@ -11,8 +11,11 @@ from sqlglot import exp
 from dpsql.answer.block import Block, Form, Value
 from dpsql.answer.errorfunctions import ERRORS
 from dpsql.answer.schema import Schema
+from dpsql.errors import NotSupportedError
 from dpsql.star.sql.expression import Node
 
+MOST_BLOCKS = 64
+"""Blocks of one statement: what carries their errors grows with the square."""
 AT = "dp_at"
 """Row number of a block's relation; carried through the statement so that error bars find their row."""
 
@@ -98,6 +101,18 @@ class Context:
     drafts: list[Draft] = field(default_factory=list)
     catalog_tables: bool = False
     hidden: int = 0
+
+    def add(self, draft: Draft) -> None:
+        """One more block.
+
+        Raises:
+            NotSupportedError: there are too many.
+        """
+        if len(self.drafts) == MOST_BLOCKS:
+            raise NotSupportedError(
+                f"the statement asks more than {MOST_BLOCKS} questions", hint="use GROUP BY, or ask in parts"
+            )
+        self.drafts.append(draft)
 
     def fresh(self) -> str:
         """A hidden column's name that no user wrote."""

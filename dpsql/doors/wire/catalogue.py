@@ -10,26 +10,25 @@ from __future__ import annotations
 import re
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import duckdb
 
 from dpsql.answer.schema import data_type
 from dpsql.doors.describe import TableInfo
+from dpsql.doors.wire.lists import check_catalogue_query
 from dpsql.doors.wire.protocol import TYPES, oid_of
-from dpsql.errors import NotSupportedError, ProgrammingError
+from dpsql.errors import NotSupportedError
 from dpsql.release.read import LOCKDOWN
+from dpsql.star.sql.guard import check_text
 
 FIRST_OID = 16384
 NAMESPACE = 2200
-SECONDS = 10.0
-INSIDE = re.compile(
-    r"\b(?:duckdb|pragma|read|sniff)_\w+|\bglob\s*\(|\bgetenv\s*\(|\brange\s*\(", re.IGNORECASE
-)
-"""DuckDB's own functions, which say nothing about the star."""
-
-
+SECONDS = 2.0
+MOST_ROWS = 20_000
+"""Of an answer; a star has fewer columns."""
+MEMORY = "100MB"
 REWRITES = (
     (re.compile(r"\bOPERATOR\s*\(\s*pg_catalog\.(\S+?)\s*\)", re.I), r"\1"),
     (re.compile(r"\bCOLLATE\s+(?:pg_catalog\.)?\"?default\"?", re.I), ""),
@@ -189,6 +188,10 @@ MACROS = (
 )
 
 
+OWN = frozenset({"pg_database_name", "pg_version", *(text.split()[2].partition("(")[0] for text in MACROS)})
+"""Names of the catalogue's functions."""
+
+
 class Found(NamedTuple):
     """What a catalogue query gave: names of its columns, their DuckDB types, rows."""
 
@@ -197,16 +200,15 @@ class Found(NamedTuple):
     rows: list[tuple[Any, ...]]
 
 
-@dataclass
+@dataclass(frozen=True)
 class Catalogue:
-    """The in-memory database; one query at a time.
+    """The in-memory database; each query has a cursor of its own.
 
     Args:
         connection: DuckDB without any way out.
     """
 
     connection: duckdb.DuckDBPyConnection
-    lock: threading.Lock = field(default_factory=threading.Lock)
 
     def query(self, text: str) -> Found:
         """Answer one catalogue query.
@@ -215,30 +217,26 @@ class Catalogue:
             NotSupportedError: not a SELECT, or one that this catalogue cannot answer.
             ProgrammingError: it does not parse.
         """
-        if INSIDE.search(text):
-            raise NotSupportedError("the engine's own functions are not part of the catalogue")
-        changed = text
+        changed = check_text(text)
         for pattern, replacement in REWRITES:
             changed = pattern.sub(replacement, changed)
+        cursor = self.connection.cursor()
+        timer = threading.Timer(SECONDS, cursor.interrupt)
+        timer.start()
         try:
-            statements = self.connection.extract_statements(changed)
-            if len(statements) != 1 or statements[0].type != duckdb.StatementType.SELECT:
-                raise NotSupportedError("only SELECT is answered here")
-            with self.lock:
-                timer = threading.Timer(SECONDS, self.connection.interrupt)
-                timer.start()
-                try:
-                    done = self.connection.execute(changed)
-                    described = done.description or []
-                    names, types = ([str(column[i]) for column in described] for i in (0, 1))
-                    return Found(tuple(names), tuple(types), done.fetchall())
-                finally:
-                    timer.cancel()
-        except duckdb.ParserException as error:
-            raise ProgrammingError(str(error).splitlines()[0]) from error
+            check_catalogue_query(cursor, changed, OWN)
+            done = cursor.execute(changed)
+            described = done.description or []
+            names, types = ([str(column[i]) for column in described] for i in (0, 1))
+            rows = done.fetchmany(MOST_ROWS + 1)
         except duckdb.Error as error:
             reason = str(error).splitlines()[0]
             raise NotSupportedError(f"the catalogue cannot answer this: {reason}") from error
+        finally:
+            timer.cancel()
+        if len(rows) > MOST_ROWS:
+            raise NotSupportedError(f"the catalogue's answer has more than {MOST_ROWS} rows")
+        return Found(tuple(names), tuple(types), rows)
 
 
 def make_catalogue(tables: Sequence[tuple[str, TableInfo]], database: str, version: str) -> Catalogue:
@@ -265,7 +263,7 @@ def make_catalogue(tables: Sequence[tuple[str, TableInfo]], database: str, versi
     oids = {table.name.lower(): FIRST_OID + i for i, (_, table) in enumerate(tables)}
     for _, table in tables:
         _add_table(connection, table, oids)
-    for setting, value in LOCKDOWN.items():
+    for setting, value in (LOCKDOWN | {"memory_limit": MEMORY}).items():
         connection.execute(f"SET {setting} = '{value}'")
     return Catalogue(connection)
 

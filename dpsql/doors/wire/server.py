@@ -30,7 +30,7 @@ from dpsql.doors.wire.statements import Backend
 from dpsql.errors import InterfaceError, OperationalError
 
 MOST_CLIENTS = 200
-SECONDS_TO_END = 20.0
+SECONDS_TO_END = 10.0
 
 
 @dataclass(frozen=True)
@@ -148,8 +148,9 @@ async def _listen(service: Service, options: Options, told: Callable[[str, int],
     told(str(host), int(port))
     async with server:
         await stop.wait()
-    for task in clients:
-        task.cancel()
+        server.close()
+        for task in clients:  # a statement whose client is gone stops, see `Stopper`
+            task.cancel()
 
 
 def serve_together(

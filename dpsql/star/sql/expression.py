@@ -12,7 +12,7 @@ TRY (`disabled_optimizers`, see `dpsql.engines`).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING, TypeAlias
@@ -22,7 +22,7 @@ from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
 from dpsql.errors import CatalogError, SqlSyntaxError
-from dpsql.star.sql import NAMED_SCALARS, OPERATORS, SCALARS, VALUES, words
+from dpsql.star.sql import NAMED_SCALARS, OPERATORS, SCALARS, VALUES, bounded, words
 from dpsql.star.sql.guard import check_text
 
 if TYPE_CHECKING:
@@ -35,7 +35,8 @@ else:
 MOST_BYTES = 16 * 1024
 MOST_GROWTH = 64
 """A text may become this many times as long, or 64,000 characters where it does not come from a column."""
-_COLUMN = 1000
+COLUMN = 1000
+"""Characters of a column's texts, for the bound above."""
 
 ROW = (OPERATORS | SCALARS | VALUES) - {"Tuple"}
 
@@ -47,6 +48,9 @@ TYPES = words("""
 PATTERNS = words("Like ILike SimilarTo RegexpLike RegexpILike RegexpReplace RegexpExtract Escape")
 NAMED_PATTERNS = words("regexp_matches regexp_full_match")
 NAMED_PADS = words("lpad rpad")
+NAMED_DATES = words("strftime")
+SMALL, A_CODE = 64, 16
+"""Characters of a number, a date, a day's name; and of what one character of a date's pattern becomes."""
 
 
 @dataclass(frozen=True)
@@ -109,7 +113,7 @@ def parse_one(text: str) -> Node:
     try:
         if len(check_text(text).encode()) > MOST_BYTES:
             raise CatalogError(f"the SQL is longer than {MOST_BYTES} bytes", hint="shorten it")
-        trees = [tree for tree in sqlglot.parse(text, read="duckdb") if tree is not None]
+        trees = bounded.parse(text, "duckdb")
     except SqlSyntaxError as error:
         raise CatalogError(str(error)) from None
     except (SqlglotError, RecursionError, ValueError, IndexError, AttributeError, TypeError, KeyError):
@@ -162,7 +166,11 @@ def check_row(tree: Node) -> None:
         elif name not in ROW:
             raise _refused(_spoken(node))
         _check_part(node)
-    if growth(tree) > MOST_GROWTH * _COLUMN:
+    try:
+        longest = growth(tree, columns)
+    except Unbounded as error:
+        raise CatalogError(str(error), hint="write it as a whole number") from None
+    if longest > MOST_GROWTH * COLUMN:
         raise CatalogError(
             f"text could become more than {MOST_GROWTH} times as long",
             hint="repeat, pad or replace by fewer characters; memory that runs out would tell of a row",
@@ -200,33 +208,54 @@ def _check_part(node: Node) -> None:
         raise CatalogError("ESCAPE takes one character", hint="such as ESCAPE '!'")
 
 
-def growth(node: Node) -> int:
-    """The most characters that a text can have if a column has a thousand; numbers and dates count little.
+def columns(node: Node) -> int | None:
+    """What `growth` is told of a column, wherever it comes from."""
+    return COLUMN if isinstance(node, exp.Column) else None
+
+
+class Unbounded(ValueError):
+    """How far a text is repeated or padded does not stand in the statement."""
+
+
+def growth(node: Node, known: Callable[[Node], int | None]) -> int:
+    """The most characters of an expression's value: DuckDB's memory limit does not count texts being computed.
+
+    It computes 2,048 at a time, so a bound on each is a bound on all.
+
+    Args:
+        node: the expression.
+        known: those of a column or another part, None if its parts tell.
 
     Raises:
-        CatalogError: how often or how far a text is repeated or padded comes from a column.
+        Unbounded: nothing in the statement bounds it.
 
-    >>> growth(parse_one("replace(name, 'a', 'bb')"))
-    2000
+    >>> growth(parse_one("replace(name, 'a', 'bb') || '!'"), columns)
+    2001
     """
-    if isinstance(node, exp.Column):
-        return _COLUMN
+    if (told := known(node)) is not None:
+        return told
     if isinstance(node, exp.Literal):
         return len(node.name)
+    of = {id(child): growth(child, known) for child in node.iter_expressions()}
+    parts = list(of.values())
+    called = str(node.this).lower() if isinstance(node, exp.Anonymous) else ""
+    if isinstance(node, (exp.DPipe, exp.Concat)):
+        return sum(parts)
+    if isinstance(node, exp.ConcatWs):
+        return sum(parts) + len(parts) * max(parts)
     if isinstance(node, exp.Repeat):
-        return growth(node.this) * max(1, _number(node.args.get("times")))
-    if isinstance(node, exp.Pad) or (
-        isinstance(node, exp.Anonymous) and str(node.this).lower() in NAMED_PADS
-    ):
-        parts = node.expressions if isinstance(node, exp.Anonymous) else [node.this, node.expression]
-        return growth(parts[0]) + _number(parts[1] if len(parts) > 1 else None)
+        return of[id(node.this)] * _number(node.args.get("times"))
+    if isinstance(node, exp.Pad) or called in NAMED_PADS:
+        length = node.expressions[1:2] if called else [node.expression]
+        return max(parts) + _number(length[0] if length else None)
     if isinstance(node, (exp.Replace, exp.RegexpReplace)):
-        by = node.args.get("replacement")
-        return growth(node.this) * max(1, growth(by) if isinstance(by, Node) else 0)
-    return sum(growth(child) for child in node.iter_expressions())
+        return of[id(node.this)] * max(1, of.get(id(node.args.get("replacement")), 0))
+    if isinstance(node, exp.TimeToStr) or called in NAMED_DATES:
+        return A_CODE * max([SMALL, *parts])
+    return max([SMALL, *parts])
 
 
 def _number(node: object) -> int:
     if isinstance(node, exp.Literal) and not node.is_string and node.name.isdecimal():
         return int(node.name)
-    raise CatalogError("a length comes from a column", hint="write it as a whole number")
+    raise Unbounded("a length comes from a column")

@@ -1,0 +1,118 @@
+"""What one question may take: statements that were slow or large end at once, and what people ask is not refused."""
+
+from __future__ import annotations
+
+import resource
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from dpsql.answer.run import MOST_ROWS, question, run_apart
+from dpsql.answer.session import OpenReleases, open_session
+from dpsql.answer.sql.growth import MOST, check_growth
+from dpsql.answer.sql.parse import parse
+from dpsql.errors import NotSupportedError, QueryTimeout, SqlSyntaxError
+from dpsql.star.sql.bounded import A_TOKEN, FREE, Bounded
+from tests.doors_release import build
+
+GROUPS = "(SELECT region, COUNT(*) AS n FROM sales JOIN customer USING (customer_id) GROUP BY region)"
+NUMBERS = ", ".join(f"({number})" for number in range(290))
+
+
+def doubled(first: str, step: str, last: str) -> str:
+    """25 queries, each over the one before."""
+    steps = ", ".join(f"c{i} AS (SELECT {step} AS r FROM c{i - 1})" for i in range(1, 26))
+    return f"WITH c0 AS ({first}), {steps} {last}"
+
+
+ATTACKS = {
+    "readings": "SELECT COUNT(*) FROM sales " + "JOIN customer c " * 40,
+    "repeat": f"SELECT REPEAT(region, 1000000000) FROM {GROUPS}",
+    "repeat by a column": f"SELECT REPEAT(region, n) FROM {GROUPS}",
+    "repeat twice": f"SELECT REPEAT(REPEAT(region, 1000), 1000) FROM {GROUPS}",
+    "pad": f"SELECT RPAD(region, 100000000, 'x') FROM {GROUPS}",
+    "replace": f"SELECT REPLACE(REPLACE(region, 'a', '{'b' * 900}'), 'b', '{'c' * 900}') FROM {GROUPS}",
+    "texts": doubled(f"SELECT region AS r FROM {GROUPS} AS g", "r || r", "SELECT r FROM c25"),
+    "texts of rows": f"SELECT t || t FROM (SELECT STRING_AGG(region, ',') AS t FROM {GROUPS} AS g) AS h",
+    "columns": doubled("SELECT age AS r FROM customer", "r + r", "SELECT COUNT(*) FROM c25 WHERE r > 3"),
+    "tuples": f"SELECT * FROM (VALUES {NUMBERS}) a(x), (VALUES {NUMBERS}) b(y), (VALUES {NUMBERS}) c(z)",
+    "blocks": " UNION ALL ".join(["SELECT COUNT(*) FROM sales"] * 300),
+}
+
+
+@pytest.fixture(scope="module")
+def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OpenReleases]:
+    opened = open_session([build(tmp_path_factory.mktemp("limits"))])
+    opened.query("SELECT COUNT(*) FROM sales")
+    yield opened
+    opened.close()
+
+
+def megabytes() -> float:
+    """The most that this process has held so far."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+@pytest.mark.parametrize("name", ATTACKS)
+def test_an_attack_ends_at_once(shop: OpenReleases, name: str) -> None:
+    before, start = megabytes(), time.process_time()
+    with pytest.raises((SqlSyntaxError, NotSupportedError)) as refused:
+        shop.query(ATTACKS[name])
+    assert len(str(refused.value).splitlines()) == 1
+    assert time.process_time() - start < 3
+    assert megabytes() - before < 500
+
+
+USEFUL = (
+    f"SELECT region || ' ' || CAST(n AS VARCHAR), LPAD(region, 12, '.') FROM {GROUPS}",
+    f"SELECT STRING_AGG(region, ', ') FROM {GROUPS}",
+    f"SELECT REPEAT('#', 20), REPLACE(region, 'east', 'eastern') FROM {GROUPS}",
+    f"SELECT a.x + b.x FROM (VALUES {NUMBERS}) a(x), (VALUES {NUMBERS}) b(x)",
+    " UNION ALL ".join(["SELECT COUNT(*) FROM sales"] * 20),
+    "SELECT COUNT(*) FROM customer WHERE " + " AND ".join(["age BETWEEN 18 AND 89"] * 100),
+)
+
+
+@pytest.mark.parametrize("sql", USEFUL)
+def test_what_people_ask_is_answered(shop: OpenReleases, sql: str) -> None:
+    assert shop.query(sql).rows
+
+
+def test_the_parsers_steps_are_counted() -> None:
+    """Or the bound would hold nothing back: the parser's own method is the one that is replaced."""
+    from sqlglot import Dialect
+
+    reader = Dialect.get_or_raise("duckdb")
+    counted = type("Counted", (Bounded, reader.parser_class), {})(dialect=reader)
+    tokens = reader.tokenize("SELECT COUNT(*) FROM sales WHERE age BETWEEN 20 AND 30 GROUP BY region")
+    counted.parse(tokens, "")
+    used = FREE + A_TOKEN * len(tokens) - counted._steps_left
+    assert len(tokens) <= used <= 2 * len(tokens)
+
+
+def test_a_text_is_as_long_as_its_bound_says(shop: OpenReleases) -> None:
+    check_growth(parse(f"SELECT REPEAT('x', {MOST})"))
+    with pytest.raises(NotSupportedError, match=f"{MOST + 1} characters"):
+        check_growth(parse(f"SELECT REPEAT('x', {MOST + 1})"))
+    assert len(shop.query(f"SELECT REPEAT('x', {MOST})").scalar()) == MOST
+
+
+def test_a_question_has_one_limit_of_time() -> None:
+    endless = "SELECT COUNT(*) FROM range(100000000) a, range(100000000) b"
+    start = time.monotonic()
+    with question(0.5), question(60):
+        with pytest.raises(QueryTimeout):
+            run_apart(endless, ())
+        with pytest.raises(QueryTimeout):  # nothing is left of it
+            run_apart("SELECT 1", ())
+    assert time.monotonic() - start < 5
+    assert run_apart("SELECT 1", ()).rows == [(1,)]
+
+
+def test_rows_and_memory_are_bounded() -> None:
+    with pytest.raises(NotSupportedError, match=f"more than {MOST_ROWS} rows"):
+        run_apart(f"SELECT * FROM range({MOST_ROWS + 1})", ())
+    with pytest.raises(NotSupportedError, match="of memory"):
+        run_apart("SELECT LEN(ARRAY_AGG(range)) FROM range(100000000)", ())
+    assert len(run_apart(f"SELECT * FROM range({MOST_ROWS})", ()).rows) == MOST_ROWS

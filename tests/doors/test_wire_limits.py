@@ -1,0 +1,111 @@
+"""What one client asks of the server keeps neither the others waiting nor the server from ending."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.answer.test_limits import ATTACKS
+from tests.doors.test_shell import ENDLESS
+from tests.doors.test_wire import Wire, kinds, serving, state
+from tests.doors_release import build
+
+INNER, DEEP = "(SELECT relname AS a FROM pg_class)", 25
+CATALOGUE = {
+    "sleep": "SELECT pg_sleep(30), relname FROM pg_class",
+    "recursion": "WITH RECURSIVE a AS (SELECT 1 AS x UNION ALL SELECT x + 1 FROM a) SELECT MAX(x) FROM a, pg_class",
+    "series": "SELECT COUNT(*) FROM generate_series(1, 1000000000), pg_class",
+    "computed series": "SELECT COUNT(*) FROM generate_series(1, 1000 * 1000), pg_class",
+    "repeat": "SELECT repeat(relname, 1000000000) FROM pg_class",
+    "pad": "SELECT lpad(relname, 1000000000, 'x') FROM pg_class",
+    "doubled": "SELECT a || a FROM " + "(SELECT a || a AS a FROM " * DEEP + INNER + ")" * DEEP,
+    "lists": "SELECT [a, a] FROM " + "(SELECT [a, a] AS a FROM " * DEEP + INNER + ")" * DEEP,
+    "settings": "SELECT * FROM duckdb_settings(), pg_class",
+    "file": "SELECT * FROM read_csv('/etc/passwd'), pg_class",
+    "file by name": "SELECT * FROM '/etc/passwd', pg_class",
+    "environment": "SELECT getenv('HOME') FROM pg_class",
+    "write": "CREATE TABLE pg_mine AS SELECT 1",
+}  # fmt: skip
+PRODUCT = "SELECT COUNT(*) FROM " + ", ".join(f"pg_attribute AS a{i}" for i in range(12))
+
+
+@pytest.fixture(scope="module")
+def shop(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build(tmp_path_factory.mktemp("limits"))
+
+
+@pytest.fixture(scope="module")
+def port(shop: Path) -> Iterator[int]:
+    with serving(shop) as number:
+        yield number
+
+
+def entered(port: int) -> Wire:
+    client = Wire(port)
+    client.until_ready()
+    return client
+
+
+@pytest.mark.parametrize("name", CATALOGUE)
+def test_the_catalogue_runs_none_of_it(port: int, name: str) -> None:
+    client, start = entered(port), time.monotonic()
+    first = client.ask(CATALOGUE[name])
+    assert [kind for kind, _ in first if kind in "DE"][-1] == "E"
+    assert state(next(body for kind, body in first if kind == "E")) in ("0A000", "42000", "42601")
+    assert time.monotonic() - start < 10
+
+
+def test_catalogue_queries_are_cut_off(port: int) -> None:
+    client, start = entered(port), time.monotonic()
+    assert client.ask(PRODUCT)[0][0] == "E"
+    assert time.monotonic() - start < 10
+
+
+def test_others_are_served_meanwhile(port: int) -> None:
+    over = threading.Event()
+
+    def attack() -> None:
+        client = entered(port)
+        while not over.is_set():
+            for sql in (*ATTACKS.values(), *CATALOGUE.values(), PRODUCT):
+                assert client.ask(sql)[0][0] == "E"
+
+    attackers = [threading.Thread(target=attack) for _ in range(2)]
+    for each in attackers:
+        each.start()
+    clients = [entered(port) for _ in range(16)]
+    slowest = 0.0
+    for number in range(3):
+        for place, client in enumerate(clients):
+            start = time.monotonic()
+            assert "D" in kinds(client.ask(f"SELECT COUNT(*) + {number * 16 + place} FROM sales"))
+            slowest = max(slowest, time.monotonic() - start)
+    over.set()
+    for each in attackers:
+        each.join()
+    assert slowest < 20
+
+
+def test_a_busy_server_ends(shop: Path) -> None:
+    command = [sys.executable, "-m", "dpsql.doors.cli", "serve", "--json", "--port", "0", str(shop)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        port = json.loads(process.stdout.readline())["port"]
+        clients = [entered(port) for _ in range(10)]  # more than compute at a time
+        for client in clients:
+            client.send("Q", ENDLESS.encode() + b"\0")
+        time.sleep(1)
+        start = time.monotonic()
+        process.send_signal(signal.SIGTERM)
+        _, errors = process.communicate(timeout=30)
+    assert process.returncode == 0
+    assert "Traceback" not in errors
+    assert time.monotonic() - start < 5
