@@ -15,7 +15,7 @@ import numpy as np
 
 import dpsql
 from dpsql.client.plan import read_plan
-from dpsql.collecting.reported import plan_of, write_items
+from dpsql.collecting.reported import Answered, plan_of, write_items
 from dpsql.examples.retail import make_star, write_star
 from dpsql.mechanisms.local.channel import channel_of
 from dpsql.star import load_catalog
@@ -166,6 +166,8 @@ def _published(
     kept = np.flatnonzero(rng.random(len(leaf)) < case.part)
     keys = people["customer_id"]
     stored = [(str(keys[i]), int(views[i]), int(items[i])) for i in kept]
-    write_items(folder / "reports.parquet", "customer.age", plan.hash.hex(), stored)
+    write_items(
+        folder / "reports.parquet", Answered("customer.age", plan.hash.hex(), channel.fingerprint), stored
+    )
     dpsql.publish(folder / "shop.yaml", folder / "shop.dpsql")
     return folder / "shop.dpsql"

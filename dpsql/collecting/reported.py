@@ -27,7 +27,7 @@ from dpsql.collecting.plan import ONLY as ONE_ROUND
 from dpsql.collecting.plan import Design, checked
 from dpsql.collecting.survey import planned_axis
 from dpsql.errors import CatalogError, DataError, OperationalError
-from dpsql.mechanisms.local.channel import Level, channel_of
+from dpsql.mechanisms.local.channel import Channel, Level, channel_of
 from dpsql.star import Catalog, load_catalog
 from dpsql.star.reported import ReportedColumn, reported_columns
 from dpsql.star.sql import identifier, literal
@@ -124,7 +124,7 @@ def store_reports(plan: Path, name: str, spools: Sequence[Path], target: Path) -
         raise OperationalError(
             f"{target.name} exists", hint="reports are never overwritten; name another file"
         )
-    starts = _starts(known)
+    starts = _channel(known).starts
     people: dict[str, tuple[int, int]] = {}
     left_out: dict[str, int] = {}
     for spool in spools:
@@ -138,12 +138,21 @@ def store_reports(plan: Path, name: str, spools: Sequence[Path], target: Path) -
                 people[token] = (report.view, found)
     if not people:
         raise DataError("no report counts", hint="check that they belong to this plan and carry pseudonyms")
-    write_items(target, name, known.hash.hex(), [(unit, view, item) for unit, (view, item) in people.items()])
+    answered = Answered(name, known.hash.hex(), _channel(known).fingerprint)
+    write_items(target, answered, [(unit, view, item) for unit, (view, item) in people.items()])
     return Stored(target, len(people), left_out)
 
 
-def write_items(target: Path, name: str, plan: str, rows: Sequence[tuple[str, int, int]]) -> None:
-    """Write the file that `publish` joins: (unit, view, item), the plan and the column in its metadata."""
+class Answered(NamedTuple):
+    """What stored reports answer: the column, the plan's hash, and the channel's fingerprint."""
+
+    column: str
+    plan: str
+    channel: str
+
+
+def write_items(target: Path, answered: Answered, rows: Sequence[tuple[str, int, int]]) -> None:
+    """Write the file that `publish` joins: (unit, view, item), with what they answer in its metadata."""
     unit, view, item = zip(*rows, strict=True)
     with duckdb.connect() as connection:
         connection.execute("CREATE TABLE kept (unit VARCHAR, view INTEGER, item BIGINT)")
@@ -151,20 +160,17 @@ def write_items(target: Path, name: str, plan: str, rows: Sequence[tuple[str, in
             "INSERT INTO kept SELECT unnest(?::VARCHAR[]), unnest(?::INTEGER[]), unnest(?::BIGINT[])",
             [list(unit), list(view), list(item)],
         )
-        told = f"{{{identifier('column')}: {literal(name)}, plan: {literal(plan)}}}"
+        told = ", ".join(f"{identifier(key)}: {literal(value)}" for key, value in answered._asdict().items())
         connection.execute(
-            f"COPY (FROM kept ORDER BY unit) TO {literal(str(target))} (FORMAT parquet, KV_METADATA {told})"
+            f"COPY (FROM kept ORDER BY unit) TO {literal(str(target))} (FORMAT parquet, KV_METADATA {{{told}}})"
         )
     target.chmod(0o600)
 
 
-def _starts(plan: Plan) -> list[int]:
-    """The first item of each view among those of all."""
-    starts = [0]
-    for view in plan.views:
-        level = Level(view.edges[0], view.oracle, view.extra)
-        starts.append(starts[-1] + len(level.weights(plan.own)))
-    return starts
+def _channel(plan: Plan) -> Channel:
+    """The channel that a plan's views are the levels of."""
+    levels = (Level(view.edges[0], view.oracle, view.extra, view.share) for view in plan.views)
+    return Channel(tuple(levels), plan.own)
 
 
 def _item(plan: Plan, report: Report, starts: Sequence[int]) -> int | None:

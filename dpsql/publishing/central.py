@@ -189,7 +189,7 @@ def publish_release(
             progress(Stage("estimating and writing", target.name))
             content = release_content(drawn, release_id, insecure=noise.insecure)
             squares = draw_squares(scan, content)
-            (undo(content, Undone(catalog, plan, squares, reported)) if reported else content).write(path)
+            undo(content, Undone(catalog, plan, squares, reported)).write(path)
 
         order = Order(
             name, target, release_id, build, lambda: source_digests(with_raw, catalog, spend.tables),

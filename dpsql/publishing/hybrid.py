@@ -24,11 +24,11 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from dpsql.axis import build_axis
+from dpsql.axis import Axis, build_axis
 from dpsql.engines.engine import Engine
 from dpsql.errors import CatalogError, SourceError
 from dpsql.mechanisms.local.channel import Channel, channel_of
-from dpsql.publishing.planned import ReleasePlan
+from dpsql.publishing.planned import PlannedAxis, ReleasePlan
 from dpsql.publishing.squares import COUNT, DrawnSquares, hybrid_statistics
 from dpsql.release.format import UNIT, ReportedMeta, Spend
 from dpsql.release.memory import node_sums
@@ -40,7 +40,7 @@ from dpsql.release.write import (
     StatisticPart,
     axis_parts,
 )
-from dpsql.star import Catalog, spec_hash
+from dpsql.star import Catalog, ResolvedAxis, spec_hash
 from dpsql.star.reported import ReportedColumn, inner_catalog, reported_columns
 from dpsql.star.sql import identifier, literal
 from dpsql.variance.channel import ChannelModel, ChannelReading
@@ -77,7 +77,7 @@ def attach_reports(catalog: Catalog, engine: Engine) -> list[ReportedMeta]:
         source, raw = catalog.raw_source(), engine.as_duckdb("reported")
         channel = channel_of(*column.asked)
         file = source.folder(catalog.file) / source.reports[column.table]
-        plan = _stored_plan(file, column)
+        plan = _stored_plan(file, column, channel)
         key, name = str(catalog.tables[column.table].key), identifier(column.column)
         view, below = f"raw.{identifier(column.table)}", identifier(f"{column.table} without reports")
         raw.connection.execute(
@@ -91,18 +91,23 @@ def attach_reports(catalog: Catalog, engine: Engine) -> list[ReportedMeta]:
             f"LEFT JOIN raw.reports AS r ON CAST(t.{identifier(key)} AS VARCHAR) = r.unit"
         )
         raw.columns[column.table] = {**raw.columns[column.table], column.column: "BIGINT"}
-        told = column.told
-        found.append(
-            ReportedMeta(
-                str(column), str(told.epsilon), told.collection, plan,
-                tuple(f"{level.oracle} of {level.nodes}" for level in channel.levels), channel.items,
-            )
-        )  # fmt: skip
+        found.append(reported_meta(column, plan))
     return found
 
 
-def _stored_plan(file: Path, column: ReportedColumn) -> str:
-    """The hash of the plan that stored reports answer."""
+def reported_meta(column: ReportedColumn, plan: str) -> ReportedMeta:
+    """What a release says of a reported column.
+
+    Args:
+        column: of the catalog.
+        plan: hash of the plan that devices answered.
+    """
+    told, channel = column.told, channel_of(*column.asked)
+    return ReportedMeta(str(column), str(told.epsilon), told.collection, plan, channel.words, channel.items)
+
+
+def _stored_plan(file: Path, column: ReportedColumn, channel: Channel) -> str:
+    """The hash of the plan that stored reports answer, whose channel has to be the catalog's."""
     import duckdb
 
     if not file.is_file():
@@ -121,6 +126,11 @@ def _stored_plan(file: Path, column: ReportedColumn) -> str:
         raise SourceError(
             f"source.reports.{column.table}: {file.name} holds no reports of {column}",
             hint="run dpsql collect --for",
+        )
+    if kept.get("channel") != channel.fingerprint:
+        raise SourceError(
+            f"source.reports.{column.table}: devices answered another plan than the catalog's {column} makes",
+            hint="write the epsilon, cuts and mechanism that they were asked with, or ask in a new collection",
         )
     return kept["plan"]
 
@@ -153,12 +163,11 @@ def undo(builder: ReleaseBuilder, how: Undone) -> ReleaseBuilder:
     axes, models = list(builder.axes), list(builder.models)
     channels: dict[int, Channel] = {}
     for number in sorted(set(hybrid.values())):
-        resolved = plan.axes[number].resolved
-        column = next(
-            c for c in reported_columns(catalog) if (c.table, c.column) == (resolved.table, resolved.column)
-        )
+        column = reported_at(catalog, plan.axes[number].resolved)
+        if column is None:
+            continue
         channels[number] = channel_of(*column.asked)
-        axes[number] = _outer_axis(catalog, plan, number, column, builder.axes[number])
+        axes[number] = _as_attribute(shown_axis(catalog, plan.axes[number]), builder.axes[number])
         matrix = _matrix(channels[number], axes[number].meta.leaves)
         split = AxisSplit(plan.axes[number].strategy.variance())
         rest, share = split.table(np.eye(matrix.shape[1]))
@@ -177,18 +186,34 @@ def undo(builder: ReleaseBuilder, how: Undone) -> ReleaseBuilder:
             models.append(ChannelModel(place, channel.law, channel.scores, held, cells, rows, apart))
             statistics[i] = _as_values(statistics[i], leaves, axes, len(models) - 1)
     lines = [Spend(each.line, "0") for each in how.told]
+    told = tuple(replace(each, squares=how.squares.stored) for each in how.told)
     return replace(
         builder, catalog=json.loads(catalog.to_json()), spec_hash=spec_hash(catalog), axes=axes, models=models,
-        statistics=statistics, spends=[*builder.spends, *lines], reported=tuple(how.told),
+        statistics=statistics, spends=[*builder.spends, *lines], reported=told,
     )  # fmt: skip
 
 
-def _outer_axis(
-    catalog: Catalog, plan: ReleasePlan, number: int, column: ReportedColumn, inner: AxisPart
-) -> AxisPart:
-    """The attribute's own axis: its values, then NULL, the leaf of those who did not report."""
-    resolved = replace(plan.axes[number].resolved, spec=column.spec.model_copy(update={"nullable": True}))
-    axis = build_axis(catalog, resolved, {})
+def reported_at(catalog: Catalog, resolved: ResolvedAxis) -> ReportedColumn | None:
+    """The reported column that an axis is made of; None if of none."""
+    known = {(each.table, each.column): each for each in reported_columns(catalog)}
+    return known.get((resolved.table, str(resolved.column)))
+
+
+def shown_axis(catalog: Catalog, planned: PlannedAxis) -> Axis:
+    """The axis that a release shows; a reported attribute's values, then NULL, the leaf of those who did not report.
+
+    Args:
+        catalog: as it was written.
+        planned: the axis of what is counted.
+    """
+    column = reported_at(catalog, planned.resolved)
+    if column is None:
+        return planned.axis
+    spec = column.spec.model_copy(update={"nullable": True})
+    return build_axis(catalog, replace(planned.resolved, spec=spec), {})
+
+
+def _as_attribute(axis: Axis, inner: AxisPart) -> AxisPart:
     (part,) = axis_parts([PlacedAxis(axis, inner.meta.of, inner.meta.strategy)])
     return AxisPart(replace(part.meta, model=inner.meta.model), part.content)
 

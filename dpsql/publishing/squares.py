@@ -17,7 +17,7 @@ count, cut to what the table says.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import NamedTuple
@@ -28,12 +28,12 @@ import numpy.typing as npt
 from dpsql.budget import NEIGHBOURS, currency_at
 from dpsql.engines import RawSide
 from dpsql.engines.template import cut
-from dpsql.errors import InternalError
+from dpsql.errors import InternalError, ReleaseError
 from dpsql.mechanisms.law import LAPLACE
 from dpsql.publishing.bounding import Scan
 from dpsql.publishing.planned import PlannedStatistic, ReleasePlan, Step
 from dpsql.publishing.rows import place_rows
-from dpsql.release.format import UNIT
+from dpsql.release.format import UNIT, SquareMeta
 from dpsql.release.write import ReleaseBuilder
 from dpsql.star import Catalog
 from dpsql.star.reported import reported_columns
@@ -60,18 +60,6 @@ class Squared(NamedTuple):
 
 
 PAIRS, OWN, ALIKE = Squared("pairs"), Squared("own", own=True), Squared("alike")
-
-
-class Factor(NamedTuple):
-    """SQL of what a row is multiplied by itself and others with, and the most that it is, up or down."""
-
-    sql: str
-    reach: int
-
-    def rows(self, table: str, axis: int | None) -> str:
-        """The rows of a table by person and cell of an axis."""
-        cell = "0" if axis is None else f"a{axis}"
-        return f"SELECT unit, {cell} AS cell, {self.sql} AS v FROM {table}"
 
 
 class SquaresOf(NamedTuple):
@@ -147,6 +135,29 @@ def _pure(plan: ReleasePlan, charge: Fraction) -> Fraction:
     return LAPLACE.bought(currency.drawn(charge, NEIGHBOURS[privacy.neighbours]), currency)
 
 
+class PlannedSquare(NamedTuple):
+    """A square before it is drawn.
+
+    Args:
+        statistic: its position in the plan.
+        squared: which one.
+        mean: what deviations are taken from, in the measure's integers; 0 where rows are counted.
+        bound: the most that one person adds, up or down.
+        spend: epsilon of its draw.
+    """
+
+    statistic: int
+    squared: Squared
+    mean: int
+    bound: int
+    spend: Fraction
+
+    @property
+    def stderr(self) -> float:
+        """Standard error of its noise."""
+        return float(np.sqrt(2.0) * self.bound / self.spend)
+
+
 class Noisy(NamedTuple):
     """A noisy sum and its standard error."""
 
@@ -165,6 +176,13 @@ class DrawnSquares:
 
     plan: ReleasePlan
     sums: Mapping[tuple[int, Squared], Noisy]
+
+    @property
+    def stored(self) -> tuple[SquareMeta, ...]:
+        """Its noisy integers, as a release holds them."""
+        return tuple(
+            SquareMeta(i, squared.word, int(noisy.value)) for (i, squared), noisy in self.sums.items()
+        )
 
     def rows(self, index: int, counts: FloatArray) -> Squares:
         """How rows of one person add up in a statistic's view: by its count's squares, else the most they may be.
@@ -210,56 +228,86 @@ def _count_of(plan: ReleasePlan, index: int) -> int:
     return next(i for i, s in enumerate(plan.statistics) if s.view == view and s.measure.name == COUNT)
 
 
+def planned_squares(plan: ReleasePlan, catalog: Catalog, content: ReleaseBuilder) -> Iterator[PlannedSquare]:
+    """Every square that the plan pays for, once its means are known.
+
+    Args:
+        plan, catalog: the release; the catalog is the one that is counted.
+        content: what was drawn of it; means are taken from there.
+    """
+    for index, asked in asked_squares(plan, catalog):
+        statistic = plan.statistics[index]
+        sums, rows = (
+            int(content.statistics[i].content.nodes.flat[0]) for i in (index, _count_of(plan, index))
+        )
+        mean, reach = _centre(statistic, sums, rows)
+        for squared in asked:
+            step = plan.step(statistic.of, SQUARES, _words(statistic, squared))
+            if step is None:
+                raise InternalError(f"nothing pays for {_words(statistic, squared)}")
+            several = statistic.tau if squared.own else statistic.tau * (statistic.tau - 1)
+            yield PlannedSquare(index, squared, mean, max(1, several) * reach**2, step.spend)
+
+
+def _centre(statistic: PlannedStatistic, sums: int, rows: int) -> tuple[int, int]:
+    """The released mean of a sum's rows inside of its bounds, and the most that a row lies from it; (0, 1) of rows.
+
+    Args:
+        statistic: of the view.
+        sums, rows: what was released of it, and the number of rows, in units of 2^-20.
+    """
+    if statistic.bounds is None:
+        return 0, 1
+    low, high = statistic.bounds.lower, statistic.bounds.upper
+    mean = max(low, min(high, statistic.mid + sums // max(rows, UNIT)))
+    return mean, max(high - mean, mean - low, 1)
+
+
 def draw_squares(scan: Scan, content: ReleaseBuilder) -> DrawnSquares:
     """Draw every square that the plan pays for.
 
     Args:
         scan: the release being made; its catalog is the one that is counted.
-        content: what was drawn of it: means are taken from there.
+        content: what was drawn of it.
 
-    **Privacy**: each line's epsilon. One person changes a sum by at most `_bound`, to which her part is cut; means are
+    **Privacy**: each line's epsilon. One person changes a sum by at most its bound, to which her part is cut; means are
     released numbers.
     """
-    plan, found = scan.plan, dict[tuple[int, Squared], Noisy]()
+    found: dict[tuple[int, Squared], Noisy] = {}
     rows: dict[str, tuple[str, Mapping[str, str]]] = {}
-    for index, asked in asked_squares(plan, scan.catalog):
-        statistic, raw = plan.statistics[index], scan.raw.as_duckdb("reported")
+    for square in planned_squares(scan.plan, scan.catalog, content):
+        statistic, raw = scan.plan.statistics[square.statistic], scan.raw.as_duckdb("reported")
         if statistic.of not in rows:
-            rows[statistic.of] = place_rows(scan.catalog, raw, plan, statistic.of, scan.key)
-        table, columns = rows[statistic.of]
-        released = (int(content.statistics[i].content.nodes.flat[0]) for i in (index, _count_of(plan, index)))
-        factor = _factor(statistic, columns, *released)
-        for squared in asked:
-            step = plan.step(statistic.of, SQUARES, _words(statistic, squared))
-            if step is None:
-                raise InternalError(f"nothing pays for {_words(statistic, squared)}")
-            bound = _bound(statistic, squared, factor.reach)
-            exact = np.array([_exact(raw, factor.rows(table, squared.axis), squared, bound)], np.int64)
-            drawn = LAPLACE.draw_bounded(exact, bound, step.spend, scan.noise)
-            found[index, squared] = Noisy(float(drawn.value[0]), float(np.sqrt(2.0) * bound / step.spend))
-    return DrawnSquares(plan, found)
+            rows[statistic.of] = place_rows(scan.catalog, raw, scan.plan, statistic.of, scan.key)
+        exact = np.array([_exact(raw, *rows[statistic.of], statistic, square)], np.int64)
+        drawn = LAPLACE.draw_bounded(exact, square.bound, square.spend, scan.noise)
+        found[square.statistic, square.squared] = Noisy(float(drawn.value[0]), square.stderr)
+    return DrawnSquares(scan.plan, found)
 
 
-def _factor(statistic: PlannedStatistic, columns: Mapping[str, str], sums: int, rows: int) -> Factor:
-    """What a row is multiplied by itself and others with: 1, or how far it is from the released mean.
+def stored_squares(
+    plan: ReleasePlan, catalog: Catalog, content: ReleaseBuilder, stored: Iterable[SquareMeta]
+) -> DrawnSquares:
+    """The squares that a release holds, read again.
 
     Args:
-        statistic: of the view.
-        columns: the measures' columns.
-        sums, rows: what was released of it, and the number of rows, in units of 2^-20.
+        plan, catalog, content: the release, made again; as of `planned_squares`.
+        stored: its noisy integers.
+
+    Raises:
+        ReleaseError: they are others than the plan pays for.
     """
-    if statistic.bounds is None:
-        return Factor("1::HUGEINT", 1)
-    low, high = statistic.bounds.lower, statistic.bounds.upper
-    mean = max(low, min(high, statistic.mid + sums // max(rows, UNIT)))
-    measured = columns[f"{statistic.measure.table}.{statistic.measure.column}"]
-    return Factor(f"coalesce({measured} - ({mean}), 0)::HUGEINT", max(high - mean, mean - low, 1))
-
-
-def _bound(statistic: PlannedStatistic, squared: Squared, reach: int) -> int:
-    """The most that one person adds to a sum of squares, up or down."""
-    rows = statistic.tau if squared.own else statistic.tau * (statistic.tau - 1)
-    return int(max(1, rows) * reach**2)
+    values = {(each.statistic, each.square): each.value for each in stored}
+    planned = list(planned_squares(plan, catalog, content))
+    if set(values) != {(square.statistic, square.squared.word) for square in planned}:
+        raise ReleaseError("the release holds other squares than its catalog plans")
+    sums = {
+        (square.statistic, square.squared): Noisy(
+            float(values[square.statistic, square.squared.word]), square.stderr
+        )
+        for square in planned
+    }
+    return DrawnSquares(plan, sums)
 
 
 def _span(statistic: PlannedStatistic) -> int:
@@ -267,12 +315,26 @@ def _span(statistic: PlannedStatistic) -> int:
     return statistic.bounds.upper - statistic.bounds.lower if statistic.bounds else 1
 
 
-def _exact(raw: RawSide, rows: str, squared: Squared, bound: int) -> int:
-    """The exact sum over rows of `unit`, `cell` and `v`; each person's part cut to the bound."""
+def _exact(
+    raw: RawSide, table: str, columns: Mapping[str, str], statistic: PlannedStatistic, square: PlannedSquare
+) -> int:
+    """The exact sum over the rows that count, each person's part cut to the bound.
+
+    Args:
+        raw, table, columns: the rows, and the columns of measures.
+        statistic, square: what is summed.
+    """
+    value, squared = "1::HUGEINT", square.squared
+    if statistic.bounds is not None:
+        measured = columns[f"{statistic.measure.table}.{statistic.measure.column}"]
+        value = f"coalesce({measured} - ({square.mean}), 0)::HUGEINT"
+    cell = "0" if squared.axis is None else f"a{squared.axis}"
     part = "sum(q)" if squared.own else "sum(s * s - q)"
+    rows = f"SELECT unit, {cell} AS cell, {value} AS v FROM {table}"
     inner = f"SELECT unit, sum(v) AS s, sum(v * v) AS q FROM ({rows}) GROUP BY unit, cell"
-    per_unit = f"SELECT greatest(least({part}, {bound}), -{bound}) AS part FROM ({inner}) GROUP BY unit"
+    cut_part = f"greatest(least({part}, {square.bound}), -{square.bound})"
+    total = cut("sum(part)", raw.dialect)
     ((found,),) = raw.connection.execute(
-        f"SELECT {cut('sum(part)', raw.dialect)} FROM ({per_unit})"
+        f"SELECT {total} FROM (SELECT {cut_part} AS part FROM ({inner}) GROUP BY unit)"
     ).fetchall()
     return int(found)

@@ -500,6 +500,20 @@ class LocalMeta:
         return PARTICIPATIONS[self.participation].sampled
 
 
+class SquareMeta(NamedTuple):
+    """A noisy integer that error bars of a reported column are made of.
+
+    Args:
+        statistic: whose.
+        square: which one, as ledger lines name it.
+        value: as drawn.
+    """
+
+    statistic: int
+    square: str
+    value: int
+
+
 @dataclass(frozen=True)
 class ReportedMeta:
     """A column that people's devices reported, each once, to the curator.
@@ -511,6 +525,7 @@ class ReportedMeta:
         plan_hash: of the plan that devices answered.
         levels: the channel's levels, in words.
         items: how many items it has.
+        squares: how the rows of one person add up.
     """
 
     column: str
@@ -519,6 +534,7 @@ class ReportedMeta:
     plan_hash: str
     levels: tuple[str, ...]
     items: int
+    squares: tuple[SquareMeta, ...] = ()
 
     @property
     def line(self) -> str:

@@ -21,8 +21,9 @@ from dpsql.client.entropy import system_entropy
 from dpsql.client.plan import read_plan
 from dpsql.client.report import decode, to_json
 from dpsql.client.rows import to_rows
-from dpsql.collecting.reported import plan_of, write_items
-from dpsql.errors import CatalogError, DataError, NotSupportedError, OperationalError, SourceError
+from dpsql.collecting.reported import Answered, plan_of, write_items
+from dpsql.curate.audit.run import audit_release
+from dpsql.errors import CatalogError, DataError, OperationalError, SourceError
 from dpsql.ledger import ledger_entries
 from dpsql.mechanisms.local.channel import Channel, channel_of
 from dpsql.noise import ExactNoise, ZeroNoise, insecure_test_entropy
@@ -59,16 +60,22 @@ def text(reported: str = REPORTED) -> str:
     return CATALOG.replace("REPORTED", reported)
 
 
+def store(place: Path, rows: Sequence[tuple[str, int, int]]) -> None:
+    """Store reports of a catalog's own plan."""
+    known = load_catalog(place / "catalog.yaml")
+    (column,) = reported_columns(known)
+    plan = read_plan(plan_of(known, column)).hash.hex()
+    write_items(
+        place / "reports.parquet", Answered(str(column), plan, channel_of(*column.asked).fingerprint), rows
+    )
+
+
 def side(folder: Path, items: dict[int, int], sales: Sequence[tuple[int, int, int]], catalog: str) -> Path:
     """Raw tables, reports and the catalog; items by person."""
     customers = sorted({row[0] for row in sales} | set(items))
     tables = {"sales": Rows(SALES, list(sales)), "customer": Rows(CUSTOMER, [(i,) for i in customers])}
     place = _write_side(folder, catalog, tables)
-    known = load_catalog(place / "catalog.yaml")
-    plan = read_plan(plan_of(known, reported_columns(known)[0]))
-    write_items(
-        place / "reports.parquet", "customer.age", plan.hash.hex(), [(str(i), 0, y) for i, y in items.items()]
-    )
+    store(place, [(str(i), 0, y) for i, y in items.items()])
     return place
 
 
@@ -238,8 +245,48 @@ def test_devices_report_and_the_curator_joins(tmp_path: Path, mechanism: str) ->
     low, high = result.interval_rows(0.9999)
     assert low[0][0] < people < high[0][0], "half of them, two rows each"
     assert result.stderr_rows[0][0] < 100
-    with pytest.raises(NotSupportedError, match="reported column"):
-        dpsql.api.audit(place / "r.dpsql", samples=0)
+    report = dpsql.api.audit(place / "r.dpsql", samples=0)
+    assert [check.what for check in report.checks if check.held is False] == []
+    devices = (place / "catalog.yaml").read_text()
+    for old, new in (("epsilon: 8,", "epsilon: 7,"), ("width: 5", "width: 10")):
+        (place / "catalog.yaml").write_text(devices.replace(old, new, 1))
+        with pytest.raises(SourceError, match="another plan"):
+            dpsql.publish(place / "catalog.yaml", place / "other.dpsql")
+
+
+WRONG = {
+    "a noisy square": """UPDATE meta SET value = regexp_replace(value, '"pairs", -?[0-9]', '"pairs", 7777')
+        WHERE key = 'reported'""",
+    "an estimate": "UPDATE node_combination_0 SET estimate = estimate + (1 << 24) WHERE n1 = 0 AND n2 = 0",
+    "the channel's variance": "UPDATE variance_2 SET value = value * 1.5 WHERE part = 4 AND place > 3",
+    "what devices spent": "UPDATE meta SET value = replace(value, '\"2\"', '\"1\"') WHERE key = 'reported'",
+    "a noisy item": "UPDATE measurement_0 SET value = value + 500 WHERE r1 = 1 AND r2 = 1",
+}
+
+
+@pytest.mark.parametrize("wrong", [None, *WRONG])
+def test_an_audit_makes_a_hybrid_release_again(tmp_path: Path, wrong: str | None) -> None:
+    place = side(tmp_path / "one", {i: i % 4 for i in range(PEOPLE) if i % 5}, rows(), text())
+    known = load_catalog(place / "catalog.yaml")
+    path = place / "r.dpsql"
+    publish_release(known, path, noise=ExactNoise(insecure_test_entropy(3)), key=KEY)
+    if wrong is not None:
+        path.chmod(0o600)
+        with duckdb.connect(str(path)) as release:
+            before = release.execute("SELECT * FROM meta").fetchall()
+            release.execute(WRONG[wrong])
+            assert (
+                wrong not in ("a noisy square", "what devices spent")
+                or before != release.execute("SELECT * FROM meta").fetchall()
+            ), "the statement changes something"
+    report = audit_release(path, ExactNoise(insecure_test_entropy(4)), catalog=None, samples=0)
+    failed = [check.what for check in report.checks if check.held is False]
+    if wrong is None:
+        assert failed == ["noise from the system's entropy"]
+        assert "estimates follow from the noisy integers" in [c.what for c in report.checks if c.held]
+        assert "variance models follow from the catalog" in [c.what for c in report.checks if c.held]
+    else:
+        assert len(failed) > 1, wrong
 
 
 def test_hostile_and_missing_reports_count_as_none(tmp_path: Path) -> None:

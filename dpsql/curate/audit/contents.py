@@ -33,9 +33,12 @@ from dpsql.mechanisms.family.reconcile import node_sums
 from dpsql.mechanisms.law import NoisyView
 from dpsql.publishing.bounding import DrawnRelease
 from dpsql.publishing.content import release_content
+from dpsql.publishing.hybrid import Undone, counted_catalog, reported_meta, undo
+from dpsql.publishing.squares import stored_squares
 from dpsql.release import Release
-from dpsql.release.format import Meta, Spend, to_json
-from dpsql.release.write import ARRAYS, LOOKUP_ARITY, registered
+from dpsql.release.format import Meta, ReportedMeta, Spend, to_json
+from dpsql.release.write import ARRAYS, LOOKUP_ARITY, ReleaseBuilder, registered
+from dpsql.star.reported import reported_columns
 from dpsql.tree import Tree, kary_tree
 
 Columns = dict[str, Any]
@@ -120,7 +123,7 @@ def read_table(release: Release, table: str) -> Columns:
 def check_axes(release: Release, made: Replanned) -> Iterator[Check]:
     """Axis tables and look-up trees are those of the catalog and of public tables."""
     wrong, skipped = [], []
-    for i, planned in enumerate(made.plan.axes):
+    for i, axis in enumerate(made.shown):
         if i in made.borrowed:
             skipped.append(release.axes[i].name)
             wrong += (
@@ -129,8 +132,8 @@ def check_axes(release: Release, made: Replanned) -> Iterator[Check]:
                 else [f"axis_{i}"]
             )
             continue
-        with duckdb.connect(":memory:") as scratch, registered(scratch, ARRAYS, planned.axis.arrays()):
-            expected: Columns = dict(scratch.execute(table_sql(planned.axis, ARRAYS)).fetchnumpy())
+        with duckdb.connect(":memory:") as scratch, registered(scratch, ARRAYS, axis.arrays()):
+            expected: Columns = dict(scratch.execute(table_sql(axis, ARRAYS)).fetchnumpy())
         if not same(read_table(release, f"axis_{i}"), expected):
             wrong.append(f"axis_{i}")
     yield Check("axis tables follow from the catalog", not wrong, ", ".join(wrong))
@@ -148,7 +151,7 @@ def _whole_leaves(columns: Columns, leaves: int) -> bool:
 
 
 def _nodes(made: Replanned) -> Columns:
-    trees = [kary_tree(planned.axis.leaves, LOOKUP_ARITY) for planned in made.plan.axes]
+    trees = [kary_tree(axis.leaves, LOOKUP_ARITY) for axis in made.shown]
     parts = [
         (np.full(t.size, i), np.arange(t.size), t.parent, t.level, t.lo, t.hi) for i, t in enumerate(trees)
     ]
@@ -262,6 +265,7 @@ def check_budgets(release: Release, made: Replanned, stored: dict[int, Stored]) 
 
 def _check_spends(release: Release, made: Replanned) -> Check:
     planned = tuple(Spend(purpose, str(charge)) for purpose, charge in made.plan.lines)
+    planned += tuple(Spend(each.line, "0") for each in _told(release, made))
     total = sum((Fraction(spend.amount) for spend in release.meta.spends), Fraction(0))
     promise = release.meta.privacy
     claimed = Fraction(promise.mu2 or promise.epsilon)
@@ -278,7 +282,7 @@ def check_estimates(release: Release, made: Replanned, stored: dict[int, Stored]
         yield Check("estimates follow from the noisy integers", None, "no statistic can be recomputed")
         return
     meta, drawn = release.meta, DrawnRelease(only_linear(made), views)
-    content = release_content(drawn, meta.release_id, insecure=meta.insecure_entropy)
+    content = _undone(release, made, release_content(drawn, meta.release_id, insecure=meta.insecure_entropy))
     wrong = []
     for index, statistic in zip(made.linear, content.statistics, strict=True):
         columns = read_table(release, f"node_combination_{index}")
@@ -296,6 +300,25 @@ def check_estimates(release: Release, made: Replanned, stored: dict[int, Stored]
     yield _check_meta(release, made, content.meta)
 
 
+def _told(release: Release, made: Replanned) -> tuple[ReportedMeta, ...]:
+    """What the release has to say of its reported columns; which plan devices answered it alone knows."""
+    plans = {each.column: each.plan_hash for each in release.meta.reported}
+    return tuple(reported_meta(each, plans.get(str(each), "")) for each in reported_columns(made.catalog))
+
+
+def _undone(release: Release, made: Replanned, content: ReleaseBuilder) -> ReleaseBuilder:
+    """The release of values, from that of reported items and the squares in the file.
+
+    Raises:
+        ReleaseError: squares are missing or too many.
+    """
+    if not release.meta.reported:
+        return content
+    stored = [square for each in release.meta.reported for square in each.squares]
+    squares = stored_squares(made.plan, counted_catalog(made.catalog), content, stored)
+    return undo(content, Undone(made.catalog, made.plan, squares, _told(release, made)))
+
+
 def _near(stored: npt.NDArray[np.generic] | None, made: IntArray) -> bool:
     if stored is None or stored.shape != made.shape:
         return False
@@ -307,6 +330,7 @@ def _check_meta(release: Release, made: Replanned, meta: Meta) -> Check:
     wrong: list[str] = []
     if len(made.linear) == len(made.plan.statistics):
         wrong += differences(to_json(release.meta.privacy), to_json(meta.privacy), "privacy")
+    wrong += differences(to_json(release.meta.reported), to_json(meta.reported), "reported")
     for index, expected in zip(made.linear, meta.statistics, strict=True):
         own = to_json(replace(expected, id=index))
         wrong += differences(to_json(release.statistics[index]), own, f"statistics.{index}")

@@ -15,8 +15,10 @@ from dpsql.axis import Axis, KeyRule, build_axis, needed_tables
 from dpsql.errors import ReleaseError
 from dpsql.mechanisms.family.measurement import LinearRows
 from dpsql.publishing.axes import AxisMaker, axis_maker, open_public
+from dpsql.publishing.hybrid import counted_catalog, shown_axis
 from dpsql.publishing.plan import plan_release
 from dpsql.publishing.planned import ReleasePlan
+from dpsql.publishing.squares import with_squares
 from dpsql.release import Release
 from dpsql.star import Catalog, ResolvedAxis
 
@@ -26,13 +28,17 @@ class Replanned:
     """A release's plan, made again.
 
     Args:
-        plan: the plan.
+        plan: the plan of what was counted.
+        catalog: as it was written, reported columns with their values.
+        shown: the axes that the release shows.
         borrowed: ids of axes that were taken from the file.
         linear: the rows of statistics that can be recomputed from their noisy integers, by index: no data-dependent
             mechanism, no rows per unit chosen at publish.
     """
 
     plan: ReleasePlan
+    catalog: Catalog
+    shown: tuple[Axis, ...]
     borrowed: frozenset[int]
     linear: dict[int, LinearRows]
 
@@ -48,22 +54,25 @@ def replan(release: Release, catalog: Catalog | None) -> Replanned:
         CatalogError: the catalog inside the file does not plan.
         ReleaseError: the file's axes are not those of its catalog.
     """
-    inside = release.catalog
+    written = release.catalog
+    inside = counted_catalog(written)
     lent: dict[ResolvedAxis, Axis] = {}
     if catalog is None:
         plan = plan_release(inside, _from_file(release, inside, lent))
     else:
-        public = open_public(catalog)
+        public = open_public(counted_catalog(catalog))
         try:
             plan = plan_release(inside, axis_maker(inside, public))
         finally:
             public.close()
+    plan = with_squares(plan, inside)
     if len(plan.axes) != len(release.axes) or len(plan.statistics) != len(release.statistics):
         raise ReleaseError(f"{release.path} holds other axes or statistics than its catalog plans")
     borrowed = frozenset(i for i, planned in enumerate(plan.axes) if planned.resolved in lent)
     rows = {i: s.measurement.linear for i, s in enumerate(plan.statistics) if s.sensitivity}
     linear = {i: linear for i, linear in rows.items() if linear is not None}
-    return Replanned(plan, borrowed, linear)
+    shown = tuple(shown_axis(written, planned) for planned in plan.axes)
+    return Replanned(plan, written, shown, borrowed, linear)
 
 
 def only_linear(made: Replanned) -> ReleasePlan:

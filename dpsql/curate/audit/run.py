@@ -26,7 +26,7 @@ from dpsql.curate.audit.contents import (
 )
 from dpsql.curate.audit.replan import axes_from_file, replan
 from dpsql.curate.audit.report import AuditReport, Check
-from dpsql.errors import Error, NotSupportedError
+from dpsql.errors import Error
 from dpsql.ledger import ledger_entries
 from dpsql.ledger.files import file_hash, holds
 from dpsql.noise import Noise
@@ -56,7 +56,6 @@ def audit_release(path: Path, noise: Noise, *, catalog: Catalog | None, samples:
 
     Raises:
         ReleaseError: the file cannot be opened at all.
-        NotSupportedError: it has a reported column, whose items are not planned again.
 
     **Privacy**: reads the release, public tables and, with a catalog, the ledger; no private table.
     """
@@ -64,11 +63,6 @@ def audit_release(path: Path, noise: Noise, *, catalog: Catalog | None, samples:
         return audit_stream(path, catalog)
     release = open_release(path, insecure=True)
     try:
-        if release.meta.reported:
-            raise NotSupportedError(
-                f"{path.name} has a reported column, whose items an audit cannot plan again yet",
-                hint="look at its ledger with dpsql budget",
-            )
         return AuditReport(path, tuple(_checks(release, noise, catalog, samples)))
     finally:
         release.close()

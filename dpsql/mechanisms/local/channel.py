@@ -20,6 +20,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
+from hashlib import sha256
 from typing import NamedTuple
 
 import numpy as np
@@ -88,6 +89,17 @@ class Channel:
     def items(self) -> int:
         """Items of all levels together."""
         return self.starts[-1]
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """Its levels, for people."""
+        return tuple(f"{level.oracle} of {level.nodes}" for level in self.levels)
+
+    @property
+    def fingerprint(self) -> str:
+        """The same for two channels that turn leaves into items alike."""
+        told = [self.own, *([*level.edges, level.oracle, level.extra, level.share] for level in self.levels)]
+        return sha256(repr(told).encode()).hexdigest()
 
     @cached_property
     def law(self) -> FloatArray:
