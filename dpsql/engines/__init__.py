@@ -23,7 +23,7 @@ from dpsql.engines.dialect import DUCK, Dialect
 from dpsql.engines.engine import IntArray, KeyCheck
 from dpsql.engines.files import files_of
 from dpsql.engines.kinds import INTEGERS
-from dpsql.engines.template import ROW
+from dpsql.engines.placed import ROW
 from dpsql.errors import CatalogError, SourceError
 from dpsql.star import Catalog
 from dpsql.star.derived import derived_sql

@@ -23,7 +23,8 @@ import numpy as np
 import numpy.typing as npt
 
 from dpsql.engines.engine import Engine
-from dpsql.engines.template import Rows, stored_rows
+from dpsql.engines.placed import Rows
+from dpsql.engines.template import stored_rows
 from dpsql.mechanisms.family.distinct import UNIT, cell_reach, cell_weight
 from dpsql.mechanisms.family.people import (
     NoisyHistogram,

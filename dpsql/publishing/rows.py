@@ -21,8 +21,9 @@ from dpsql.axis import KeyRule
 from dpsql.engines import RawSide
 from dpsql.engines.engine import Engine
 from dpsql.engines.expressions import Ends, leaf, measure
+from dpsql.engines.placed import ROW, Digit, Rows, Side, UnitKey
 from dpsql.engines.sampling import coefficients
-from dpsql.engines.template import ROW, Digit, Rows, Sampled, Side, UnitKey, stored_rows
+from dpsql.engines.template import Sampled, stored_rows
 from dpsql.errors import InternalError, SourceError
 from dpsql.publishing.planned import Bounds, PlannedStatistic, ReleasePlan
 from dpsql.star import Catalog

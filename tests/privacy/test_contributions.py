@@ -11,8 +11,9 @@ import pytest
 from dpsql.engines import RawSide
 from dpsql.engines.dialect import DUCK
 from dpsql.engines.expressions import Ends, measure
+from dpsql.engines.placed import Digit, Rows, Side, UnitKey
 from dpsql.engines.sampling import coefficients
-from dpsql.engines.template import Digit, Group, Rows, Sampled, Side, UnitKey, Value
+from dpsql.engines.template import Group, Sampled, Value
 from dpsql.errors import SourceError
 from dpsql.publishing.planned import Bounds
 from dpsql.publishing.rows import check_public_key

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from dpsql.engines.template import Side
+from dpsql.engines.placed import Side
 from dpsql.publishing import rows
 from tests.privacy.loss import Loss, Rows, measure
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 from fractions import Fraction
 from typing import ClassVar
 
@@ -11,8 +12,9 @@ import numpy as np
 import pytest
 
 from dpsql.engines.dialect import DUCK, DuckDialect
+from dpsql.engines.placed import Digit, Rows, Side, UnitKey, row_numbers
 from dpsql.engines.sampling import PRIME, coefficients, hash_sql, is_kept, offset
-from dpsql.engines.template import Digit, Rows, Sampled, Side, UnitKey, row_numbers
+from dpsql.engines.template import Sampled
 
 KEY = bytes(range(32))
 EDGES = [0, 1, -1, 2, PRIME - 1, PRIME, PRIME + 1, -PRIME, 2**62, 2**63 - 1, -(2**63), -(2**63) + 1]
@@ -120,6 +122,59 @@ def bounded(
     for unit, a, m, count in found:
         cells.setdefault(unit, {})[a, m] = count
     return cells
+
+
+PEOPLE = [(unit, (unit * i) % 3) for unit in range(-3, 18) for i in range(unit % 4)]
+"""Units and something of theirs; some stand several times, some nowhere."""
+
+
+@pytest.mark.parametrize("missing", [None, 3])
+@pytest.mark.parametrize("one_scan", [False, True])
+def test_rows_found_by_the_units_own_key_are_bounded_like_its_own(
+    one_scan: bool, missing: int | None
+) -> None:
+    """A row of a unit is one of its m rows with one of d; that d rows have the key lets no more than tau count."""
+    sales = [(unit, i % 4, i % 7 - 3) for unit in range(-3, 20) for i in range(unit + 4)]
+    found = with_people(sales, PEOPLE, one_scan, missing)
+    assert found == Counter(expected(sales, PEOPLE, missing))
+    random.Random(4).shuffle(sales)
+    assert with_people(sales, random.Random(5).sample(PEOPLE, len(PEOPLE)), one_scan, missing) == found
+    kept = Counter(unit for unit, *_ in found.elements())
+    assert max(kept.values()) == 6
+
+
+def with_people(
+    sales: list[tuple[int, int, int]], people: list[tuple[int, int]], one_scan: bool, missing: int | None
+) -> Counter[tuple[int, ...]]:
+    """(unit, a, m, b) of the kept rows, at most 6 of a unit."""
+    axes = (
+        Digit("a0", (), "a", 0, 4),
+        Digit("a1", ("unit",), "b", 0, 4, missing=missing, total=True),
+    )
+    sides = (Side((), "sales", carried=("unit",)), Side(("unit",), "people", key="id"))
+    plan = Rows(sides, axes, (Digit("m0", (), "m", -3, 7, nullable=True),), UnitKey((), "unit", "BIGINT"))
+    query = Sampled(6, coefficients(KEY)).stored(plan, OneScan() if one_scan else DUCK)
+    with duckdb.connect() as db:
+        db.execute("CREATE TABLE sales (unit BIGINT, a INTEGER, m BIGINT)")
+        db.execute("CREATE TABLE people (id BIGINT, b INTEGER)")
+        db.executemany("INSERT INTO sales VALUES (?, ?, ?)", sales)
+        db.executemany("INSERT INTO people VALUES (?, ?)", people)
+        return Counter(db.execute(f"SELECT unit, a0, m0, a1 FROM ({query})").fetchall())
+
+
+def expected(
+    sales: list[tuple[int, int, int]], people: list[tuple[int, int]], missing: int | None
+) -> list[tuple[int, ...]]:
+    """The same by the method page."""
+    kept: list[tuple[int, ...]] = []
+    for unit in {sale[0] for sale in sales}:
+        own = sorted((a, m) for owner, a, m in sales if owner == unit)
+        theirs = sorted(b for owner, b in people if owner == unit) or ([] if missing is None else [missing])
+        n = len(own) * len(theirs)
+        r = hashes([unit], "BIGINT")[0] * n // PRIME
+        numbered = enumerate(((unit, a, m, b) for a, m in own for b in theirs), 1)
+        kept += [row for i, row in numbered if n <= 6 or (i * 6 + r) % n < 6]
+    return kept
 
 
 WIDE = 2**40
