@@ -28,7 +28,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dpsql.engines.engine import Engine
-from dpsql.engines.template import ROW
+from dpsql.engines.placed import ROW
 from dpsql.errors import InterfaceError
 from dpsql.mechanisms.family.people import NoisyHistogram
 from dpsql.publishing.planned import Bounds, ReleasePlan
