@@ -24,6 +24,7 @@ from dpsql.answer.answerer import Answerer
 from dpsql.answer.explain import PredictedColumn, predict
 from dpsql.engines.engine import Engine
 from dpsql.errors import CatalogError, Error, PrivacyError
+from dpsql.mechanisms.axis.registry import AUTO
 from dpsql.mechanisms.family.measurement import AskedAxis
 from dpsql.mechanisms.offers import Refusal
 from dpsql.publishing.axes import AxisMaker, axis_maker, open_public
@@ -125,6 +126,27 @@ class NotTaken:
     expected_error: float | None
     lost: tuple[tuple[str, float], ...]
     refused: tuple[Refusal, ...]
+
+
+class Beaten(NamedTuple):
+    """A mechanism that a view names, and that `auto` is expected to beat.
+
+    Args:
+        view, measure: whose.
+        mechanism: the catalog's word.
+        times: its squared error over that of `auto`, for a random range on every axis.
+        looks: whether its error is not known before it has looked; it is then taken as if each leaf were measured.
+    """
+
+    view: str
+    measure: str
+    mechanism: str
+    times: float
+    looks: bool
+
+
+WORTH_A_WARNING = 1.05
+"""Times the squared error of `auto`."""
 
 
 def not_taken(plan: ReleasePlan) -> tuple[NotTaken, ...]:
@@ -295,6 +317,7 @@ class PlanReport:
         hopeless: views of such tables that say nothing.
         blind: such tables with too few units for the guess to hold.
         not_taken: why other mechanisms were not taken.
+        beaten: views that name a mechanism which `auto` beats.
     """
 
     statistics: tuple[StatisticForecast, ...]
@@ -306,6 +329,7 @@ class PlanReport:
     hopeless: tuple[Hopeless, ...] = ()
     blind: tuple[Blind, ...] = ()
     not_taken: tuple[NotTaken, ...] = ()
+    beaten: tuple[Beaten, ...] = ()
 
     @property
     def wants_guess(self) -> bool:
@@ -323,6 +347,7 @@ class _Dry:
     hopeless: tuple[Hopeless, ...] = ()
     blind: tuple[Blind, ...] = ()
     not_taken: tuple[NotTaken, ...] = ()
+    looks: frozenset[str] = frozenset()
 
 
 def plan_catalog(
@@ -358,6 +383,7 @@ def plan_catalog(
                 others[name] = _dry(_with_mechanism(catalog, word), public, make, workload)
             except (CatalogError, PrivacyError):
                 others[name] = _Dry((), tuple("does not fit" for _ in workload))
+        beaten = _beaten(catalog, make, planned)
     finally:
         public.close()
     taus = {s.of: max(s.tau, 1) for s in planned.statistics}
@@ -370,7 +396,7 @@ def plan_catalog(
     }
     return PlanReport(
         planned.statistics, queries, comparison, tuple(rows), _overall(catalog, planned, queries, views),
-        planned.classes, planned.hopeless, planned.blind, planned.not_taken,
+        planned.classes, planned.hopeless, planned.blind, planned.not_taken, beaten,
     )  # fmt: skip
 
 
@@ -394,9 +420,35 @@ def _dry(
                 hopeless(priced.plan, classes),
                 blind,
                 not_taken(priced.plan),
+                frozenset(s.view for s in priced.plan.statistics if s.measurement.biased),
             )
         finally:
             release.close()
+
+
+def _beaten(catalog: Catalog, make: AxisMaker, planned: _Dry) -> tuple[Beaten, ...]:
+    """Views whose own word errs more than `auto` would in the same place."""
+    named = {name: view.word for name, view in catalog.views.items() if view.word != AUTO.name}
+    if not named or catalog.stream is not None:
+        return ()
+    views = {
+        name: view.model_copy(update={"mechanism": AUTO.name}) if name in named else view
+        for name, view in catalog.views.items()
+    }
+    left_open = forecast(priced_plan(catalog.model_copy(update={"views": views}), make))
+    auto = {(s.view, s.measure): s.typical for s in left_open}
+    found = [
+        Beaten(
+            s.view,
+            s.measure,
+            named[s.view],
+            (s.typical / auto[s.view, s.measure]) ** 2,
+            s.view in planned.looks,
+        )
+        for s in planned.statistics
+        if s.view in named and (s.view, s.measure) in auto
+    ]
+    return tuple(each for each in found if each.times > WORTH_A_WARNING)
 
 
 def _predicted(answerer: Answerer, sql: str) -> tuple[PredictedColumn, ...] | str:

@@ -15,7 +15,7 @@ from dpsql.errors import InterfaceError
 
 if TYPE_CHECKING:
     from dpsql.answer.explain import PredictedColumn
-    from dpsql.curate.forecast import NotTaken, PlanReport, QueryForecast, StatisticForecast
+    from dpsql.curate.forecast import Beaten, NotTaken, PlanReport, QueryForecast, StatisticForecast
     from dpsql.publishing.userlevel.guess import Guess
     from dpsql.publishing.userlevel.predict import Hopeless
 
@@ -115,6 +115,7 @@ def plan_text(report: PlanReport) -> str:
     size = sum(statistic.bytes for statistic in report.statistics)
     seconds = sum(statistic.seconds for statistic in report.statistics)
     lines.append(f"in all about {size / 2**20:.0f} MiB and {seconds:.1f} s, counting rows on top")
+    lines += [f"  warning: {_beaten_line(each)}" for each in report.beaten]
     if report.not_taken:
         lines.append("what was compared, and why other mechanisms were not taken")
         lines += [line for each in report.not_taken for line in _not_taken_lines(each)]
@@ -123,6 +124,19 @@ def plan_text(report: PlanReport) -> str:
     if report.break_even is not None:
         lines.append(f"better than paying per query from {report.break_even} queries on")
     return "\n".join([*lines, *class_lines(report), *_comparison_lines(report)])
+
+
+def _beaten_line(each: Beaten) -> str:
+    """That a view would be better off with `auto`."""
+    if each.looks:
+        return (
+            f"{each.view}: the error of {each.mechanism} for {each.measure} is not known before it has looked, and its "
+            "intervals tell of noise alone; for ranges write auto, with `data_dependent: allow` if it may look"
+        )
+    return (
+        f"{each.view}: {each.mechanism} is expected to have {each.times:.2g} times the squared error of auto for a "
+        f"random range of {each.measure}; write auto"
+    )
 
 
 def _statistic_lines(s: StatisticForecast) -> list[str]:

@@ -8,7 +8,7 @@ them apart at small epsilon.
 | here | there | unit |
 |---|---|---|
 | `strength` | s: epsilon rows / cells, how far a mean cell stands above the noise of one cell | - |
-| `occupied` | cells of at least two noise scales | - |
+| `filled` | U: sum of min(cell, c), c five noise scales of one cell | rows |
 | `taper` | r: a level's budget over that of the level below | - |
 
 The non-negative estimate goes with it: counts pushed down a tree, never below zero, children adding up to their
@@ -23,8 +23,8 @@ After that step, cells that hide in the noise are set right by their parents, so
 there are, the more the coarse levels are worth. The unbiased optimum knows nothing of this: on DPBench's
 sparsest trace the rows that are best before the step (tents: 206 against 262 for a 16-ary tree at 4,096
 cells) are worse after it (about 106 against 39), and a taper of 1.5 brings that to 28. Where most cells
-stand out, the step has nothing to do and the unbiased optimum wins again. The thresholds below were read off
-four DPBench histograms; docs/accuracy/central.md says how, and how the rule does on others.
+stand out, the step has nothing to do and the unbiased optimum wins again. The tapers below were read off
+four DPBench histograms, FULL off twelve; docs/accuracy/central.md says how, and how the rule does on others.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from typing import NamedTuple
 import numpy as np
 
 from dpsql.budget import cap_units, scaled_denominator
-from dpsql.errors import InterfaceError
+from dpsql.errors import InterfaceError, PrivacyError
 from dpsql.mechanisms.axis.leaves import LeafStrategy
 from dpsql.mechanisms.axis.question import AxisChoice
 from dpsql.mechanisms.axis.registry import auto_strategy
@@ -57,11 +57,13 @@ from dpsql.mechanisms.law import NoisyView
 from dpsql.noise import Noise
 from dpsql.tree import FloatArray, IntArray, Tree, levels_tree, tree_from_arrays
 
-ROWS_SHARE, OCCUPIED_SHARE = Fraction(1, 200), Fraction(1, 100)
-SIGNAL_SHARE = ROWS_SHARE + OCCUPIED_SHARE
-STANDS_OUT = 2  # noise scales of one cell
-FULL = 0.6  # share of cells that stand out; between search logs (49%) and a citation graph (77%)
-DOUBT = 5.0  # at 2 a sparse trace was taken for full in one release of twenty, at ten times its error
+ROWS_SHARE, FILLED_SHARE = Fraction(1, 200), Fraction(1, 100)
+SIGNAL_SHARE = ROWS_SHARE + FILLED_SHARE
+CLIP = 5  # noise scales of one cell: what a cell counts for at most
+FULL = 0.53  # share of full cells at which tree and tents err alike on DPBench, at every epsilon
+FEWEST_FULL = (
+    100  # full cells, five noise scales of their number: below it a tree is safe unless all are full
+)
 WIDEST = 20  # children per node; the least error lies between 8 and 20 at every size from 50 to 65,536 cells
 TAPERS = ((2.0, 1.5), (20.0, 1.2))  # (signal below this, taper); equal budgets from 20 on
 
@@ -71,13 +73,13 @@ class Signal(NamedTuple):
 
     Args:
         rows: noisy number of rows.
-        occupied: noisy number of cells that stand out of the noise.
-        margin: DOUBT noise scales of `occupied`; its noise is above that with probability e^-DOUBT / 2.
+        filled: noisy sum of cells, each cut at `clip`.
+        clip: CLIP noise scales of one cell; public.
     """
 
     rows: int
-    occupied: int
-    margin: float
+    filled: int
+    clip: int
 
 
 def noisy_signal(counts: IntArray, epsilon: Fraction, sensitivity: int, noise: Noise) -> Signal:
@@ -90,20 +92,25 @@ def noisy_signal(counts: IntArray, epsilon: Fraction, sensitivity: int, noise: N
         noise: where noise comes from.
 
     Returns:
-        Noisy rows, noisy occupied cells and the margin of the latter.
+        Noisy rows and the noisy sum of cut cells.
 
     Raises:
         PrivacyError: if epsilon leaves no room for integer budgets.
 
-    **Privacy** (SIGNAL_SHARE epsilon)-DP: a unit moves the number of rows by at most M, and at most M cells
-    across the bar, since a cell that crosses it changes by at least 1. The bar is public.
+    **Privacy** (SIGNAL_SHARE epsilon)-DP: a unit moves the number of rows by at most M, and the sum of cut cells
+    too, since cutting moves two cells no further apart. The cut is public.
     """
     t = scaled_denominator(sensitivity)
-    units = np.array([cap_units(epsilon * share, t) for share in (ROWS_SHARE, OCCUPIED_SHARE)], np.int64)
-    bar = math.ceil(STANDS_OUT * sensitivity / epsilon)
-    exact = np.array([counts.sum(), np.count_nonzero(counts >= bar)], np.int64)
-    rows, occupied = noise.laplace(units, t * sensitivity, exact).tolist()
-    return Signal(rows, occupied, DOUBT * t * sensitivity / int(units[1]))
+    units = np.array([cap_units(epsilon * share, t) for share in (ROWS_SHARE, FILLED_SHARE)], np.int64)
+    clip = math.ceil(CLIP * sensitivity / epsilon)
+    if clip * counts.size >= 1 << 62:
+        raise PrivacyError(
+            "epsilon is too small to look at so many cells first",
+            hint="give the view a larger share, lower max_ids, or refuse `data_dependent`",
+        )
+    exact = np.array([counts.sum(), np.clip(counts, -clip, clip).sum()], np.int64)
+    rows, filled = noise.laplace(units, t * sensitivity, exact).tolist()
+    return Signal(rows, filled, clip)
 
 
 def strength(rows: int, epsilon: Fraction, cells: int, sensitivity: int = 1) -> float:
@@ -152,16 +159,19 @@ def tapered_strategy(tree: Tree, ratio: float) -> AxisStrategy:
 
 
 def is_full(signal: Signal, cells: int) -> bool:
-    """Whether most cells stand out, beyond the doubt that the noise of their number leaves.
+    """Whether so many cells are full that the unbiased optimum errs less than a tree and its non-negative step.
+
+    A hard number of cells above a bar would need a margin for its noise, 5 x 100 / epsilon cells: more than there are
+    below epsilon 0.25. A cut sum has noise of 20 full cells at every epsilon.
 
     Args:
         signal: the noisy numbers.
         cells: number of cells.
 
-    >>> is_full(Signal(5000, 3500, 200.0), 4096), is_full(Signal(5000, 3500, 2000.0), 4096)
+    >>> is_full(Signal(50_000, 12_000, 5), 4096), is_full(Signal(50_000, 10_000, 5), 4096)
     (True, False)
     """
-    return signal.occupied - signal.margin >= FULL * cells
+    return signal.filled >= signal.clip * max(FULL * cells, FEWEST_FULL)
 
 
 def project_groups(value: FloatArray, group: IntArray, total: FloatArray) -> FloatArray:
@@ -337,8 +347,8 @@ def _adaptive(counts: IntArray, epsilon: Fraction, sensitivity: int, noise: Nois
     """The two numbers of the signal are stored in front of the rows."""
     drawn = draw_adaptive(counts, epsilon, sensitivity, noise, strategy_of)
     t = scaled_denominator(sensitivity)
-    units = [cap_units(epsilon * share, t) for share in (ROWS_SHARE, OCCUPIED_SHARE)]
-    numbers = np.array([drawn.signal.rows, drawn.signal.occupied], np.int64)
+    units = [cap_units(epsilon * share, t) for share in (ROWS_SHARE, FILLED_SHARE)]
+    numbers = np.array([drawn.signal.rows, drawn.signal.filled], np.int64)
     chosen = "unbiased optimum, signal is full" if drawn.full else "tapered tree, signal is sparse"
     return AdaptedView(
         np.concatenate([numbers, drawn.view.value]), np.concatenate([np.array(units, np.int64), drawn.view.budget]),
