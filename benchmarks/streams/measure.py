@@ -27,6 +27,7 @@ from scipy.optimize import minimize
 
 from benchmarks.streams.agree import agreement_figures, choice_figures
 from benchmarks.streams.retail import retail_figures, retail_run, retail_table
+from benchmarks.streams.spectral import spectral_figures
 from dpsql.mechanisms.law import GAUSSIAN, LAPLACE, AxisBudget, NoiseLaw
 from dpsql.mechanisms.timeline import fenwick, toeplitz
 from dpsql.mechanisms.timeline.nodes import NodeErrors
@@ -303,7 +304,7 @@ def main() -> int:
     )
     parser.add_argument("--out", type=Path, help="write the tables to this markdown file")
     out = parser.parse_args().out
-    short = printed(map(Figure._make, chain(choice_figures(), agreement_figures())))
+    short = printed(map(Figure._make, chain(choice_figures(), agreement_figures(), spectral_figures())))
     short |= printed(chain(vector_figures(), error_figures(), growth_figures()))
     retail = retail_run()
     short |= printed(map(Figure._make, retail_figures(retail)))

@@ -8,6 +8,7 @@ from benchmarks.page import PLOTS, write
 from benchmarks.streams.agree import choice_table
 from benchmarks.streams.measure import comparison, speed, year
 from benchmarks.streams.retail import plot, retail_run, retail_table
+from benchmarks.streams.spectral import spectral_table
 
 
 def main() -> None:
@@ -16,6 +17,7 @@ def main() -> None:
         "COMPARISON": comparison(),
         "YEAR": year(),
         "CHOICE": choice_table(),
+        "SPECTRAL": spectral_table(),
         "SPEED": speed(),
         "WINDOWS": retail_table(retail_run()),
     }

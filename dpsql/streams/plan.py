@@ -228,7 +228,7 @@ def chosen(catalog: Catalog, law: NoiseLaw, reach: int = 1) -> TimeChoice:
     asked = tuple(
         question_of(name, float(weights.get(name, 0))) for name in dict.fromkeys((*usual, *weights))
     )
-    bits = 61 - ROWS.bit_length() - reach.bit_length()
+    bits = 61 - (ROWS - 1).bit_length() - (reach - 1).bit_length()
     question = TimeQuestion(
         law, stream.horizon, asked, stream.max_batches or 1, stream.ends, max(1, min(bits, MOST_BITS))
     )
