@@ -89,7 +89,7 @@ class Totals(NamedTuple):
         return 1
 
 
-class Window(NamedTuple):
+class Windows(NamedTuple):
     """All windows of so many batches."""
 
     length: int
@@ -147,7 +147,7 @@ def question_of(name: str, weight: float) -> Asked:
     >>> question_of("range", 1).name, question_of("7", 2).weight
     ('range', 2)
     """
-    return Asked(name, weight, TOTALS[name] if name in TOTALS else Window(int(name)))
+    return Asked(name, weight, TOTALS[name] if name in TOTALS else Windows(int(name)))
 
 
 @dataclass(frozen=True)
