@@ -21,6 +21,7 @@ axis) and each interaction (from the views that hold those axes together). A par
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
@@ -336,36 +337,115 @@ def rest(covariance: FloatArray) -> FloatArray:
     return np.asarray(covariance - np.outer(lean, lean) / total)
 
 
-def interaction(
-    plan: Plan, tallies: Tallies, axes: Sequence[int], measure: int | None
-) -> tuple[FloatArray, list[tuple[float, list[FloatArray]]]] | None:
+class Noisy(NamedTuple):
+    """Independent cells of one variance, and what each leaf of each axis has of them, (leaves, cells)."""
+
+    variance: float
+    spreads: list[FloatArray]
+
+
+class Seen(NamedTuple):
+    """What grids say of a set of axes.
+
+    Args:
+        table: over leaves.
+        noises: whose sum it errs by.
+        edges: per axis the cells of the finest grid.
+    """
+
+    table: FloatArray
+    noises: list[Noisy]
+    edges: list[tuple[int, ...]]
+
+
+class _Grid(NamedTuple):
+    """One view's table over the leaves of some axes, what it errs by, and its cells on each."""
+
+    table: FloatArray
+    noise: Noisy
+    edges: list[tuple[int, ...]]
+
+    @property
+    def table_cells(self) -> int:
+        """Number of cells."""
+        return math.prod(len(edges) - 1 for edges in self.edges)
+
+    def as_fine(self, least: Sequence[int]) -> bool:
+        """Whether every axis has that many edges at least."""
+        return all(len(edges) >= n for edges, n in zip(self.edges, least, strict=True))
+
+    def seen_by(self, steps: Sequence[FloatArray]) -> _Grid:
+        """The same through an operator on each axis."""
+        spreads = [step @ s for step, s in zip(steps, self.noise.spreads, strict=True)]
+        return _Grid(spread_over(self.table, steps), Noisy(self.noise.variance, spreads), self.edges)
+
+
+def interaction(plan: Plan, tallies: Tallies, axes: Sequence[int], measure: int | None) -> Seen | None:
     """Pool the views that hold all of `axes`: even spread inside cells, weights by inverse variance.
 
+    Where each axis's cells are those of one tree, a coarse grid says nothing of what lies inside its cells: every step
+    from one level to the next is pooled over the views that see it.
+
     Returns:
-        The table over leaves, and per view (variance of a cell, spread matrix of each axis) after weighting; None
-        if no view holds them.
+        None if no view holds them.
     """
-    found: list[tuple[float, FloatArray, list[FloatArray]]] = []
+    found: list[_Grid] = []
     for number, view in enumerate(plan.views):
         if not view.holds(axes) or (measure is not None and view.measure != measure):
             continue
         held: Cells = margin(view_cells(plan, number, tallies), view, axes)
-        if held.reports == 0:
-            continue
         seen = held.counts if measure is None else held.signed
-        if seen is None:
+        if held.reports == 0 or seen is None:
             continue
+        order = [a for a in view.axes if a in axes]
+        seen = seen.transpose([order.index(a) for a in axes])
         noise = float(held.noise(np.full(1, 1 / held.counts.size), held.fan)[0])
-        spreads = [_even_spread(view.edges[view.axes.index(a)], plan.axes[a].leaves) for a in axes]
-        found.append((noise, _spread(seen, spreads), spreads))
+        edges = [view.edges[view.axes.index(a)] for a in axes]
+        spreads = [_even_spread(e, plan.axes[a].leaves) for e, a in zip(edges, axes, strict=True)]
+        found.append(_Grid(spread_over(seen, spreads), Noisy(noise, spreads), edges))
     if not found:
         return None
-    weight = np.array([1 / (noise * np.prod([(s**2).sum() for s in spreads])) for noise, _, spreads in found])
-    weight /= weight.sum()
-    pooled = np.asarray(sum(w * t for w, (_, t, _) in zip(weight, found, strict=True)))
-    return pooled, [
-        (float(w**2) * noise, spreads) for w, (noise, _, spreads) in zip(weight, found, strict=True)
-    ]
+    chains = [sorted({grid.edges[i] for grid in found}, key=len) for i in range(len(axes))]
+    finest = max(found, key=lambda grid: grid.table_cells).edges
+    if not all(set(a) < set(b) for chain in chains for a, b in itertools.pairwise(chain)):
+        return Seen(*_pooled(found), finest)
+    table, noises = np.zeros_like(found[0].table), list[Noisy]()
+    for levels in itertools.product(*(range(len(chain)) for chain in chains)):
+        steps = [_step(chain, level) for chain, level in zip(chains, levels, strict=True)]
+        least = [len(chain[level]) for chain, level in zip(chains, levels, strict=True)]
+        part = _pooled([grid.seen_by(steps) for grid in found if grid.as_fine(least)])
+        table, noises = table + part.table, noises + part.noises
+    return Seen(table, noises, finest)
+
+
+class _Pooled(NamedTuple):
+    """Several grids' mean over leaves, and what it errs by."""
+
+    table: FloatArray
+    noises: list[Noisy]
+
+
+def _pooled(grids: Sequence[_Grid]) -> _Pooled:
+    """Grids by inverse variance."""
+    sizes = [np.prod([(s**2).sum() for s in grid.noise.spreads]) for grid in grids]
+    weights = weights_of(np.array([g.noise.variance * size for g, size in zip(grids, sizes, strict=True)]))
+    table = np.asarray(sum(w * grid.table for w, grid in zip(weights, grids, strict=True)))
+    return _Pooled(
+        table,
+        [Noisy(float(w**2) * g.noise.variance, g.noise.spreads) for w, g in zip(weights, grids, strict=True)],
+    )
+
+
+def _step(chain: Sequence[tuple[int, ...]], level: int) -> FloatArray:
+    """What even spread inside a level's cells adds to that inside the cells of the level before, (leaves, leaves)."""
+    fine = evened(chain[level])
+    return fine if level == 0 else fine - evened(chain[level - 1])
+
+
+def evened(edges: Sequence[int]) -> FloatArray:
+    """Leaves spread evenly inside cells, (leaves, leaves)."""
+    spread = _even_spread(edges, edges[-1])
+    return np.asarray(spread @ (spread > 0).T, dtype=np.float64)
 
 
 def _even_spread(edges: Sequence[int], leaves: int) -> FloatArray:
@@ -374,7 +454,8 @@ def _even_spread(edges: Sequence[int], leaves: int) -> FloatArray:
     return np.asarray((design / design.sum(axis=1, keepdims=True)).T)
 
 
-def _spread(cells: FloatArray, spreads: Sequence[FloatArray]) -> FloatArray:
+def spread_over(cells: FloatArray, spreads: Sequence[FloatArray]) -> FloatArray:
+    """A table through a matrix on each axis."""
     for position, matrix in enumerate(spreads):
         cells = np.moveaxis(np.tensordot(matrix, cells, axes=(1, position)), 0, position)
     return cells

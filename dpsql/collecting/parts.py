@@ -13,7 +13,18 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import numpy as np
 
 from dpsql.client.plan import Plan
-from dpsql.collecting.estimate import AxisTable, Part, centred, interaction, model_of, rest
+from dpsql.collecting.estimate import (
+    AxisTable,
+    Noisy,
+    Part,
+    Seen,
+    centred,
+    evened,
+    interaction,
+    model_of,
+    rest,
+    spread_over,
+)
 from dpsql.collecting.smooth import LARGEST, SMOOTH, Joint, joint_table, told
 from dpsql.collecting.tallies import Tallies
 from dpsql.mechanisms.local.joint import posterior
@@ -30,8 +41,6 @@ UNSEEN = 0.01
 """Part of a grid's own variance that its agreement with a fit leaves open. With it intervals of two-axis boxes hold the
 answer in 95% at epsilon 1 (60 collections of a hundred thousand people), without it in 93%."""
 PartKey = tuple[int, ...]
-Seen = tuple[FloatArray, list[tuple[float, list[FloatArray]]]]
-"""What grids say of a set, as `interaction` gives it."""
 
 
 def interactions(
@@ -78,7 +87,7 @@ def grid_part(
     seen = interaction(plan, tallies, axes, measure)
     if seen is None:
         return None
-    values, noises = centred(seen[0]), _noises(seen[1])
+    values, noises = centred(seen.table), _noises(seen.noises)
     models = [rest(model_of(known[a].counts)) for a in axes]
     rng = np.random.default_rng(int.from_bytes(plan.hash, "big"))
     boxes = [masks for _, masks in _boxes(_any_cuts(values.shape), values.shape, rng)]
@@ -88,7 +97,7 @@ def grid_part(
     return Part(values, float(np.quantile(found[inside] / unit[inside], CAUTION)) if inside.any() else 0.0)
 
 
-def _noises(views: Sequence[tuple[float, list[FloatArray]]]) -> list[tuple[float, list[FloatArray]]]:
+def _noises(views: Sequence[Noisy]) -> list[tuple[float, list[FloatArray]]]:
     """Per view the variance of a cell, and per axis the covariance of evenly spread cells without their total."""
     return [(noise, [rest(s @ s.T) for s in spreads]) for noise, spreads in views]
 
@@ -112,7 +121,7 @@ def smooth_part(
     strength = _posterior_strength(factor, models, CAUTION if len(axes) == 2 else WIDE_CAUTION, rng)
     seen = interaction(plan, tallies, axes, measure)
     if seen is not None:
-        values, strength = _against_grid(plan, Part(values, strength), axes, seen, models, rng)
+        values, strength = _against_grid(Part(values, strength), seen, models, rng)
     return Part(values, strength)
 
 
@@ -141,9 +150,7 @@ def _posterior_strength(
 
 
 def _against_grid(
-    plan: Plan,
     fitted: Part,
-    axes: PartKey,
     seen: Seen,
     models: Sequence[FloatArray],
     rng: np.random.Generator,
@@ -154,30 +161,25 @@ def _against_grid(
     of that bend. What it holds inside cells stays: the grid cannot see it.
     """
     values = fitted.values
-    view = next(view for view in plan.views if view.holds(axes))
-    cuts = [np.asarray(view.edges[view.axes.index(a)]) for a in axes]
-    distance = values - centred(seen[0])
-    bent, own = _bent(distance, seen[1], models, cuts, rng)
+    cuts = [np.asarray(edges) for edges in seen.edges]
+    distance = values - centred(seen.table)
+    bent, own = _bent(distance, seen.noises, models, cuts, rng)
     least = max(fitted.strength, UNSEEN * own)
     if bent == 0:
         return Part(values, least)
     trust = bent / (bent + own)
-    moved = values - trust * (distance - _inside_cells(values, seen[1][0][1]))
+    moved = values - trust * (distance - _inside_cells(values, seen.edges))
     return Part(moved, least + (1 - trust) * bent)
 
 
-def _inside_cells(values: FloatArray, spreads: Sequence[FloatArray]) -> FloatArray:
+def _inside_cells(values: FloatArray, edges: Sequence[Sequence[int]]) -> FloatArray:
     """What a table holds beyond even spread inside a grid's cells, where the grid cannot see it."""
-    even = values
-    for axis, spread in enumerate(spreads):
-        pooling = spread @ (spread > 0).T
-        even = np.moveaxis(np.tensordot(pooling, even, axes=(1, axis)), 0, axis)
-    return np.asarray(values - even)
+    return np.asarray(values - spread_over(values, [evened(each) for each in edges]))
 
 
 def _bent(
     distance: FloatArray,
-    views: Sequence[tuple[float, list[FloatArray]]],
+    views: Sequence[Noisy],
     models: Sequence[FloatArray],
     cuts: Sequence[np.ndarray],
     rng: np.random.Generator,

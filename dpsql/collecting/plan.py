@@ -9,7 +9,8 @@ One person answers one view, with all of epsilon.
 | joint grid   | one grid over three axes or more| declared |
 | row counts   | one bit                         | declared |
 
-Levels of one tree share its people by the square root of their depth.
+Levels of one tree share its people by the square root of their depth. With `kind: lprr` a set of axes has one group:
+every combination of their trees' levels but that of the roots, which share its people by the sum of depths.
 
 A grid over ordered axes is as fine as its noise allows: a coarser one hides what is narrow from the answers and from
 their error bars. Where a joint fit will smooth the noise it has five cells an axis at least.
@@ -20,7 +21,7 @@ from __future__ import annotations
 import itertools
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from fractions import Fraction
 from typing import Any, NamedTuple
@@ -140,6 +141,7 @@ class Design:
         joint: sets that get a grid of their own (hot GROUP BYs).
         asked: views' axes and their parts of the people; if empty, all axes and pairs are asked evenly.
         branching: children a tree node.
+        kind: what views are made of the axes, by name (`GROUPINGS`).
         tau: slots; rows beyond it stay silent. With `bit` the rows at which the bit is certain.
         tau_from: `declared`, `theory` (from `row_guess`) or `estimate` (a first round asks for row counts).
         row_guess: public guess of the share of people with 0, 1, .. rows.
@@ -162,6 +164,7 @@ class Design:
     joint: tuple[PlannedGrid, ...] = ()
     asked: tuple[tuple[tuple[int, ...], Fraction], ...] = ()
     branching: int = 5
+    kind: str = "auto"
     tau: int = 1
     tau_from: str = "declared"
     row_guess: tuple[float, ...] = ()
@@ -299,10 +302,11 @@ def views_of(design: Design, own: int) -> list[View]:
             "declared shares leave nobody for the axes",
             hint="lower row_share or the shares of the joint grids",
         )
-    groups = _groups(design)
+    grouping = next(each for each in GROUPINGS if each.name == design.kind)
+    groups = grouping.groups(design)
     asked: list[Asked] = []
     for members, share in zip(groups, _group_shares(design, groups, left), strict=True):
-        asked += _spread(design, members, share)
+        asked += grouping.spread(design, members, share)
     for grid in design.joint:
         asked += _spread(design, [_joint_view(design, grid)], grid.share)
     if rows:
@@ -365,11 +369,82 @@ def _groups(design: Design) -> list[list[View]]:
     return groups + [[_grid(design, pair, _edges(design, pair, cells))] for pair in pairs]
 
 
+MOST_COMBINATIONS = 512
+"""Most combinations of levels that people are drawn to: beyond it each has a handful of them."""
+
+
+def _level_groups(design: Design) -> list[list[View]]:
+    """Every combination of levels of each set of axes that is asked at once; without those of more cells than a grid's.
+
+    Raises:
+        CatalogError: more combinations than anybody could answer.
+    """
+    sets = [
+        tuple(sorted(s)) for s in design.together if not any(set(s) < set(other) for other in design.together)
+    ]
+    alone = [(a,) for a in range(len(design.axes)) if not any(a in s for s in sets)]
+    groups = []
+    for axes in sorted({*sets, *alone}):
+        trees = [[None, *level_edges(design.axes[a].leaves, design.branching)] for a in axes]
+        count = math.prod(map(len, trees)) - 1
+        if count > MOST_COMBINATIONS:
+            names = " and ".join(design.axes[a].name for a in axes)
+            raise CatalogError(
+                f"{names} have {count} combinations of levels; the most is {MOST_COMBINATIONS}",
+                hint="raise `branching`, or write views of fewer axes",
+            )
+        members = []
+        for levels in itertools.product(*trees):
+            held = [(a, edges) for a, edges in zip(axes, levels, strict=True) if edges is not None]
+            if held and math.prod(len(edges) - 1 for _, edges in held) <= MOST_CELLS:
+                members.append(_grid(design, [a for a, _ in held], [edges for _, edges in held]))
+        groups.append(members)
+    return groups
+
+
+def _by_depths(design: Design, members: Sequence[View], share: Fraction) -> list[Asked]:
+    """A set's people over its combinations of levels, by the sum of their depths, and over measures."""
+    measures: list[int | None] = [*range(len(design.measures))] or [None]
+    trees = [level_edges(axis.leaves, design.branching) for axis in design.axes]
+    depths = [
+        sum(
+            1 + next(i for i, level in enumerate(trees[a]) if tuple(level.tolist()) == edges)
+            for a, edges in zip(view.axes, view.edges, strict=True)
+        )
+        for view in members
+    ]
+    return [
+        Asked(replace(view, measure=measure), share * depth / sum(depths) / len(measures))
+        for view, depth in zip(members, depths, strict=True)
+        for measure in measures
+    ]
+
+
+class Grouping(NamedTuple):
+    """What views are made of a collection's axes.
+
+    Args:
+        name: what designs call it.
+        groups: views that share people, set by set.
+        spread: a group's people over its views.
+    """
+
+    name: str
+    groups: Callable[[Design], list[list[View]]]
+    spread: Callable[[Design, Sequence[View], Fraction], list[Asked]]
+
+
+GROUPINGS = (
+    Grouping("auto", _groups, _spread),
+    Grouping("lprr", _level_groups, _by_depths),
+)
+
+
 def _group_shares(design: Design, groups: Sequence[Sequence[View]], left: Fraction) -> list[Fraction]:
     """Who answers which group: evenly, or each view's part spread evenly over its axes and pairs."""
     if not design.asked:
         return [left / len(groups)] * len(groups)
-    held = [set(members[0].axes) for members in groups]
+    held = [{a for view in members for a in view.axes} for members in groups]
     weights = [Fraction(0)] * len(groups)
     for axes, share in design.asked:
         own = [i for i, group in enumerate(held) if group <= set(axes)]

@@ -137,6 +137,7 @@ def design_of(survey: Survey, people: int, label: str = "") -> Design:
         joint=_joint_grids(survey, collection),
         asked=_asked(survey, collection, rows.share),
         branching=collection.branching,
+        kind=collection.kind,
         tau=rows.tau,
         tau_from=rows.source,
         row_guess=rows.guess,

@@ -22,7 +22,15 @@ from dpsql.collecting.estimate import AxisTable, Parts, Told, one_row_each, rows
 from dpsql.collecting.smooth import Positive
 from dpsql.collecting.tallies import Tallies, layout_of, oracle_of, shares
 from dpsql.mechanisms.local.blue import Estimate, Group, blue, gains
-from dpsql.mechanisms.local.row_bits import LARGEST, TwoLaws, clip_factor, missing_at_random, shrink
+from dpsql.mechanisms.local.row_bits import (
+    BEYOND,
+    BEYOND_MIXED,
+    LARGEST,
+    TwoLaws,
+    clip_factor,
+    missing_at_random,
+    shrink,
+)
 from dpsql.mechanisms.local.truncation import Measured
 from dpsql.mechanisms.oracles.oracle import FloatArray
 from dpsql.variance.stack import StackVariance
@@ -136,13 +144,13 @@ def weighted_tables(
     found, cut = Weighted({}, {}, {}, {}), min(max(cut, 0.0), MOST_WITHOUT)
     for axis, held in known.items():
         laws = two_laws(plan, tallies, axis, held.counts)
-        factor = clip_factor(laws, held.counts.covariance, cut)
+        factor = clip_factor(laws, held.counts.covariance, cut, BEYOND)
         found.factors[axis], found.known[axis] = factor, _with_bar(held, factor)
         mixed = shrink(laws, plan.axes[axis].smooth) if laws.rows.size <= LARGEST else None
         found.at_random[axis] = AtRandom(missing_at_random(laws), None if mixed is None else mixed.at_random)
         found.positive[axis] = None
         if mixed is not None:
-            bar = clip_factor(laws, mixed.covariance, cut)
+            bar = clip_factor(laws, mixed.covariance, cut, BEYOND_MIXED)
             spread = mixed.covariance * bar
             found.positive[axis] = Positive(
                 mixed.shares, StackVariance(spread, spread, mixed.shares, 0.0, 0.0)

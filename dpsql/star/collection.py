@@ -300,9 +300,10 @@ class Collection(Model):
     branching: int = Field(
         5, ge=2, le=64, description="children of a node in the trees that axes are asked by"
     )
-    kind: Literal["auto", "ahead"] = Field(
+    kind: Literal["auto", "ahead", "lprr"] = Field(
         "auto",
-        description="auto: one round of trees and grids; ahead: rounds that split boxes where many people are",
+        description="auto: one round of trees and grids; ahead: rounds that split boxes where many people are; "
+        "lprr: one round of every combination of the axes' tree levels",
     )
     services: dict[str, Service] = Field(
         default_factory=dict,
@@ -360,6 +361,11 @@ WAYS = (
         "asks everybody one thing a round",
         frozenset({"epsilon", "kind", "participation"}),
         followed=True,
+    ),
+    Way(
+        "lprr",
+        "asks combinations of levels alone",
+        frozenset(Collection.model_fields) - {"joint", "services"},
     ),
 )
 

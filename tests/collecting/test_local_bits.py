@@ -19,7 +19,14 @@ from dpsql.collecting.tallies import People, kind_of
 from dpsql.collecting.tau import first_plan
 from dpsql.collecting.totals import row_scale
 from dpsql.collecting.weighted import two_laws, weighted_tables
-from dpsql.mechanisms.local.row_bits import TwoLaws, clip_factor, missing_at_random, shrink
+from dpsql.mechanisms.local.row_bits import (
+    BEYOND,
+    BEYOND_MIXED,
+    TwoLaws,
+    clip_factor,
+    missing_at_random,
+    shrink,
+)
 from dpsql.release import open_release
 from dpsql.star import load_catalog
 from tests.collecting.test_local_weight import CATALOG
@@ -162,8 +169,10 @@ def test_the_mix_lies_between_the_two_laws() -> None:
     assert np.abs(other.shares - truth).max() < 0.05
     assert (other.shares >= 0).all()
     assert missing_at_random(far) < 1e-3
-    assert 1 < clip_factor(alike, alike.own, 0.2) < 1.2 < clip_factor(far, far.own, 0.2)
-    assert clip_factor(far, far.own, 0.0) == 1
+    assert 1 < clip_factor(alike, alike.own, 0.2, BEYOND) < 1.2 < clip_factor(far, far.own, 0.2, BEYOND)
+    assert clip_factor(far, far.own, 0.0, BEYOND) == 1
+    bars = [clip_factor(far, far.own, 0.2, times) - 1 for times in (BEYOND, BEYOND_MIXED)]
+    assert bars[1] == pytest.approx(bars[0] * (BEYOND_MIXED / BEYOND) ** 2)
 
 
 def test_a_clip_bar_widens_axes_and_interactions_and_scales_follow_the_bits(tmp_path: Path) -> None:

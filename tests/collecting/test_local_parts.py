@@ -34,7 +34,7 @@ def test_a_grid_s_strength_covers_boxes_and_not_only_leaves() -> None:
     assert part is not None
     assert seen is not None
     models = [rest(model_of(known[a].counts)) for a in (0, 1)]
-    ((noise, spreads),) = seen[1]
+    ((noise, spreads),) = seen.noises
     exact = [rest(s @ s.T) for s in spreads]
     held = []
     for low, high in itertools.combinations(range(0, 41, 5), 2):

@@ -47,6 +47,12 @@ SURE = 0.5
 of ranges, with one 99%, with half of one 98%."""
 
 
+BEYOND, BEYOND_MIXED = 2.0, 3.5
+"""How many times further from the rows kept the rows cut lie than all rows from one row a person: what the bars of the
+unbiased answer and of the mix allow for. In four invented worlds it was 1.9 to 3.7. The unbiased answer's own noise
+hides what is above 2; of the mix, a third less noisy, 95% intervals held 93% of ranges with 2, 96% with 3.5."""
+
+
 class TwoLaws(NamedTuple):
     """Both estimates of one axis's leaves, which one set of reports brought.
 
@@ -68,25 +74,26 @@ class TwoLaws(NamedTuple):
         return Estimate(self.rows - self.person, self.own + self.plain - self.cross - self.cross.T)
 
 
-def clip_factor(laws: TwoLaws, covariance: FloatArray, cut: float) -> float:
+def clip_factor(laws: TwoLaws, covariance: FloatArray, cut: float, beyond: float) -> float:
     """What variances are multiplied by for rows beyond R: a bar by plausibility, not a bound.
 
     What is left of cutting a share c of the rows is c times the difference of the rows cut and kept; that is taken to
-    be about twice the difference b of all rows and one row a person, over 1 - c.
+    be some times (k) the difference b of all rows and one row a person, over 1 - c.
 
     Args:
         laws: both estimates.
         covariance: of the answers' leaves, to be multiplied.
         cut: c, at least 0 and below 1.
+        beyond: k.
 
     Returns:
-        1 + (2c / (1 - c))^2 b^2 / V, with V the mean variance of a range.
+        1 + (k c / (1 - c))^2 b^2 / V, with V the mean variance of a range.
     """
     ranges, (shift, noise) = range_workload(laws.rows.size), laws.apart
     seen, both = max(0.0, float(shift @ ranges @ shift) - float((noise * ranges).sum())), ranges @ noise
     apart = seen + SURE * math.sqrt(2 * float(np.sum(both * both.T)))
     mean = max(float((covariance * ranges).sum()), 1e-300)
-    return 1 + (2 * cut / (1 - cut)) ** 2 * apart / mean
+    return 1 + (beyond * cut / (1 - cut)) ** 2 * apart / mean
 
 
 def missing_at_random(laws: TwoLaws) -> float:
