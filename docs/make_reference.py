@@ -308,7 +308,9 @@ def error_functions() -> str:
         name: f"[, '{'|'.join(error.parts)}']" if error.parts else "[, level]" * error.takes_level
         for name, error in ERRORS.items()
     }
-    return "\n".join(f"- `{n.upper()}(x{levels[n]})`: {e.summary}" for n, e in ERRORS.items())
+    return "\n".join(
+        f"- `{n.upper()}({'a, b' if e.compares else 'x'}{levels[n]})`: {e.summary}" for n, e in ERRORS.items()
+    )
 
 
 def sql_page() -> str:

@@ -26,6 +26,7 @@ from dpsql.answer.answered import Answered
 from dpsql.answer.block import Linear, Noisy, Ratio, Term, one
 from dpsql.answer.errorbars import Errors
 from dpsql.answer.errorfunctions import HIGH, LOW, PARTS, STDERR
+from dpsql.answer.estimated import Groups
 
 FloatArray = npt.NDArray[np.float64]
 Truth = Mapping[str, tuple[FloatArray, FloatArray]]
@@ -137,11 +138,11 @@ def answers(release: Release, asked: Questions, measure: str) -> dict[str, Answe
 def _answer(form: Noisy, answered: Answered, scale: float) -> Answer:
     above, below = answered.parts(form)
     value = above if isinstance(form, Linear) else np.divide(above, below)
-    low, high = (error.values(form, answered, 0.95) * scale for error in (LOW, HIGH))
-    parts = {name: error.values(form, answered, 0.95) * scale for name, error in PARTS.items()}
+    low, high = (error.values(Groups(form, answered), 0.95) * scale for error in (LOW, HIGH))
+    parts = {name: error.values(Groups(form, answered), 0.95) * scale for name, error in PARTS.items()}
     value = value * scale
     if not isinstance(form, Linear):
         noise = np.sqrt(np.maximum(answered.errors.variance(form.below), 1e-300))
         lost = np.abs(below) < SEEN * noise
         value, low, high = (np.where(lost, np.nan, each) for each in (value, low, high))
-    return Answer(value, low, high, STDERR.values(form, answered, 0.95) * scale, parts)
+    return Answer(value, low, high, STDERR.values(Groups(form, answered), 0.95) * scale, parts)

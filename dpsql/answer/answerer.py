@@ -2,12 +2,11 @@
 
 text -> guard, parse, whitelist -> blocks + outer statement     (sql/)
 block -> view and leaves -> node lists -> one DuckDB statement  (plan, recombine)
-relations of groups -> outer statement, run by DuckDB           (here)
+relations of groups -> outer statement, run by DuckDB           (outer)
 """
 
 from __future__ import annotations
 
-import math
 import threading
 from collections import OrderedDict
 from collections.abc import Sequence
@@ -17,19 +16,18 @@ from typing import Any
 
 import duckdb
 
-from dpsql.answer.block import Block, Form
-from dpsql.answer.errorfunctions import ErrorFunction
+from dpsql.answer.block import Block
 from dpsql.answer.explain import Stages, explain_relation
-from dpsql.answer.leafsets import UNBOUND
 from dpsql.answer.notes import Note, reads_of
+from dpsql.answer.outer import Outer
 from dpsql.answer.relation import PartialBin, Relation, relate
-from dpsql.answer.result import Grid, Result
-from dpsql.answer.run import LIMIT, Answer, question, run_apart
+from dpsql.answer.result import Result
+from dpsql.answer.run import LIMIT, question
 from dpsql.answer.schema import Schema, read_schema
 from dpsql.answer.sql.parse import parse, pointed
 from dpsql.answer.sql.rewrite import take_apart
 from dpsql.answer.sql.statement import Statement
-from dpsql.errors import DataError, Error, InternalError, ProgrammingError, ReleaseError, SqlSyntaxError
+from dpsql.errors import Error, ReleaseError, SqlSyntaxError
 from dpsql.release import Release
 from dpsql.release.format import ReportedMeta, StatisticMeta, to_json
 
@@ -135,12 +133,9 @@ def put_together(
         by: who answered each.
         runs: whose limits the outer statement has.
     """
-    outer = run_outer(runs.schema, statement, relations, runs.timeout)
-    shown = tuple(row[: len(statement.names)] for row in outer.rows)
-    carried = [row[len(statement.names) :] for row in outer.rows]
-
-    def grid(error: ErrorFunction, level: float) -> Grid:
-        return error_grid(statement, relations, carried, error, level)
+    outer = Outer(statement, tuple(relations), runs.schema, runs.timeout)
+    answer = outer.answer
+    shown = tuple(row[: len(statement.names)] for row in answer.rows)
 
     releases = [each.release for each in by]  # not the answerers: results outlive them, and they keep results
 
@@ -149,6 +144,7 @@ def put_together(
         for number, (relation, release) in enumerate(zip(relations, releases, strict=True)):
             explain_relation(number, relation, release, plan)
         plan.statements.append(statement.text)
+        plan.lines.extend(f"no error of {name}: {why}" for name, why in outer.undefined.items())
         return plan.numbered()
 
     simulated = any(r.meta.local is not None and r.meta.local.simulated for r in (runs.release, *releases))
@@ -157,108 +153,10 @@ def put_together(
     kind = "non-negative" if any(map(_positive, releases, relations)) else "unbiased"
     origin = provenance(runs.release, relations) | {"estimates": kind}
     return Result(
-        statement.names, outer.types, shown, origin, tuple(n.text for n in notes), grid,
+        statement.names, answer.types, shown, origin, tuple(n.text for n in notes), outer.grid,
         stages, reads_of(statement.blocks), tuple(n.text for n in notes if n.flag), statement.ordered,
+        lambda: outer.undefined,
     )  # fmt: skip
-
-
-def run_outer(schema: Schema, statement: Statement, relations: Sequence[Relation], limit: float) -> Answer:
-    """Run the outer statement over the relations of groups.
-
-    Args:
-        schema: for information_schema.
-        statement: the statement.
-        relations: one for each block.
-        limit: seconds until it is stopped.
-
-    Returns:
-        Names, types and rows; hidden columns follow the named ones in each row.
-    """
-    sources, values = [], []
-    tables = [(f"dp_block_{i}", r.names, r.types, r.columns) for i, r in enumerate(relations)]
-    if statement.catalog_tables:
-        from dpsql.answer.schema import information_tables
-
-        tables += information_tables(schema)
-    for name, columns, types, data in tables:
-        fields = ", ".join(
-            f"unnest(?::{kind}[]) AS {column}" for column, kind in zip(columns, types, strict=True)
-        )
-        sources.append(f"{name} AS (SELECT {fields})")
-        values += list(data)
-    if len(relations) == 1 and statement.direct:
-        return _picked(statement, relations[0])
-    try:
-        answer = run_apart(statement.over(sources), values, limit=limit)
-    except duckdb.Error as error:
-        raise outer_error(error) from error
-    return Answer(statement.names, answer.types[: len(statement.names)], _finite(answer.rows))
-
-
-def _finite(rows: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
-    """Rows without NaN or infinity: what a statement computes is guarded (`sql.finite`), text that it casts is not."""
-    if not any(isinstance(value, float) and not math.isfinite(value) for row in rows for value in row):
-        return rows
-    return [
-        tuple(None if isinstance(value, float) and not math.isfinite(value) else value for value in row)
-        for row in rows
-    ]
-
-
-def _picked(statement: Statement, relation: Relation) -> Answer:
-    """Columns of a block's relation as they are: what DuckDB would give back, without asking it."""
-    places = [relation.names.index(name) for name in statement.direct]
-    types = tuple(relation.types[place] for place in places[: len(statement.names)])
-    return Answer(
-        statement.names, types, list(zip(*(relation.columns[place] for place in places), strict=True))
-    )
-
-
-def outer_error(error: duckdb.Error) -> Error:
-    """DuckDB's complaint about the post-processing, as a typed error of one line."""
-    reason = str(error).splitlines()[0][:300]
-    if isinstance(error, UNBOUND):
-        return ProgrammingError(reason.replace("Binder Error: ", ""), hint="check names and types")
-    if isinstance(error, duckdb.InternalException):
-        return InternalError("DuckDB failed inside", hint="write the statement more simply")
-    return DataError(reason, hint="check types and casts")
-
-
-def error_grid(
-    statement: Statement,
-    relations: Sequence[Relation],
-    carried: Sequence[Sequence[Any]],
-    error: ErrorFunction,
-    level: float,
-) -> Grid:
-    """Standard errors, interval ends or other errors in the shape of the rows.
-
-    Args:
-        statement: says which form each column has.
-        relations: the blocks' answers.
-        carried: for each row the row numbers of the blocks it came from.
-        error: which one.
-        level: of the interval.
-
-    Returns:
-        One tuple for each row; None where the error is not defined.
-    """
-    computed: dict[tuple[int, Form], list[Any] | None] = {}
-    columns: list[list[Any]] = []
-    for forms in statement.forms:
-        column: list[Any] = [None] * len(carried)
-        for place, block in enumerate(statement.carriers):
-            form = forms.get(block)
-            if form is None:
-                continue
-            if (block, form) not in computed:
-                computed[block, form] = relations[block].errors_of(error, form, level)[1]
-            found = computed[block, form]
-            for r, row in enumerate(carried if found is not None else ()):
-                if row[place] is not None and found is not None:
-                    column[r] = found[row[place]]
-        columns.append(column)
-    return tuple(zip(*columns, strict=True)) if columns else ()
 
 
 def statistics_read(relation: Relation) -> list[StatisticMeta]:

@@ -2,7 +2,7 @@
 
 | to add one | |
 |---|---|
-| its value | a function of a form, its answers and a level, one number a group |
+| its value | a function of estimated numbers and a level, one value for each |
 | its name | an entry of `ERRORS`: SQL knows it, the shell completes it, `make reference` writes it into docs/sql.md |
 
 A function of an error is a function of the release alone, and NULL where nothing bounds the error.
@@ -18,12 +18,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dpsql.answer.answered import Answered, central
-from dpsql.answer.block import Linear, Noisy, Ratio, terms_of
-from dpsql.answer.cuts import average_of, ratio_moved, value_bounds
+from dpsql.answer.answered import nullable
 from dpsql.answer.errorbars import quantile
+from dpsql.answer.estimated import Estimated
 from dpsql.answer.leafsets import FloatArray
-from dpsql.answer.scaled import Parts, follows_scale, parts_of
+from dpsql.answer.scaled import Parts
 from dpsql.variance.model import Covariance
 
 if TYPE_CHECKING:
@@ -38,110 +37,93 @@ class ErrorFunction:
 
     Args:
         summary: what it gives, for docs/sql.md.
-        of: a form, its answers and a level -> one value for each group; NaN where it is not defined.
+        of: estimated numbers and a level -> one value for each; NaN where it is not defined.
         takes_level: whether a level may follow the value in SQL.
         parts: by the name that may follow the value in SQL instead.
         of_quantile: running counts of one group and a level -> its value of a quantile; None where it has none.
+        compares: whether it takes two values and is a function of their difference.
+        type: DuckDB's type of its values.
     """
 
     summary: str
-    of: Callable[[Noisy, Answered, float], FloatArray]
+    of: Callable[[Estimated, float], FloatArray]
     takes_level: bool = False
     of_quantile: Callable[[Prefix, float], Any] | None = None
     parts: Mapping[str, ErrorFunction] = field(default_factory=dict)
+    compares: bool = False
+    type: str = "DOUBLE"
 
     # what is no number is NULL, and is not worth a warning
     @np.errstate(over="ignore", invalid="ignore", divide="ignore")
-    def values(self, form: Noisy, answered: Answered, level: float) -> FloatArray:
-        """One value for each group; NaN where it is not defined, or where the form itself is NULL."""
-        found = self.of(form, answered, level)
-        return (
-            np.where(np.isnan(central(form, answered)), np.nan, found) if isinstance(form, Ratio) else found
-        )
+    def values(self, numbers: Estimated, level: float) -> FloatArray:
+        """One value for each number; NaN where it is not defined, or where the number itself is NULL."""
+        return np.where(np.isnan(numbers.central()), np.nan, self.of(numbers, level))
+
+    def column(self, numbers: Estimated, level: float) -> list[Any]:
+        """The same as a column of `type`, None for NaN."""
+        found = nullable(self.values(numbers, level))
+        return [None if value is None else bool(value) for value in found] if self.compares else found
 
 
-def _noise(form: Noisy, answered: Answered, level: float) -> FloatArray:
-    return answered.errors.stderr(form, *answered.parts(form))
+def _noise(numbers: Estimated, level: float) -> FloatArray:
+    return numbers.noise()
 
 
-def _beside(part: Callable[[Parts], FloatArray]) -> Callable[[Noisy, Answered, float], FloatArray]:
+def _beside(part: Callable[[Parts], FloatArray]) -> Callable[[Estimated, float], FloatArray]:
     """A part beside the noise; 0 where shapes were not scaled, NaN where the noise is not defined."""
 
-    def of(form: Noisy, answered: Answered, level: float) -> FloatArray:
-        parts, noise = parts_of(form, answered), _noise(form, answered, level)
+    def of(numbers: Estimated, level: float) -> FloatArray:
+        parts, noise = numbers.beside(), numbers.noise()
         found = np.zeros_like(noise) if parts is None else np.sqrt(part(parts))
         return np.where(np.isnan(noise), np.nan, found)
 
     return of
 
 
-def _stderr(form: Noisy, answered: Answered, level: float) -> FloatArray:
-    return np.hypot(_noise(form, answered, level), _scale(form, answered, level))
+def _stderr(numbers: Estimated, level: float) -> FloatArray:
+    return np.hypot(numbers.noise(), _scale(numbers, level))
 
 
-def _low(form: Noisy, answered: Answered, level: float) -> FloatArray:
-    return _ends(form, answered, level, 0, lambda parts: parts.down)
+def _low(numbers: Estimated, level: float) -> FloatArray:
+    return _ends(numbers, level, 0, lambda parts: parts.down)
 
 
-def _high(form: Noisy, answered: Answered, level: float) -> FloatArray:
-    return _ends(form, answered, level, 1, lambda parts: parts.up)
+def _high(numbers: Estimated, level: float) -> FloatArray:
+    return _ends(numbers, level, 1, lambda parts: parts.up)
 
 
-def _ends(
-    form: Noisy, answered: Answered, level: float, side: int, tail: Callable[[Parts], FloatArray]
-) -> FloatArray:
+def _ends(numbers: Estimated, level: float, side: int, tail: Callable[[Parts], FloatArray]) -> FloatArray:
     """One end of the interval: of the noise, widened by what may be off beside it."""
-    z = answered.z(level)
-    end = answered.errors.interval(form, *answered.parts(form), z)[side]
-    parts, inside = parts_of(form, answered), _part(form, answered, lambda covariance: covariance.within_leaf)
+    z = numbers.z(level)
+    end, parts = numbers.ends(z)[side], numbers.beside()
+    inside = numbers.variance(lambda covariance: covariance.within_leaf)
     if parts is None and not np.any(inside):
         return end
     beside = 0.0 if parts is None else parts.scale + parts.spread + tail(parts)
-    middle = central(form, answered)
+    middle = numbers.central()
     more = z * np.sqrt(beside + inside)
     return np.where(np.isnan(end), np.nan, middle + (2 * side - 1) * np.hypot(end - middle, more))
 
 
-def _model_bound(form: Noisy, answered: Answered, level: float) -> FloatArray:
-    if isinstance(form, Linear):
-        return answered.cut(form)
-    release, average = answered.errors.release, average_of(form)
-    bounds = None
-    if average is not None:
-        term, factor = average
-        low, high = value_bounds(answered.plan.view.statistics[term.measure], release)
-        bounds = (min(factor * low, factor * high), max(factor * low, factor * high))
-    moved = answered.cut(form.above), answered.cut(form.below)
-    return ratio_moved(*answered.parts(form), moved, bounds)
-
-
-def _bias_hint(form: Noisy, answered: Answered, level: float) -> FloatArray:
-    """1 - 1/R for every group; 0 where every row counts alike, NaN where noise hides it."""
-    scale = answered.errors.release.scales.get(answered.plan.view.of)
-    rows = any(map(follows_scale, terms_of(form)))
-    left_out = 0.0 if scale is None or not rows else scale.measure("").left_out
-    return np.full(len(answered.parts(form)[0]), np.nan if left_out is None else left_out)
+def _differs(numbers: Estimated, level: float) -> FloatArray:
+    """1 where the interval of a difference leaves 0 out."""
+    low, high = _low(numbers, level), _high(numbers, level)
+    return np.where(np.isnan(low) | np.isnan(high), np.nan, (low > 0) | (high < 0))
 
 
 _scale = _beside(lambda parts: parts.scale)
 
 
-def _channel(form: Noisy, answered: Answered, level: float) -> FloatArray:
-    return np.sqrt(_part(form, answered, lambda covariance: covariance.channel))
-
-
-def _within_leaf(form: Noisy, answered: Answered, level: float) -> FloatArray:
-    return np.sqrt(_part(form, answered, lambda covariance: covariance.within_leaf))
-
-
-def _part(form: Noisy, answered: Answered, of: Callable[[Covariance], FloatArray | float]) -> FloatArray:
-    """One part of the variance of a form."""
-    return answered.errors.part_variance(of, form, *answered.parts(form))
+def _part(of: Callable[[Covariance], FloatArray | float]) -> Callable[[Estimated, float], FloatArray]:
+    """One part of a variance, as a standard error."""
+    return lambda numbers, level: np.sqrt(numbers.variance(of))
 
 
 PARTS = {
     "noise": ErrorFunction("what was drawn, and what the channel of a reported column adds", _noise),
-    "channel": ErrorFunction("the channel of a reported column alone", _channel),
+    "channel": ErrorFunction(
+        "the channel of a reported column alone", _part(lambda covariance: covariance.channel)
+    ),
     "scale": ErrorFunction("noise of the total that shapes are scaled to", _scale),
     "spread": ErrorFunction(
         "groups whose units own more or less than others", _beside(lambda parts: parts.spread)
@@ -150,7 +132,8 @@ PARTS = {
         "rows of the few who own most; of its longer side", _beside(lambda parts: parts.tail)
     ),
     "within_leaf": ErrorFunction(
-        "where rows lie inside of leaves that were measured as wholes (`blocks`)", _within_leaf
+        "where rows lie inside of leaves that were measured as wholes (`blocks`)",
+        _part(lambda covariance: covariance.within_leaf),
     ),
 }
 """Standard errors by what they come from; noise and scale make `DP_STDERR`, the last three more of the interval."""
@@ -163,11 +146,19 @@ LOW = ErrorFunction(
 HIGH = ErrorFunction(
     "its high end", _high, takes_level=True, of_quantile=lambda prefix, level: prefix.value(quantile(level))
 )
-MODEL_BOUND = ErrorFunction("the most that cutting a bin may add, beside the noise", _model_bound)
-BIAS_HINT = ErrorFunction("about which share of the rows bounding left out", _bias_hint)
+MODEL_BOUND = ErrorFunction(
+    "the most that cutting a bin may add, beside the noise", lambda numbers, level: numbers.moved()
+)
+BIAS_HINT = ErrorFunction(
+    "about which share of the rows bounding left out", lambda numbers, level: numbers.left_out()
+)
+DIFFERS = ErrorFunction(
+    "whether two values differ by more than their errors explain: their difference's interval leaves out 0",
+    _differs, takes_level=True, compares=True, type="BOOLEAN",
+)  # fmt: skip
 
 ERRORS = {
     "dp_stderr": STDERR, "dp_interval_low": LOW, "dp_interval_high": HIGH, "dp_model_bound": MODEL_BOUND,
-    "dp_bias_hint": BIAS_HINT,
+    "dp_bias_hint": BIAS_HINT, "dp_differs": DIFFERS,
 }  # fmt: skip
 """Every function of an error by its name in SQL."""

@@ -60,7 +60,7 @@ def render(result: Result, style: str, level: float, *, errors: bool = True) -> 
     if style in FOR_PEOPLE:
         cells = list(_cells(result, level)) if errors else [[number(v) for v in row] for row in result.rows]
         lines = FOR_PEOPLE[style](result, cells)
-        return "\n".join([*lines, *(_legend(cells) if errors else []), *result.notes])
+        return "\n".join([*lines, *(_legend(cells) if errors else []), *_without(result), *result.notes])
     names, records = result.with_errors(level) if errors else (result.columns, result.rows)
     return FOR_PROGRAMS[style](names, records)
 
@@ -93,7 +93,12 @@ def _html_cell(cell: str) -> str:
 def _below(result: Result, cells: list[list[str]]) -> list[str]:
     """How many rows are not shown, what marks mean, and what a reader should know."""
     left = len(result.rows) - len(cells)
-    return [*([f"{left} more rows"] if left else []), *_legend(cells), *result.notes]
+    return [*([f"{left} more rows"] if left else []), *_legend(cells), *_without(result), *result.notes]
+
+
+def _without(result: Result) -> list[str]:
+    """A line for each noisy column that has no error."""
+    return [f"{name} has no error: {why}" for name, why in result.undefined.items()]
 
 
 def number(value: Any, margin: float | None = None) -> str:

@@ -23,6 +23,7 @@ from dpsql.answer.answered import Answered, answer_terms, central, nullable
 from dpsql.answer.block import TRUE, Block, ErrorOf, Expression, Form, Known, Noisy, Term, Value, terms_of
 from dpsql.answer.cuts import cut_notes, excess, refuse_partial
 from dpsql.answer.errorfunctions import ErrorFunction
+from dpsql.answer.estimated import Groups
 from dpsql.answer.known import Prefix, along, catalog_plan, known_values, not_an_axis, prefixes
 from dpsql.answer.notes import Note, bias_notes, reported_notes
 from dpsql.answer.people import asks_people, no_people_view, not_taken
@@ -181,6 +182,10 @@ class Relation:
         wanted = terms_of(form)
         return next((a for a in self.answered if all(term in a.totals for term in wanted)), None)
 
+    def holds(self, form: Form) -> bool:
+        """Whether one plan holds all of a form."""
+        return isinstance(form, Known) or self.answered_for(form) is not None
+
     def errors_of(
         self, error: ErrorFunction, form: Form | None, level: float
     ) -> tuple[str, list[Any] | None]:
@@ -200,8 +205,8 @@ class Relation:
             return kind, None if of is None or not found else [of(prefix, level) for prefix in found]
         answered = self.answered_for(form) if form is not None else None
         if form is None or answered is None:
-            return "DOUBLE", None
-        return "DOUBLE", nullable(error.values(form, answered, level))
+            return error.type, None
+        return error.type, error.column(Groups(form, answered), level)
 
 
 def relate(

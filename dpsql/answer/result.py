@@ -43,6 +43,7 @@ class Result:
         stages: computes `plan`.
         reads: what the statement takes from the release.
         ordered: whether the statement sorts.
+        reasons: computes `undefined`.
     """
 
     columns: tuple[str, ...]
@@ -55,6 +56,12 @@ class Result:
     reads: Reads = Reads.TOTALS
     flags: tuple[str, ...] = ()
     ordered: bool = False
+    reasons: Callable[[], Mapping[str, str]] = field(default=dict, repr=False, compare=False)
+
+    @cached_property
+    def undefined(self) -> Mapping[str, str]:
+        """Columns that noise moves but whose error is not defined, each with the reason."""
+        return self.reasons()
 
     @cached_property
     def plan(self) -> tuple[str, ...]:

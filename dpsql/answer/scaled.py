@@ -56,6 +56,10 @@ class Parts:
         return np.maximum(self.down, self.up)
 
 
+Sizes = Mapping[MeasureScale, FloatArray]
+"""The part of an answer that follows the size of each factor."""
+
+
 def parts_of(form: Noisy, answered: Answered) -> Parts | None:
     """What a form may be off by beside its noise; None where its table has no scale.
 
@@ -67,11 +71,15 @@ def parts_of(form: Noisy, answered: Answered) -> Parts | None:
         return None
     slopes = _slopes(form, answered)
     off = _shares_off(slopes, answered)
-    sizes = _sizes(slopes, answered, scale)
+    return common_parts(_sizes(slopes, answered, scale), off.spread, off.tail)
+
+
+def common_parts(sizes: Sizes, spread: FloatArray | float, tail: FloatArray | float) -> Parts:
+    """The parts of answers, from what follows the size of each factor and what their shares may be off by."""
     noise = _common(sizes, lambda error, sign: np.full_like(sign, error.noise))
     sides = [_common(sizes, _towards(way)) for way in (-1.0, 1.0)]
-    down, up = (np.maximum(side - noise, 0.0) + off.tail for side in sides)
-    return Parts(noise, np.maximum(off.spread, 0.0), np.maximum(down, 0.0), np.maximum(up, 0.0))
+    down, up = (np.maximum(side - noise, 0.0) + tail for side in sides)
+    return Parts(noise, np.maximum(spread, 0.0), np.maximum(down, 0.0), np.maximum(up, 0.0))
 
 
 def follows_scale(term: Term) -> bool:
@@ -93,10 +101,6 @@ def _slopes(form: Noisy, answered: Answered) -> dict[Term, FloatArray]:
         for term, weight in form.below.weights:
             found[term] = found.get(term, 0.0) - ratio * weight / below
     return {term: np.broadcast_to(slope, rows) for term, slope in found.items()}
-
-
-Sizes = Mapping[MeasureScale, FloatArray]
-"""The part of an answer that follows the size of each factor."""
 
 
 def _sizes(slopes: Mapping[Term, FloatArray], answered: Answered, scale: ScaleMeta) -> Sizes:
@@ -156,8 +160,7 @@ def _shares_off(slopes: Mapping[Term, FloatArray], answered: Answered) -> Covari
         add(statistic.id, boxes, slope * 10.0**-statistic.scale)
         count = presence(term.measure, plan.view)
         if statistic.noise_mid is not None and count is not None and count.id != statistic.id:
-            rows = answered.totals[replace(term, measure=count.measure)]
-            add(count.id, boxes, slope * _average(answered, term, rows))
+            add(count.id, boxes, slope * average(answered, term))
     spread = tail = np.zeros(len(answered.errors.index[0]) if answered.errors.index else 1)
     for (statistic_id, box), slope in reads.items():
         for (other, second), weight in reads.items():
@@ -167,9 +170,13 @@ def _shares_off(slopes: Mapping[Term, FloatArray], answered: Answered) -> Covari
     return Covariance(np.zeros(1), spread, tail)
 
 
-def _average(answered: Answered, term: Term, rows: FloatArray) -> FloatArray:
-    """The average value of a term's rows, within what the catalog allows."""
-    low, high = value_bounds(answered.plan.view.statistics[term.measure], answered.errors.release)
+def average(answered: Answered, term: Term) -> FloatArray:
+    """The average value of a scaled sum's rows, group by group, within what the catalog allows."""
+    statistic = answered.plan.view.statistics[term.measure]
+    count = presence(term.measure, answered.plan.view)
+    assert count is not None
+    rows = answered.totals[replace(term, measure=count.measure)]
+    low, high = value_bounds(statistic, answered.errors.release)
     sums = answered.totals[term]
     middle = np.divide(sums, rows, out=np.zeros_like(sums), where=rows > 0)
     return np.clip(middle, low, high)

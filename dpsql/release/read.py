@@ -26,7 +26,7 @@ from dpsql.star import Catalog, catalog_from_json
 from dpsql.tree import Tree
 from dpsql.variance.kronecker import AxisSplit
 from dpsql.variance.model import Reading, Shared
-from dpsql.variance.reading import SHARED, Piece, piece, reading
+from dpsql.variance.reading import FAMILIES, SHARED, Piece, piece, reading
 from dpsql.variance.stack import StackReading
 
 LOCKDOWN: dict[str, str | bool | int | float | list[str]] = {
@@ -156,6 +156,16 @@ class Release:
         if (low, high) in self.together or one.view != two.view or one.reading not in SHARED:
             return self.together.get((low, high))
         return SHARED[one.reading](self.reading(low), self.reading(high))
+
+    def across(self, left: int, right: int) -> Shared | None:
+        """How a statistic of one view errs with one of another view; None where independently."""
+        one, two = self.statistics[left], self.statistics[right]
+        alike = (one.of, one.measure, one.reading) == (two.of, two.measure, two.reading)
+        biased = "nonnegative" in (self.estimate(left), self.estimate(right))
+        if self.together or not alike or biased or one.reading not in FAMILIES:
+            return None
+        pairs = tuple((i, two.axes.index(axis)) for i, axis in enumerate(one.axes) if axis in two.axes)
+        return FAMILIES[one.reading](self.reading(left), self.reading(right), pairs)
 
     def keep_trees(self, trees: Mapping[int, Tree]) -> None:
         """Take look-up trees as known, by axis."""

@@ -162,3 +162,59 @@ class ProductReading:
                 term = term * (rest if position in subset else share)
             variance += term
         return variance
+
+
+@dataclass(frozen=True)
+class FamilyAcross:
+    """How two views of one family err together: by the parts on axes that both have, which are the same numbers.
+
+    Args:
+        left, right: how each view answers.
+        pairs: positions of the shared axes in both.
+
+    **Source**: docs/method/views.md, "Views that share axes".
+    """
+
+    left: ProductReading
+    right: ProductReading
+    pairs: tuple[tuple[int, int], ...]
+
+    def covariance(
+        self, masks: Sequence[FloatArray], other: Sequence[FloatArray] | None = None
+    ) -> Covariance:
+        """Covariances under `masks` of the left view and `other` of the right one, shape (g,)."""
+        second = masks if other is None else other
+        mixed = [self.left.axes[i].mixed(masks[i], second[j]) for i, j in self.pairs]
+        alone = np.ones(1)
+        for view, side, at in ((self.left, masks, 0), (self.right, second, 1)):
+            shared = {pair[at] for pair in self.pairs}
+            for position, (axis, mask) in enumerate(zip(view.axes, side, strict=True)):
+                alone = alone if position in shared else alone * (mask @ axis.spread)
+        found = np.zeros(len(alone))
+        places = {i: n for n, (i, _) in enumerate(self.pairs)}
+        for subset, sigma2 in self.left.components.items():
+            if set(subset) <= set(places):
+                term = sigma2 * alone
+                for position, n in places.items():
+                    rest, share = mixed[n]
+                    term = term * (rest if position in subset else share)
+                found = found + term
+        return Covariance(found)
+
+
+def of_one_family(
+    left: ProductReading, right: ProductReading, pairs: tuple[tuple[int, int], ...]
+) -> FamilyAcross | None:
+    """How two views of a measure err together; None where they were not made to agree.
+
+    Args:
+        left, right: how each answers.
+        pairs: positions of the shared axes in both.
+    """
+    places = dict(pairs)
+    for subset, sigma2 in left.components.items():
+        if set(subset) <= set(places):
+            theirs = right.components.get(tuple(sorted(places[i] for i in subset)), 0.0)
+            if not np.isclose(theirs, sigma2, rtol=1e-9, atol=0.0):
+                return None
+    return FamilyAcross(left, right, pairs)

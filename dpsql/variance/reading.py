@@ -21,6 +21,7 @@ from dpsql.variance import (
     distinct,
     filtered,
     intervals,
+    kronecker,
     leaves,
     plane,
     scaled,
@@ -81,6 +82,13 @@ SHARED: dict[str, Callable[[Any, Any], Shared]] = {
     BlockReading.name: shared_blocks,
 }
 """How two statistics of one view err together, by the name of their reading; all others err independently."""
+
+
+FAMILIES: dict[str, Callable[[Any, Any, tuple[tuple[int, int], ...]], Shared | None]] = {
+    ProductReading.name: kronecker.of_one_family,
+    ScaledReading.name: scaled.of_one_family,
+}
+"""How two views of one table and measure err together, by the name of both readings; others are measured alone."""
 
 
 def from_columns(kind: str, n: int, columns: Columns) -> AxisVariance:

@@ -36,7 +36,8 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from dpsql.tree import FloatArray
-from dpsql.variance.kronecker import ProductReading
+from dpsql.variance import kronecker
+from dpsql.variance.kronecker import FamilyAcross, ProductReading
 from dpsql.variance.model import Columns, Covariance, Sum
 
 CELLS, CONSTANTS = -1, -2
@@ -225,3 +226,39 @@ class ScaledReading:
 def scaled_reading(pieces: tuple[Any, ...], components: Mapping[tuple[int, ...], float]) -> ScaledReading:
     """The reading of stored pieces: the axes' splits, then the spread."""
     return ScaledReading(ProductReading(pieces[:-1], components), pieces[-1])
+
+
+@dataclass(frozen=True, eq=False)
+class ScaledAcross:
+    """How two views that were scaled to one total err together: the noise of both less their parts of the total.
+
+    Args:
+        shapes: how the views err together before they are scaled.
+        left, right: how each answers.
+    """
+
+    shapes: FamilyAcross
+    left: ScaledReading
+    right: ScaledReading
+
+    def covariance(
+        self, masks: Sequence[FloatArray], other: Sequence[FloatArray] | None = None
+    ) -> Covariance:
+        """Covariances under `masks` of the left view and `other` of the right one: noise alone."""
+        second = masks if other is None else other
+        one, two = (
+            prod((u @ axis.spread for axis, u in zip(view.shape.axes, side, strict=True)), start=np.ones(1))
+            for view, side in ((self.left, masks), (self.right, second))
+        )
+        left, right = self.left.spread.part(masks), self.right.spread.part(second)
+        total = self.left.shape.components[()]
+        noise = self.shapes.covariance(masks, second).noise
+        return Covariance(noise + total * (left * right - left * two - right * one))
+
+
+def of_one_family(
+    left: ScaledReading, right: ScaledReading, pairs: tuple[tuple[int, int], ...]
+) -> ScaledAcross | None:
+    """How two views of a measure err together; None where they were not made to agree."""
+    shapes = kronecker.of_one_family(left.shape, right.shape, pairs)
+    return None if shapes is None else ScaledAcross(shapes, left, right)

@@ -15,9 +15,8 @@ from prompt_toolkit.document import Document
 
 from docs.make_reference import error_functions
 from dpsql.answer import Answerer
-from dpsql.answer.answered import Answered
-from dpsql.answer.block import Noisy
 from dpsql.answer.errorfunctions import ERRORS, ErrorFunction
+from dpsql.answer.estimated import Estimated
 from dpsql.answer.leafsets import FloatArray
 from dpsql.doors.shell.complete import ShellCompleter, Words
 from dpsql.errors import NotSupportedError, ProgrammingError
@@ -25,10 +24,9 @@ from dpsql.release import open_release
 from tests.release_fixture import make_rows, write_fixture
 
 
-def relative(form: Noisy, answered: Answered, level: float) -> FloatArray:
+def relative(numbers: Estimated, level: float) -> FloatArray:
     """Standard error over value."""
-    above, below = answered.parts(form)
-    return answered.errors.stderr(form, above, below) / np.abs(above / below)
+    return numbers.noise() / np.abs(numbers.central())
 
 
 TOY = ErrorFunction("standard error as a share of the value", relative)

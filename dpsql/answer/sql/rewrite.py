@@ -58,6 +58,7 @@ def take_apart(tree: Node, schema: Schema, text: str) -> Statement:
     blocks = tuple(replace(draft.block, values=tuple(draft.values)) for draft in context.drafts)
     picked = picked_columns(shape)
     node = finite(shape.node)
+    asks_errors = any(map(is_error_call, node.find_all(exp.Anonymous)))
     common = node.args.get("with_")
     node.set("with_", None)
 
@@ -67,6 +68,7 @@ def take_apart(tree: Node, schema: Schema, text: str) -> Statement:
     return Statement(
         blocks, written(node), tuple(written(part) for part in (common.expressions if common else ())),
         tuple(shape.names), tuple(shape.forms), tuple(shape.carriers.values()), context.catalog_tables, picked, ordered,
+        asks_errors,
     )  # fmt: skip
 
 
@@ -164,7 +166,7 @@ def _set_operation(context: Context, node: exp.SetOperation, scope: Scope, track
     for branch in (left, right):
         _pad(branch, carriers)
     blocks = [{b for form in shape.forms for b in form} for shape in (left, right)]
-    clash = bool(blocks[0] & blocks[1])
+    clash = bool(blocks[0] & blocks[1]) or not through
     forms = [{} if clash else {**a, **b} for a, b in zip(left.forms, right.forms, strict=True)]
     return Shape(node, left.names, forms, carriers, None, [("", left), ("", right)])
 
@@ -350,9 +352,12 @@ def _check_columns(select: exp.Select, children: list[tuple[str, Shape]], names:
 def _forms(node: Node, children: list[tuple[str, Shape]]) -> dict[int, Form]:
     """The form of a select item for each block that it may come from."""
     by_block: dict[int, dict[str, Form]] = {}
+    carried = [block for _, child in children for block in set(child.carriers.values())]
     for alias, child in children:
         for name, forms in zip(child.names, child.forms, strict=True):
             for block, form in forms.items():
+                if carried.count(block) > 1:
+                    continue  # rows of one block side by side: only `sql.carry` tells them apart
                 scope = by_block.setdefault(block, {})
                 scope[name.lower()] = form
                 scope[f"{alias}.{name}".lower()] = form
@@ -368,8 +373,7 @@ def _error_calls(context: Context, item: Node, children: list[tuple[str, Shape]]
         error, inner, level = error_call(call)
         found = _forms(inner, children)
         if len(found) != 1 or not any(_contains(child, block) for _, child in children for block in found):
-            call.replace(exp.null())
-            continue
+            continue  # it stays, for `sql.carry`
         ((block, form),) = found.items()
         column = context.drafts[block].value(ErrorOf(error, form, level))
         alias, child = next((a, c) for a, c in children if _contains(c, block))

@@ -289,4 +289,8 @@ def _error_column(builder: Builder, node: Node, rewrite_subquery: RewriteSubquer
     """DP_STDERR(x), DP_INTERVAL_LOW(x[, level]) and others."""
     error, inner, level = error_call(node)
     form = form_of(rewritten(builder, inner.copy(), rewrite_subquery), builder.forms())
-    return exp.column(builder.draft.value(ErrorOf(error, form, level)))
+    if form is not None:
+        return exp.column(builder.draft.value(ErrorOf(error, form, level)))
+    for argument in node.expressions[: 1 + error.compares]:  # it stays, for `sql.carry`
+        argument.replace(rewritten(builder, argument, rewrite_subquery))
+    return node

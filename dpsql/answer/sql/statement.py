@@ -34,6 +34,8 @@ class Statement:
         catalog_tables: whether information_schema is read.
         direct: the one relation's columns, hidden ones included, where the outer statement only picks them.
         ordered: whether it sorts anything.
+        asks_errors: whether it holds functions of an error that follow several groups, and is to be carried out as
+            `sql.carry` says.
     """
 
     blocks: tuple[Block, ...]
@@ -45,6 +47,7 @@ class Statement:
     catalog_tables: bool
     direct: tuple[str, ...]
     ordered: bool
+    asks_errors: bool
 
     @property
     def text(self) -> str:

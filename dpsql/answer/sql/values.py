@@ -415,16 +415,20 @@ def error_call(node: Node) -> ErrorCall:
     """
     name, arguments = str(node.this), node.expressions
     error = ERRORS[name.lower()]
+    if error.compares and len(arguments) > 1:
+        sides = (exp.Paren(this=side.copy()) for side in arguments[:2])
+        arguments = [exp.Sub(this=next(sides), expression=next(sides)), *arguments[2:]]
     if len(arguments) == 2 and isinstance(arguments[1], exp.Literal) and arguments[1].name in error.parts:
         return ErrorCall(error.parts[arguments[1].name], arguments[0], DEFAULT_LEVEL)
-    if not 1 <= len(arguments) <= 1 + error.takes_level:
+    if not 1 <= len(arguments) <= 1 + error.takes_level or len(node.expressions) <= error.compares:
         parts = f" and one of {', '.join(repr(part) for part in error.parts)}" if error.parts else ""
         raise refusal(
             ProgrammingError,
-            f"{name.upper()} takes an aggregate{' and a level' * error.takes_level}{parts}",
+            f"{name.upper()} takes {'two values' if error.compares else 'an aggregate'}"
+            f"{' and a level' * error.takes_level}{parts}",
             at=node,
             clause="SELECT",
-            nearest=f"SELECT {name.upper()}(COUNT(*)) FROM ..",
+            nearest=f"SELECT {name.upper()}(COUNT(*){', 0' * error.compares}) FROM ..",
         )
     given = arguments[1] if len(arguments) > 1 else None
     level = DEFAULT_LEVEL if given is None else _number(given)

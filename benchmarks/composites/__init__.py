@@ -1,0 +1,1 @@
+"""Intervals of what outer statements make of noisy groups."""

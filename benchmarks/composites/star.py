@@ -1,0 +1,70 @@
+"""A small star of two views that share an axis, published again and again over one set of cells."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import duckdb
+
+from dpsql.answer.answerer import Answerer
+from dpsql.engines.keys import open_star
+from dpsql.noise import Noise, ZeroNoise
+from dpsql.publishing.axes import axis_maker
+from dpsql.publishing.bounding import DrawnRelease, Scan, bounding_of
+from dpsql.publishing.content import release_content
+from dpsql.publishing.plan import plan_release
+from dpsql.publishing.rows import prepare_tables
+from dpsql.release import open_release
+from dpsql.star import load_catalog
+
+CATALOG = """
+dpsql: 1
+name: clinic
+source: {{kind: parquet, root: "{root}", tables: {{visit: visit.parquet, person: person.parquet}}}}
+privacy: {{lineage: clinic, cap: 10, unit: person.id, epsilon: 2.0, delta: 0}}
+tables:
+  person: {{role: dimension, key: id, private: true, columns: {{
+    age: {{type: int, lower: 0, upper: 99, cuts: {{width: 10}}}},
+    ward: {{type: string, categories: [a, b, c], nullable: true}}}}}}
+  visit: {{role: fact, foreign_keys: {{id: person}}, max_ids: 3, columns: {{
+    cost: {{type: int, lower: 0, upper: 40, measure: true}}, day: {{type: int, lower: 1, upper: 12}}}}}}
+views:
+  who: {{of: visit, axes: [person.age, person.ward], measures: {{count: 0.5, visit.cost: 0.5}}, share: 0.5}}
+  when: {{of: visit, axes: [visit.day, person.ward], measures: {{count: 0.5, visit.cost: 0.5}}, share: 0.5}}
+"""
+
+PEOPLE = """
+SELECT i AS id, (random() * 99)::INT AS age,
+  CASE WHEN random() < .1 THEN NULL ELSE chr(97 + (random() * 2)::INT) END AS ward FROM range(6000) t(i)
+"""
+VISITS = """
+SELECT (random() * 5999)::INT AS id, (random() * 40)::INT AS cost, (1 + random() * 11)::INT AS day FROM range(15000)
+"""
+
+Publish = Callable[[Noise, str], Answerer]
+
+
+def clinic(folder: Path) -> Publish:
+    """Write the star, count it once, and give a function that draws a release and opens it."""
+    db = duckdb.connect()
+    db.execute("SELECT setseed(0.5)")
+    for name, rows in (("person", PEOPLE), ("visit", VISITS)):
+        db.execute(f"COPY ({rows}) TO '{folder}/{name}.parquet'")
+    file = folder / "clinic.yaml"
+    file.write_text(CATALOG.format(root=folder))
+    catalog = load_catalog(file)
+    raw = open_star(catalog)
+    plan = plan_release(catalog, axis_maker(catalog, raw))
+    prepare_tables(catalog, raw, plan)
+    scan = Scan(catalog, raw, plan, ZeroNoise(), bytes(32))
+    cells = [bounding_of(catalog, s.of).cells(scan).of(s)[0] for s in plan.statistics]
+
+    def publish(noise: Noise, name: str) -> Answerer:
+        pairs = zip(plan.statistics, cells, strict=True)
+        drawn = DrawnRelease(plan, tuple(s.measurement.draw(c, s.terms(plan.axes), noise) for s, c in pairs))
+        path = folder / name
+        release_content(drawn, name, insecure=True).write(path)
+        return Answerer(open_release(path, insecure=True))
+
+    return publish

@@ -1,0 +1,548 @@
+"""The outer statement once more, with the cells of every noisy column carried beside it as hidden columns.
+
+    SELECT SUM(n) AS total FROM (SELECT v0 AS n FROM dp_block_0) AS t
+
+becomes a statement that also yields the list of all cells that `total` is the sum of, each with its weight. Each SELECT
+hands the lists of its columns to the one around it. What `follow` says of an expression is said here of queries: which
+rows are public, which were picked by a noisy value, which are put together.
+
+Functions of an error inside the statement, such as DP_STDERR(total), are answered before it runs: a probe yields the
+cells of its argument for all rows, and the call becomes a look-up of the row's own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
+
+import sqlglot
+from sqlglot import exp
+
+from dpsql.answer.block import Block, ErrorOf, Known, Ratio, Value
+from dpsql.answer.errorfunctions import ErrorFunction
+from dpsql.answer.sql.follow import (
+    EMPTY,
+    NOWHERE,
+    Dependence,
+    Follows,
+    Side,
+    Unknown,
+    divided,
+    follow,
+    moves,
+    verbatim,
+)
+from dpsql.answer.sql.rows import aggregates
+from dpsql.answer.sql.statement import AT, Statement, is_error_call, unaliased
+from dpsql.answer.sql.values import error_call
+from dpsql.star.sql import identifier as quoted
+from dpsql.star.sql.expression import Node
+
+BLOCKS, VALUES = 2**12, 2**12
+"""More blocks and values than a statement's tokens can ask for."""
+WHOLE, ABOVE, BELOW = 0, 1, 2
+"""Parts of a value: itself, and both sides of a ratio."""
+PARTS = 3
+PICKED = "rows were picked by a noisy value"
+ERROR = Unknown("the error of a value has no error of its own")
+FIELDS = "LIST_TRANSFORM({}, LAMBDA dp_e : dp_e.{})"
+
+
+def code(block: int, value: int, part: int) -> int:
+    """The number of one part of a value of a block; a cell is its row times `STEP` plus this."""
+    return (block * VALUES + value) * PARTS + part
+
+
+STEP = BLOCKS * VALUES * PARTS
+
+
+class Place(NamedTuple):
+    """What a cell is: a part of a value of a block, in one row."""
+
+    block: int
+    value: int
+    part: int
+
+
+def place_of(number: int) -> Place:
+    """What `code` numbered.
+
+    >>> place_of(code(3, 5, ABOVE))
+    Place(block=3, value=5, part=1)
+    """
+    rest, part = divmod(number, PARTS)
+    return Place(*divmod(rest, VALUES), part)
+
+
+class Emitted(NamedTuple):
+    """A column with the places of its hidden parts.
+
+    Args:
+        value: place of the column itself.
+        follows: what it is; its texts are of no use any more.
+        at: places of the texts of `Follows.parts`; lists of cells take two places, numbers first.
+    """
+
+    value: int
+    follows: Follows
+    at: tuple[int, ...]
+
+
+class Probe(NamedTuple):
+    """A query that yields the cells of an error function's argument.
+
+    Args:
+        sql: DuckDB text; its columns are a key, then as `column` says.
+        common: parts of its WITH clause.
+        column: the argument.
+        error, level: what is asked of it.
+    """
+
+    sql: str
+    common: tuple[str, ...]
+    column: Emitted
+    error: ErrorFunction
+    level: float
+
+    def over(self, sources: Sequence[str]) -> str:
+        """The query with definitions of what it reads."""
+        return with_sources(sources, self.common, self.sql)
+
+
+@dataclass(frozen=True)
+class Carried:
+    """A statement that carries cells.
+
+    Args:
+        probes: queries to run first, in order; the i-th is looked up in `dp_error_<i>`.
+        common, outer: DuckDB text, as of `Statement`.
+        columns: for each named column where its cells are; None where it has no noise, or why there are none.
+        width: how many columns stand before the hidden ones.
+        wide: whether a row may be made of all groups: windows, joins and scalar subqueries.
+    """
+
+    probes: tuple[Probe, ...]
+    common: tuple[str, ...]
+    outer: str
+    columns: tuple[Emitted | Unknown | None, ...]
+    width: int
+    wide: bool
+
+    def over(self, sources: Sequence[str]) -> str:
+        """The statement with definitions of what it reads."""
+        return with_sources(sources, self.common, self.outer)
+
+
+def with_sources(sources: Sequence[str], common: Sequence[str], text: str) -> str:
+    """A statement with a WITH clause."""
+    parts = [*sources, *common]
+    return f"WITH {', '.join(parts)} {text}" if parts else text
+
+
+@dataclass
+class Output:
+    """What a query yields: columns by name with how they move, and why rows may be missing."""
+
+    names: list[str]
+    follows: list[Dependence]
+    picked: str = ""
+
+
+def carry(statement: Statement) -> Carried:
+    """The statement that carries the cells of its columns.
+
+    Args:
+        statement: a rewritten statement.
+
+    Returns:
+        Its text, and where the cells are.
+    """
+    tree = sqlglot.parse_one(statement.text, read="duckdb")
+    scalar = any(not isinstance(each.parent, (exp.From, exp.Join)) for each in tree.find_all(exp.Subquery))
+    wide = scalar or tree.find(exp.Window, exp.Join) is not None
+    carrier = Carrier(statement.blocks)
+    visible = len(statement.names)
+    output = carrier.query(tree, {}, visible)
+    common = tree.args.get("with_")
+    tree.set("with_", None)
+    width, columns = len(output.names), list[Emitted | Unknown | None]()
+    at = width
+    for place, follows in enumerate(output.follows[:visible]):
+        if isinstance(follows, Follows):
+            columns.append(_emitted(place, follows, at))
+            at = columns[-1].at[-1] + 1  # type: ignore[union-attr]
+        else:
+            columns.append(follows)
+    return Carried(
+        tuple(carrier.probes), tuple(each.sql(dialect="duckdb") for each in (common.expressions if common else ())),
+        tree.sql(dialect="duckdb"), tuple(columns), width, wide,
+    )  # fmt: skip
+
+
+def _emitted(value: int, follows: Follows, start: int) -> Emitted:
+    return Emitted(value, follows, tuple(range(start, start + len(final_parts(follows)))))
+
+
+def final_parts(follows: Follows) -> list[str]:
+    """Texts of the parts as Python reads them: cells as a list of numbers and one of weights."""
+    own = follows.quotient
+    cells = [FIELDS.format(follows.cells, name) for name in "cw"]
+    if own is not None:
+        above, below = (
+            [FIELDS.format(each, name) for name in "cw"] for each in (own.above_cells, own.below_cells)
+        )
+        cells += [f"CAST({own.above} AS DOUBLE)", *above, f"CAST({own.below} AS DOUBLE)", *below]
+    return [*cells, *([follows.near] if follows.near else [])]
+
+
+class Source(NamedTuple):
+    """A relation in FROM: its alias, and how each of its columns moves."""
+
+    alias: str
+    columns: dict[str, Dependence]
+    picked: str
+
+
+@dataclass
+class Sight:
+    """What the expressions of one SELECT may name."""
+
+    carrier: Carrier
+    sources: list[Source]
+    scope: dict[str, Output]
+    rows: str = ""
+    groups: str = ""
+    own: dict[str, Node] = field(default_factory=dict)
+
+    def picked(self, over: bool) -> str:
+        """Why a noisy value chose the rows that an aggregate sees, or a window, which sees what HAVING left."""
+        return self.groups or self.rows if over else self.rows
+
+    def column(self, node: exp.Column) -> Dependence:
+        """How a column moves; a name that no source has is one of the select list's."""
+        name, table = node.name.lower(), node.table.lower()
+        for source in self.sources:
+            if table in ("", source.alias.lower()) and name in source.columns:
+                return source.columns[name]
+        inner = self.own.get(name)
+        return follow(inner, replace(self, own={})) if inner is not None else None
+
+    def subquery(self, node: exp.Subquery) -> Dependence:
+        """How a scalar subquery moves: its cells are those of the same query once more."""
+        copy = node.this.copy()
+        output = self.carrier.query(copy, self.scope, 0)
+        follows = output.follows[0] if output.follows else None
+        if output.picked:
+            return Unknown(f"in a subquery {output.picked}")
+        if not isinstance(follows, Follows):
+            return follows
+        text = copy.sql(dialect="duckdb")
+        return follows.mapped(lambda part: f"(SELECT {part} FROM ({text}) AS dp_scalar)")
+
+    def spelled(self, node: Node) -> Node:
+        """An expression with the select list's names replaced by what they stand for."""
+
+        def change(part: Node) -> Node:
+            known = any(part.name.lower() in source.columns for source in self.sources)
+            if (
+                isinstance(part, exp.Column)
+                and not part.table
+                and not known
+                and part.name.lower() in self.own
+            ):
+                return exp.Paren(this=self.own[part.name.lower()].copy())
+            return part
+
+        return node.copy().transform(change)
+
+
+class Branch(NamedTuple):
+    """A SELECT of a set operation, and what it yields before anything is projected."""
+
+    select: Node
+    output: Output
+
+
+class Carrier:
+    """Walks the queries of one statement and lets each carry its cells."""
+
+    def __init__(self, blocks: Sequence[Block]) -> None:
+        self.blocks = blocks
+        self.probes: list[Probe] = []
+        self.common: dict[str, Node] = {}
+        self.hidden = 0
+
+    def query(self, node: Node, scope: dict[str, Output], last: int = 0) -> Output:
+        """Let a query carry the cells of its columns.
+
+        Args:
+            node: changed in place: its projections gain hidden columns.
+            scope: CTEs in sight.
+            last: how many columns of the whole statement are named; 0 for a query inside of it.
+        """
+        scope = self._common(node, scope)
+        if isinstance(node, exp.Subquery):
+            return self.query(node.this, scope, last)
+        if isinstance(node, exp.SetOperation):
+            return self._set_operation(node, scope, last)
+        return self._select(node, scope, last)
+
+    def _common(self, node: Node, scope: dict[str, Output]) -> dict[str, Output]:
+        """The CTEs in sight of a query, its own included."""
+        clause = node.args.get("with_")
+        for common in clause.expressions if clause is not None else ():
+            scope = {**scope, common.alias.lower(): self.query(common.this, scope)}
+            self.common[common.alias] = common.this
+        return scope
+
+    def _set_operation(self, node: exp.SetOperation, scope: dict[str, Output], last: int) -> Output:
+        """UNION ALL hands the cells of its branches on; what compares rows does not."""
+        branches, why = self._branches(node, scope)
+        names = branches[0].output.names
+        columns = list(zip(*(branch.output.follows for branch in branches), strict=True))
+        picked = next((branch.output.picked for branch in branches if branch.output.picked), "")
+        if why and any(map(any, columns)):
+            return Output(names, [Unknown(why) if any(column) else None for column in columns], picked or why)
+        found = [_either(column) for column in columns]
+        for branch in branches:
+            own = [_as(each, wanted) for each, wanted in zip(branch.output.follows, found, strict=True)]
+            self._project(branch.select, own, last)
+        limited, order = node.args.get("limit") or node.args.get("offset"), node.args.get("order")
+        noisy = {name.lower() for name, each in zip(names, found, strict=True) if each is not None}
+        if limited and order and any(c.name.lower() in noisy for c in order.find_all(exp.Column)):
+            picked = picked or PICKED
+        return Output(names, self._hidden(found, last), picked)
+
+    def _branches(self, node: Node, scope: dict[str, Output]) -> tuple[list[Branch], str]:
+        """The SELECTs of a set operation, and why their rows cannot be told apart; empty for UNION ALL."""
+        while isinstance(node, exp.Subquery):
+            node = node.this
+        scope = self._common(node, scope)
+        if not isinstance(node, exp.SetOperation):
+            return [Branch(node, self._select(node, scope, -1))], ""
+        (left, a), (right, b) = (self._branches(each, scope) for each in (node.left, node.right))
+        all_rows = isinstance(node, exp.Union) and not node.args.get("distinct")
+        return [*left, *right], a or b or (
+            "" if all_rows else f"{node.key.upper()} compares rows with noisy values"
+        )
+
+    def _select(self, select: Node, scope: dict[str, Output], last: int) -> Output:
+        """A SELECT; with `last` below 0 nothing is projected, for the texts are those of its own columns."""
+        sources = [self._source(each, scope) for each in _relations(select)]
+        sight = Sight(self, sources, scope, next((s.picked for s in sources if s.picked), ""))
+        self._errors(select, "where", sight)
+        where = select.args.get("where")
+        tests = [part for join in select.args.get("joins") or [] for part in _conditions(join)]
+        if any(_noisy(test, sight) for test in [*tests, *([where] if where is not None else [])]):
+            sight.rows = sight.rows or PICKED
+        sight.own = {item.alias_or_name.lower(): unaliased(item) for item in select.expressions}
+        self._errors(select, "having", sight)
+        having, sight.groups = select.args.get("having"), sight.rows
+        if having is not None and _noisy(having, sight):
+            sight.groups = sight.rows or PICKED
+        for clause in ("expressions", "qualify", "order"):
+            self._errors(select, clause, sight)
+        follows = self._columns(select, sight)
+        names = [item.alias_or_name for item in select.expressions]
+        picked = sight.groups or (PICKED if _chooses(select, sight) else "")
+        if last < 0:
+            return Output(names, follows, picked)
+        self._project(select, follows, last)
+        return Output(names, self._hidden(follows, last), picked)
+
+    def _columns(self, select: Node, sight: Sight) -> list[Dependence]:
+        """How each item of a select list moves."""
+        group, why = select.args.get("group"), ""
+        if group is not None and any(_noisy(key, sight) for key in _keys(group, select)):
+            why = "GROUP BY compares noisy values"
+        found = [follow(unaliased(item), sight) for item in select.expressions]
+        if select.args.get("distinct") is not None and any(found):
+            why = "DISTINCT compares rows with noisy values"
+        return [Unknown(why) for _ in found] if why else found
+
+    def _source(self, node: Node, scope: dict[str, Output]) -> Source:
+        alias = node.alias_or_name
+        if isinstance(node, exp.Table) and node.name.lower().startswith("dp_block_"):
+            return self._block(int(node.name[len("dp_block_") :]), alias)
+        if isinstance(node, exp.Table) and node.name.lower() in scope:
+            output = scope[node.name.lower()]
+        elif isinstance(node, exp.Subquery):
+            output = self.query(node.this, scope)
+        else:
+            return Source(alias, {}, "")
+        given = node.args.get("alias")
+        columns = [each.name for each in (given.args.get("columns") or [])] if given is not None else []
+        names = [*columns, *output.names[len(columns) :]]
+        pairs = zip(names, output.follows, strict=True)
+        return Source(alias, {name.lower(): _from(each, alias) for name, each in pairs}, output.picked)
+
+    def _block(self, number: int, alias: str) -> Source:
+        """The relation of a block: keys are public, values are cells."""
+        found: dict[str, Dependence] = {AT: None}
+        block = self.blocks[number]
+        found |= {f"k{j}": None for j in range(len(block.groups))}
+        found |= {f"v{j}": value_cells(value, number, j, alias) for j, value in enumerate(block.values)}
+        return Source(alias, found, "")
+
+    def _hidden(self, follows: list[Dependence], last: int) -> list[Dependence]:
+        """Columns under the names that `_project` gave them."""
+        return follows if last else [self._named(each, i) for i, each in enumerate(follows)]
+
+    def _named(self, follows: Dependence, column: int) -> Dependence:
+        if not isinstance(follows, Follows):
+            return follows
+        given = iter(_hidden_names(column, len(follows.parts)))
+        return follows.mapped(lambda _: next(given))
+
+    def _project(self, select: Node, follows: Sequence[Dependence], last: int) -> None:
+        """Add the hidden columns of a SELECT, in the order of the columns they belong to."""
+        for column, each in enumerate(follows[:last] if last else follows):
+            if isinstance(each, Follows):
+                texts = final_parts(each) if last else each.parts
+                for name, text in zip(_hidden_names(column, len(texts)), texts, strict=True):
+                    select.append("expressions", exp.alias_(verbatim(text), name, quoted=True))
+
+    def _errors(self, select: Node, clause: str, sight: Sight) -> None:
+        """Replace functions of an error in a clause by look-ups, once a probe has been written for each."""
+        parts = select.args.get(clause)
+        for part in parts if isinstance(parts, list) else [parts] if parts is not None else []:
+            for call in [each for each in part.find_all(exp.Anonymous) if is_error_call(each)]:
+                if call.find_ancestor(exp.Select) is select:
+                    call.replace(self._look_up(call, select, clause, sight))
+
+    def _look_up(self, call: Node, select: Node, clause: str, sight: Sight) -> Node:
+        error, argument, level = error_call(call)
+        argument = sight.spelled(argument)
+        follows = follow(argument, sight)
+        if not isinstance(follows, Follows):
+            return exp.cast(exp.null(), "DOUBLE")
+        value = f"CAST({argument.sql(dialect='duckdb')} AS DOUBLE)"
+        key = f"HASH({', '.join([value, *follows.parts])})"
+        texts = [f"{key} AS k", value, *final_parts(follows)]
+        probe = self._probe(select, clause, texts, sight)
+        common = tuple(
+            f"{quoted(alias)} AS ({query.sql(dialect='duckdb')})" for alias, query in self.common.items()
+        )
+        self.probes.append(Probe(probe, common, _emitted(1, follows, 2), error, level))
+        number = len(self.probes) - 1
+        return verbatim(f"(SELECT MAP(LIST(k), LIST(e)) FROM dp_error_{number})[{key}]")
+
+    def _probe(self, select: Node, clause: str, texts: Sequence[str], sight: Sight) -> str:
+        """The query of a SELECT's keys and cells, before the clause that asks and those after it."""
+        probe = select.copy()
+        group = select.args.get("group")
+        if group is not None and not any(
+            group.args.get(word) for word in ("rollup", "cube", "grouping_sets")
+        ):
+            probe.set("group", exp.Group(expressions=[sight.spelled(key) for key in _keys(group, select)]))
+        for later in [*BEFORE.get(clause, ()), "qualify", "order", "limit", "offset", "distinct", "with_"]:
+            probe.set(later, None)
+        probe.set("expressions", [verbatim(text) for text in texts])
+        return probe.sql(dialect="duckdb")
+
+
+BEFORE = {"where": ("where", "group", "having"), "having": ("having",)}
+"""A clause with what comes after it: a probe for it runs without them."""
+
+
+def value_cells(value: Value, block: int, number: int, alias: str) -> Dependence:
+    """How a block's value moves: by its own cell, a ratio by one on each side. A NULL that noise made has no weight."""
+    if isinstance(value, ErrorOf):
+        return ERROR
+    if isinstance(value, Known):
+        return Unknown("a quantile's error is no standard error") if value.function == "quantile" else None
+    table = f"{quoted(alias)}."
+
+    def cell(part: int) -> str:
+        weight = f"CASE WHEN {table}v{number} IS NULL THEN CAST('nan' AS DOUBLE) ELSE CAST(1 AS DOUBLE) END"
+        return f"[{{'c': {table}{AT} * {STEP} + {code(block, number, part)}, 'w': {weight}}}]"
+
+    if not isinstance(value, Ratio):
+        return Follows(cell(WHOLE))
+    above, below = (Side(f"{table}v{number}{letter}", Follows(cell(part))) for letter, part in RATIO.items())
+    return divided(above, below)
+
+
+RATIO = {"a": ABOVE, "b": BELOW}
+"""Both sides of a ratio in a block's relation are columns of their own, by the letter after the value's name."""
+
+
+def _hidden_names(column: int, parts: int) -> list[str]:
+    return [f"dp_cells_{column}_{part}" for part in range(parts)]
+
+
+def _from(follows: Dependence, alias: str) -> Dependence:
+    """A column's hidden names as they are called from outside."""
+    if not isinstance(follows, Follows):
+        return follows
+    table = f"{quoted(alias)}." if alias else ""
+    return follows.mapped(lambda hidden: f"{table}{quoted(hidden)}")
+
+
+def _either(column: Sequence[Dependence]) -> Dependence:
+    """What a column of UNION ALL is: a quotient where all branches are, else by its cells."""
+    for each in column:
+        if isinstance(each, Unknown):
+            return each
+    noisy = [each for each in column if isinstance(each, Follows)]
+    if not noisy:
+        return None
+    if len(noisy) == len(column) and all(each.quotient is not None for each in noisy):
+        return noisy[0]
+    linear = all(each.linear for each in noisy)
+    return Follows(EMPTY, None, "" if linear else NOWHERE, linear=linear)
+
+
+def _as(own: Dependence, wanted: Dependence) -> Dependence:
+    """A branch's column in the form that the whole column has."""
+    if not isinstance(wanted, Follows):
+        return wanted
+    value = own if isinstance(own, Follows) else Follows(EMPTY)
+    if wanted.quotient is not None or wanted.linear:
+        return value
+    return Follows(value.cells, None, value.denominators or NOWHERE, linear=False)
+
+
+def _relations(select: Node) -> list[Node]:
+    first = select.args.get("from_")
+    return ([first.this] if first is not None else []) + [
+        join.this for join in select.args.get("joins") or []
+    ]
+
+
+def _conditions(join: Node) -> list[Node]:
+    on = [join.args["on"]] if join.args.get("on") is not None else []
+    return on + [exp.column(name.name) for name in join.args.get("using") or []]
+
+
+def _chooses(select: Node, sight: Sight) -> bool:
+    """Whether QUALIFY, or LIMIT after ORDER BY, keeps rows by a noisy value."""
+    qualify, order = select.args.get("qualify"), select.args.get("order")
+    limited = select.args.get("limit") or select.args.get("offset") or select.args.get("fetch")
+    keys = [] if order is None else [_ordinal(item.this, select) for item in order.expressions]
+    ordered = limited is not None and any(_noisy(key, sight) for key in keys)
+    return ordered or (qualify is not None and _noisy(qualify, sight))
+
+
+def _noisy(node: Node, sight: Sight) -> bool:
+    """Whether anything that a clause compares is noisy."""
+    if isinstance(node, (exp.Where, exp.Having, exp.Qualify)):
+        return _noisy(node.this, sight)
+    return moves(node, sight)
+
+
+def _ordinal(key: Node, select: Node) -> Node:
+    """What a key stands for: a number is one of the select list's items."""
+    if isinstance(key, exp.Literal) and str(key.this).isdigit() and not key.is_string:
+        return unaliased(select.expressions[int(key.this) - 1])
+    return key
+
+
+def _keys(group: Node, select: Node) -> list[Node]:
+    """What is grouped by, ordinals replaced."""
+    if group.args.get("all"):
+        return [unaliased(item) for item in select.expressions if not aggregates(item)]
+    sets = [part for word in ("rollup", "cube", "grouping_sets") for part in group.args.get(word) or []]
+    columns = [column for part in sets for column in part.find_all(exp.Column)]
+    return [*columns, *(_ordinal(key, select) for key in group.expressions)]
