@@ -29,7 +29,7 @@ from dpsql.answer.schema import Schema
 from dpsql.answer.sql.carry import Carried, Emitted, carry
 from dpsql.answer.sql.follow import Unknown
 from dpsql.answer.sql.statement import Statement
-from dpsql.errors import DataError, Error, InternalError, ProgrammingError
+from dpsql.errors import DataError, Error, InternalError, NotSupportedError, ProgrammingError
 
 MOST_ROWS = 2048
 """Groups of a block up to which each row may be made of all of them: 4 million cells, some seconds."""
@@ -127,9 +127,25 @@ class Outer:
         if not self.statement.blocks:
             return [None] * len(self.statement.names)
         large = max(len(relation.columns[0]) for relation in self.relations) > MOST_ROWS
-        if large and self.carried.wide:
-            return [TOO_MANY if isinstance(each, Emitted) else each for each in self.carried.columns]
-        return self.carried.columns
+        why = TOO_MANY if large and self.carried.wide else self._refused
+        if why is None:
+            return self.carried.columns
+        return [why if isinstance(each, Emitted) else each for each in self.carried.columns]
+
+    @cached_property
+    def _refused(self) -> Unknown | None:
+        """Why cells cannot be carried, where they are more than a question may take."""
+        if not any(isinstance(each, Emitted) for each in self.carried.columns):
+            return None
+        try:
+            self._carried_rows()
+        except NotSupportedError as error:
+            return Unknown(error.args[0])
+        return None
+
+    def _carried_rows(self) -> list[Row]:
+        """Rows with their cells."""
+        return self._carried_answer.rows
 
     @cached_property
     def carried(self) -> Carried:
@@ -140,9 +156,7 @@ class Outer:
     def composites(self) -> Mapping[int, Composite]:
         """The columns that follow cells of several groups, by number, in the order of the answer's rows."""
         width = len(self.statement.names)
-        rows = _in_order(
-            [row[:width] for row in self.answer.rows], self._carried_answer.rows, self.carried.width
-        )
+        rows = _in_order([row[:width] for row in self.answer.rows], self._carried_rows())
         return {
             number: composite(column, rows, self.relations)
             for number, column in enumerate(self._columns)
@@ -237,7 +251,7 @@ def _numbers(values: Sequence[Any]) -> FloatArray:
     )
 
 
-def _in_order(wanted: Sequence[Row], rows: Sequence[Row], width: int) -> list[Row | None]:
+def _in_order(wanted: Sequence[Row], rows: Sequence[Row]) -> list[Row | None]:
     """Rows of a second run in the order of the first: DuckDB may order ties, and what is not sorted, as it likes."""
     visible = [row[: len(wanted[0])] if wanted else row for row in rows]
     if list(wanted) == visible:
