@@ -86,6 +86,7 @@ class TwoDraws:
 
     parts: ClassVar[tuple[Part, ...]] = (Part("first", Fraction(1, 2)), Part("second", Fraction(1, 2)))
     biased: ClassVar[bool] = False
+    replay: ClassVar[None] = None
     reading: ClassVar[str] = ProductReading.name
     listed: ClassVar[Mapping[int, int]] = {}
 

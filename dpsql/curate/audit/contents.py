@@ -288,7 +288,7 @@ def check_estimates(release: Release, made: Replanned, stored: dict[int, Stored]
         columns = read_table(release, f"node_combination_{index}")
         numbers = statistic.content
         pairs = [("estimate", numbers.nodes), ("nonnegative", numbers.nonnegative)]
-        if any(values is not None and not _near(columns.get(name), values.ravel()) for name, values in pairs):
+        if any(values is not None and not near(columns.get(name), values.ravel()) for name, values in pairs):
             wrong.append(f"node_combination_{index}")
     yield Check("estimates follow from the noisy integers", not wrong, ", ".join(wrong))
     used = {axis for i in made.linear for axis in made.plan.statistics[i].axes}
@@ -319,7 +319,8 @@ def _undone(release: Release, made: Replanned, content: ReleaseBuilder) -> Relea
     return undo(content, Undone(made.catalog, made.plan, squares, _told(release, made)))
 
 
-def _near(stored: npt.NDArray[np.generic] | None, made: IntArray) -> bool:
+def near(stored: npt.NDArray[np.generic] | None, made: IntArray) -> bool:
+    """Whether stored estimates are these, up to another machine's floating point."""
     if stored is None or stored.shape != made.shape:
         return False
     return bool(np.all(np.abs(stored.astype(np.float64) - made) <= GRAIN + 1e-6 * np.abs(made)))

@@ -46,6 +46,7 @@ from dpsql.mechanisms.family.measurement import (
     DrawnMember,
     LinearRows,
     Part,
+    Replay,
     Terms,
     apart,
 )
@@ -128,6 +129,11 @@ class Blocks:
     biased: ClassVar[bool] = False
     linear: ClassVar[LinearRows | None] = None
     listed: ClassVar[Mapping[int, int]] = {}
+
+    @property
+    def replay(self) -> Replay:
+        """Itself: all that it chose follows from stored integers."""
+        return self
 
     @property
     def choice(self) -> Fraction:
@@ -213,6 +219,9 @@ class Blocks:
             value: as stored.
             terms: what it was drawn with.
 
+        Raises:
+            InternalError: there are too many integers, or too few.
+
         **Privacy** Post-processing.
         """
         chosen, rest = value[: int(self.first)], value[int(self.first) :]
@@ -222,8 +231,11 @@ class Blocks:
             return self._product(value, rest, budget, left)
         own, grid = stages(left.spend, left.sensitivity), self._grid(terms)
         look, rows = rest[: grid.cells.size], rest[grid.cells.size :]
+        _check_length(look, grid.cells.size)
+        chosen_rows = self._partition(look, terms)
+        _check_length(rows, chosen_rows.row_count)
         budget += [np.full(len(look), own.look, np.int64), np.full(len(rows), own.rows, np.int64)]
-        found = Rows(self._partition(look, terms), look.reshape(grid.shape), rows, own.variances)
+        found = Rows(chosen_rows, look.reshape(grid.shape), rows, own.variances)
         count = self._count(terms)
         selection = own.selection(bar_of(terms.spend, terms.sensitivity)) if self.first else None
         model = block_variance(found, leaf_groups(count or found), count)
@@ -234,6 +246,7 @@ class Blocks:
     def _product(self, value: IntArray, rest: IntArray, budget: list[IntArray], left: Terms) -> DrawnBlocks:
         """A draw of the product's rows."""
         own = PRODUCT.budgets(left)
+        _check_length(rest, own.size)
         unit = PRODUCT.unit_variance(left)
         view = NoisyView(rest.reshape(own.shape), own, unit, left.sensitivity)
         leaves = PRODUCT.leaf_estimates(view, left.strategies)
@@ -299,6 +312,12 @@ def _drawn(view: NoisyRows) -> DrawnBlocks:
     if not isinstance(view, DrawnBlocks):
         raise InternalError("a view by blocks was drawn by something else")
     return view
+
+
+def _check_length(value: IntArray, wanted: int) -> None:
+    """Refuse a stored line that is longer or shorter than what it says was drawn."""
+    if len(value) != wanted:
+        raise InternalError(f"{len(value)} noisy integers stand where {wanted} were drawn")
 
 
 def _words(found: Partition) -> str:

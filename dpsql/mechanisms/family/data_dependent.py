@@ -34,6 +34,7 @@ from dpsql.mechanisms.family.measurement import (
     DrawnMember,
     LinearRows,
     Part,
+    Replay,
     Terms,
 )
 from dpsql.mechanisms.family.product import PRODUCT
@@ -96,6 +97,7 @@ class DataDependent:
     choice: Callable[[int], AxisChoice]
     sample: Callable[[IntArray, Fraction, int, Noise], AdaptedView]
     linear: ClassVar[LinearRows | None] = None
+    replay: ClassVar[Replay | None] = None
     reading: ClassVar[str] = ProductReading.name
     listed: ClassVar[Mapping[int, int]] = {}
 

@@ -33,6 +33,7 @@ from dpsql.mechanisms.family.measurement import (
     DrawnMember,
     LinearRows,
     Part,
+    Replay,
     Terms,
     apart,
 )
@@ -74,6 +75,7 @@ class Gaps:
     norm: int
     parts: ClassVar[tuple[Part, ...]] = (Part("by gaps", Fraction(1)),)
     biased: ClassVar[bool] = False
+    replay: ClassVar[Replay | None] = None
     linear: ClassVar[LinearRows | None] = None
     reading: ClassVar[str] = GapReading.name
 
@@ -194,6 +196,7 @@ class Touched:
     own: tuple[bool, ...]
     parts: ClassVar[tuple[Part, ...]] = (Part("by cells", Fraction(1)),)
     biased: ClassVar[bool] = False
+    replay: ClassVar[Replay | None] = None
     linear: ClassVar[LinearRows | None] = None
     reading: ClassVar[str] = TouchedReading.name
 

@@ -176,6 +176,17 @@ class LinearRows(Protocol):
         """What these rows alone tell of the cells, shape (n_1, .., n_d)."""
 
 
+class Replay(Protocol):
+    """Makes a draw again whose rows its own noisy numbers chose."""
+
+    def restored(self, value: IntArray, terms: Terms) -> NoisyRows:
+        """What a draw was, from its integers in stored order and public facts alone.
+
+        Raises:
+            InternalError: there are too many integers, or too few.
+        """
+
+
 class Measurement(Protocol):
     """A way to measure the statistics of a family."""
 
@@ -190,6 +201,10 @@ class Measurement(Protocol):
     @property
     def linear(self) -> LinearRows | None:
         """Its rows over the statistic's cells; None where they depend on what is drawn, or are no rows over cells."""
+
+    @property
+    def replay(self) -> Replay | None:
+        """What makes its draws again where `linear` cannot; None where nothing does."""
 
     @property
     def reading(self) -> str:

@@ -42,6 +42,7 @@ from dpsql.mechanisms.family.measurement import (
     DrawnMember,
     LinearRows,
     Part,
+    Replay,
     Terms,
     apart,
 )
@@ -88,6 +89,7 @@ class ProductHats:
     total: int
     parts: ClassVar[tuple[Part, ...]] = (Part("", Fraction(1)),)
     biased: ClassVar[bool] = False
+    replay: ClassVar[Replay | None] = None
     reading: ClassVar[str] = PlaneReading.name
     listed: ClassVar[Mapping[int, int]] = {}
 

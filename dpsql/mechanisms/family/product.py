@@ -28,6 +28,7 @@ from dpsql.mechanisms.family.measurement import (
     DrawnMember,
     LinearRows,
     Part,
+    Replay,
     Share,
     Terms,
     asked_sets,
@@ -59,6 +60,7 @@ class Product:
 
     parts: ClassVar[tuple[Part, ...]] = (Part("", Fraction(1)),)
     biased: ClassVar[bool] = False
+    replay: ClassVar[Replay | None] = None
     reading: ClassVar[str] = ProductReading.name
     listed: ClassVar[Mapping[int, int]] = {}
 

@@ -48,6 +48,7 @@ from dpsql.mechanisms.family.measurement import (
     DrawnMember,
     LinearRows,
     Part,
+    Replay,
     Share,
     Terms,
     apart,
@@ -84,6 +85,7 @@ class Residual:
 
     parts: ClassVar[tuple[Part, ...]] = (Part("residual", Fraction(1)),)
     biased: ClassVar[bool] = False
+    replay: ClassVar[Replay | None] = None
     reading: ClassVar[str] = ProductReading.name
     listed: ClassVar[Mapping[int, int]] = {}
 
