@@ -1,6 +1,6 @@
 """Views by blocks against what else adapts to a plane, on DPBench: errors, coverage, and whole releases through SQL.
 
-    DPSQL_DATA=... python -m benchmarks.central.blocks [--quick]
+    DPSQL_DATA=... python -m benchmarks.central.blocks [--quick] [planes|full|others|releases|averages ..]
 
 Errors are mean squared errors of 5,000 random rectangles times epsilon squared. The rivals are the product that ships,
 and two mechanisms of the literature from `benchmarks/baselines`, which are biased and have no honest error bar: AG and
@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from fractions import Fraction
 from functools import cache
@@ -32,7 +32,7 @@ from benchmarks.figures import Figures
 from dpsql.answer.answerer import Answerer
 from dpsql.mechanisms.axis.registry import auto_strategy
 from dpsql.mechanisms.family.blocks import Blocks
-from dpsql.mechanisms.family.measurement import Terms
+from dpsql.mechanisms.family.measurement import DrawnMember, Terms
 from dpsql.mechanisms.family.question import FamilyAxis, Grains
 from dpsql.mechanisms.law import LAPLACE, NoisyRows
 from dpsql.noise import ExactNoise, insecure_test_entropy
@@ -125,16 +125,30 @@ def stated(
     return np.asarray(found.noise + found.within_leaf), found.noise
 
 
-def measured(counts: IntArray, epsilon: Fraction, runs: int, sensitivity: int = 1) -> Cell:
-    """Draw and look how far boxes are off; in units of (sensitivity / epsilon)^2."""
-    shape = counts.shape
-    own, asked = method(shape), terms(shape, epsilon, sensitivity)
+def measured(
+    counts: IntArray, epsilon: Fraction, runs: int, sensitivity: int = 1, follow: IntArray | None = None
+) -> Cell:
+    """Draw and look how far boxes are off; in units of (sensitivity / epsilon)^2.
+
+    Args:
+        counts: the histogram.
+        epsilon: of the statistic that is looked at.
+        runs: releases.
+        sensitivity: M of that statistic.
+        follow: sums of a measure that follow what the count chooses; the count has as much epsilon, and M 1.
+    """
+    shape, values = counts.shape, counts if follow is None else follow
+    chooses, asked = method(shape), terms(shape, epsilon, sensitivity if follow is None else 1)
     boxes = random_boxes(shape, 5000)
     held, unit = masks(shape, boxes), (sensitivity / float(epsilon)) ** 2
     rows = []
     for run in range(runs):
-        drawn = own.draw(counts, asked, SimulationNoise(FIRST_SEED + run))
-        wrong = sums(own.settled(drawn).estimates([((0, 1), drawn)], {})[0] - counts, boxes)  # type: ignore[list-item]
+        noise = SimulationNoise(FIRST_SEED + run)
+        own, drawn = chooses, chooses.draw(counts, asked, noise)
+        if follow is not None:
+            own = chooses.beside()
+            drawn = own.draw(follow, asked._replace(sensitivity=sensitivity, beside=drawn), noise)
+        wrong = sums(own.estimates([DrawnMember((), drawn)], {})[0] - values, boxes)
         whole, noise = stated(drawn, own, held, own.product_error * unit)
         rows.append([np.mean(wrong**2) / unit, np.mean(np.abs(wrong) <= Z * np.sqrt(whole)),
                      whole.mean() / unit, noise.mean() / unit])  # fmt: skip
@@ -275,6 +289,72 @@ def _plain(epsilon: Fraction) -> float:
     return whole.unit_variance(terms((256, 256), epsilon)) / 2 * own.product_error * float(epsilon) ** 2
 
 
+def made_up(counts: IntArray) -> IntArray:
+    """Sums of made-up values in [-50, 50] over the rows of each cell."""
+    rng, found = np.random.default_rng(17), np.zeros_like(counts)
+    for cell in zip(*np.nonzero(counts), strict=True):
+        rows = int(counts[cell])
+        few = rows <= 400
+        found[cell] = rng.integers(-50, 51, rows).sum() if few else round(rng.normal(0, (850 * rows) ** 0.5))
+    return found
+
+
+def rides() -> IntArray:
+    """Green taxi rides by day of the quarter, quarter hour of the day and fare: 92 x 96 x 64 cells."""
+    source = datasets.data_root() / "nyc-green-taxi" / "green_trips_2020q4.parquet"
+    cells = duckdb.execute(
+        """SELECT date_diff('day', DATE '2020-10-01', lpep_pickup_datetime::DATE) AS d,
+                  hour(lpep_pickup_datetime) * 4 + minute(lpep_pickup_datetime) // 15 AS q,
+                  floor(fare_amount)::INT AS f, count(*) AS n
+           FROM read_parquet(?) GROUP BY ALL HAVING d BETWEEN 0 AND 91 AND f BETWEEN 0 AND 63""",
+        [str(source)],
+    ).fetchnumpy()
+    found = np.zeros((92, 96, 64), np.int64)
+    found[cells["d"], cells["q"], cells["f"]] = cells["n"]
+    return found
+
+
+def others(figures: Figures, names: Sequence[str], runs: int) -> None:
+    """Section 4: sums, three axes, people with weights."""
+    held = []
+    for name in names:
+        counts = datasets.dpbench_2d(name)
+        found = measured(counts, Fraction(1, 10), runs, 50, made_up(counts))
+        held.append(found.coverage)
+        print(f"SUM, {name} 0.1: {found.error:.0f} +- {found.spread:.0f} (eps/M)^2, coverage {found.coverage:.3f}, "
+              f"stated {found.stated:.0f}, noise {found.noise:.0f}", flush=True)  # fmt: skip
+    figures.at_least("sums, least coverage of 95% intervals of a cell", min(held), 0.94)
+    held, ratios, counts = [], [], rides()
+    for epsilon in EPSILONS:
+        found = measured(counts, epsilon, runs)
+        held.append(found.coverage)
+        ratios.append(found.error / method(counts.shape).product_error)
+        print(f"three axes, rides {float(epsilon):g}: {found.error:.0f} +- {found.spread:.0f}, {ratios[-1]:.3f} of the "
+              f"product, coverage {found.coverage:.3f}", flush=True)  # fmt: skip
+    figures.at_least("three axes, least coverage of 95% intervals", min(held), 0.94)
+    figures.at_most("three axes, worst error over the product", max(ratios), 1.03)
+    weight = 3 << 20
+    counts = datasets.dpbench_2d("GOWALLA")
+    plain, weighed = measured(counts, Fraction(1), runs), measured(counts << 20, Fraction(3), runs, weight)
+    print(
+        f"weights: {weighed.error:.0f} +- {weighed.spread:.0f}, plain {plain.error:.0f}, "
+        f"coverage {weighed.coverage:.3f}"
+    )
+    figures.at_least("weights of 2^-20, three rows a person, coverage", weighed.coverage, 0.94)
+    figures.at_most(
+        "weights of 2^-20 at three times epsilon, error over plain rows", weighed.error / plain.error, 1.1
+    )
+
+
+def averages(figures: Figures) -> None:
+    """Section 5: AVG and SUM of whole releases, by SQL."""
+    found = [released(name, Fraction(1), "{count: 0.5, hits.v: 0.5}", "SUM(v), AVG(v)", seed)
+             for seed, name in enumerate(("SF-CABS-S", "GOWALLA", "LOAN-FUNDED-INCOME"))]  # fmt: skip
+    for place, what in ((1, "SUM"), (2, "AVG")):
+        name = f"whole releases, coverage of {what} by SQL"
+        figures.at_least(name, float(np.mean([each.held[place] for each in found])), 0.94)
+
+
 def whole_releases(figures: Figures, names: Sequence[str]) -> None:
     """Section 3: published files, asked by SQL."""
     counted, apart = [], 0.0
@@ -288,12 +368,18 @@ def whole_releases(figures: Figures, names: Sequence[str]) -> None:
 
 
 def main(arguments: list[str]) -> int:
-    """Measure and print the figures; 1 if one is short."""
+    """Measure the named sections, or all of them; 1 if a figure is short."""
     quick = "--quick" in arguments
-    figures, names = Figures(), [each for each in arguments if each in REACH] or list(REACH)
-    planes(figures, names, 3 if quick else RUNS)
-    full(figures, 3 if quick else RUNS)
-    whole_releases(figures, names[:1] if quick else names)
+    figures, names, runs = Figures(), list(REACH), 3 if quick else RUNS
+    sections: dict[str, Callable[[], None]] = {
+        "planes": lambda: planes(figures, names, runs),
+        "full": lambda: full(figures, runs),
+        "others": lambda: others(figures, names, runs),
+        "releases": lambda: whole_releases(figures, names[:1] if quick else names),
+        "averages": lambda: averages(figures),
+    }
+    for section in [each for each in arguments if each in sections] or sections:
+        sections[section]()
     return figures.finish()
 
 
