@@ -235,7 +235,8 @@ class Errors:
             masks.append(mask[group[:1]] if same else weights[None, :] @ mask[group])
         count = self.plan.view.statistics["count"].id
         scale = 1.0 if len(rows) > 1 else float(weights[0] ** 2)
-        return math.sqrt(scale * max(0.0, float(self.release.reading(count).covariance(masks).noise[0])))
+        found = self.release.reading(count).covariance(masks)
+        return math.sqrt(scale * max(0.0, float(np.sum(found.noise + found.within_leaf))))
 
     @cached_property
     def weight(self) -> Weight | None:

@@ -295,7 +295,8 @@ def predicted(plan: Plan, terms: Sequence[Term], release: Release) -> float:
             ]
             if len(chosen) == len(plan.cells):
                 statistic = plan.view.statistics[term.measure]
-                total += float(np.mean(release.reading(statistic.id).covariance(chosen).noise))
+                found = release.reading(statistic.id).covariance(chosen)
+                total += float(np.mean(found.noise + found.within_leaf))
     return total
 
 

@@ -16,6 +16,7 @@ standard error: both follow from published variances and shapes.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -24,7 +25,7 @@ from typing import Any, NamedTuple
 from dpsql.answer.answerer import Answerer, put_together
 from dpsql.answer.block import Block, ErrorOf, Known
 from dpsql.answer.combine import promise_together
-from dpsql.answer.errorfunctions import STDERR
+from dpsql.answer.errorfunctions import PARTS, STDERR
 from dpsql.answer.notes import PARTICIPATIONS, Reads, reads_of
 from dpsql.answer.population import Pool, Sample, Tested, as_everybody, best_total, is_random, pools
 from dpsql.answer.relation import Relation
@@ -407,8 +408,10 @@ def rank(relations: Sequence[Relation]) -> tuple[int, float]:
             if form is None or isinstance(form, Known):
                 continue
             found = relation.errors_of(STDERR, form, 0.0)[1] or []
+            inside = relation.errors_of(PARTS["within_leaf"], form, 0.0)[1] or []
             missing += sum(error is None for error in found)
-            errors += [error for error in found if error is not None]
+            pairs = zip(found, inside, strict=True)
+            errors += [math.hypot(error, within or 0.0) for error, within in pairs if error is not None]
     return missing, sum(errors) / len(errors) if errors else 0.0
 
 

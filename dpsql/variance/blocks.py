@@ -136,12 +136,17 @@ class BlockReading:
         return Covariance(noise, within_leaf=within)
 
     def matrix(self, masks: Masks) -> FloatArray:
-        """Covariances of all combinations of rows, as `Reading` says."""
+        """Covariances of all combinations of rows, as `Reading` says; what lies inside leaves is in them.
+
+        Who pools estimates of several releases weighs them by all that they err by.
+        """
         places = [grid.ravel() for grid in np.indices([len(mask) for mask in masks])]
         every = [mask[place] for mask, place in zip(masks, places, strict=True)]
-        return np.array([
-            self.covariance([np.broadcast_to(u[k], u.shape) for u in every], every).noise for k in range(len(places[0]))
-        ])  # fmt: skip
+        found = [
+            self.covariance([np.broadcast_to(u[k], u.shape) for u in every], every)
+            for k in range(len(places[0]))
+        ]
+        return np.array([each.noise + each.within_leaf for each in found])
 
     def columns(self) -> tuple[Columns, ...]:
         """One table."""

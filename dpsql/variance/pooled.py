@@ -84,7 +84,8 @@ class Read:
     def between(self, left: Masks, right: Masks) -> FloatArray:
         """As the reading says."""
         other = None if left is right else self._own(right)
-        return self.weight * self.reading.covariance(self._own(left), other).noise
+        found = self.reading.covariance(self._own(left), other)
+        return np.asarray(self.weight * (found.noise + found.within_leaf))
 
     def matrix(self) -> FloatArray:
         """As the reading says, its axes in the table's order."""

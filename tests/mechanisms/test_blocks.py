@@ -23,7 +23,8 @@ from dpsql.mechanisms.family.question import FamilyAxis, Grains
 from dpsql.mechanisms.law import LAPLACE
 from dpsql.noise import ExactNoise, insecure_test_entropy
 from dpsql.tree import Workload
-from dpsql.variance.blocks import BlockVariance, from_columns
+from dpsql.variance.blocks import BlockReading, BlockVariance, from_columns
+from dpsql.variance.pooled import Read
 
 GRID = block_grid((19, 10), (2, 1), 3)
 
@@ -236,6 +237,21 @@ def test_a_draw_is_restored_from_its_integers_alone(error: float) -> None:
     sums = following.draw(3 * plane(48), second, ExactNoise(insecure_test_entropy(5)))
     assert np.array_equal(following.restored(sums.value, second).leaves, sums.leaves)
     assert (sums.rows is None) == (drawn.rows is None)
+
+
+def test_whoever_pools_or_compares_sees_both_parts() -> None:
+    """A model whose errors lie inside leaves alone: no door may take it for exact."""
+    own = Rows(looked(GRID, 5), np.zeros(GRID.shape, np.int64), np.zeros(200, np.int64), Variances(1.0, 1.0))
+    model = estimates.block_variance(own, estimates.leaf_groups(own), None)
+    silent = BlockVariance(model.bounds, np.zeros_like(model.noise), model.within, model.shared)
+    reading = BlockReading((silent,), {(0, 1): 2.0})
+    masks = [np.eye(19)[:3], np.eye(10)[:2]]
+    pairs = [mask[grid.ravel()] for mask, grid in zip(masks, np.indices((3, 2)), strict=True)]
+    expected = reading.covariance(pairs).within_leaf
+    assert np.allclose(np.diag(reading.matrix(masks)), expected)
+    pooled = Read(reading, (0, 1), (19, 10))
+    assert np.allclose(pooled.between(pairs, pairs), expected)
+    assert np.max(expected) > 0
 
 
 def test_what_others_drew_is_refused() -> None:
