@@ -1,12 +1,14 @@
 """Releases over an attribute that only devices know: published, asked in SQL, compared with the truth.
 
-The bundled shop, fifty thousand customers: each reports her age once, the curator holds the sales. Reports are drawn
-from the channel's law, which `tests/privacy/test_hybrid_exact.py` shows to be the device's.
+A `World` is a star whose people report one attribute each; the curator holds the rest. Reports are drawn from the
+channel's law, which `tests/privacy/test_hybrid_exact.py` shows to be the device's.
 """
 
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
@@ -14,26 +16,22 @@ import duckdb
 import numpy as np
 
 import dpsql
+from benchmarks.trusts.worlds import Box, World
 from dpsql.client.plan import read_plan
 from dpsql.collecting.reported import Answered, plan_of, write_items
-from dpsql.examples.retail import make_star, write_star
-from dpsql.mechanisms.local.channel import channel_of
+from dpsql.mechanisms.local.channel import Channel, channel_of
 from dpsql.star import load_catalog
 from dpsql.star.reported import reported_columns
 
-PEOPLE, SEED, LEVEL = 50_000, 3, 0.95
-AGE = "age: {type: int, lower: 18, upper: 89, out_of_domain: drop, description: full years}"
-FOUR, FIFTEEN = (30, 45, 65), (20, 25, 30, 35, 40, 45, 50, 55, 60, 65, 70, 75, 80, 85)
-_CATALOG = Path(__file__).parents[2] / "catalog" / "retail.yaml"
+LEVEL = 0.95
 
 
 class Case(NamedTuple):
-    """What is published.
+    """What is published of a world.
 
     Args:
         epsilon: of one report.
-        cuts: of age.
-        sums: whether amounts are summed too, for half of the budget.
+        sums: whether the measure is summed too, for half of the budget.
         mechanism: of the channel.
         delta: of the release.
         bars: the catalog's `error_bar`.
@@ -41,7 +39,6 @@ class Case(NamedTuple):
     """
 
     epsilon: int
-    cuts: tuple[int, ...] = FOUR
     sums: bool = False
     mechanism: str = "auto"
     delta: str = "0"
@@ -49,22 +46,18 @@ class Case(NamedTuple):
     part: float = 1.0
 
 
-class Box(NamedTuple):
-    """Ages from a to b, months from c to d, all inclusive."""
-
-    a: int
-    b: int
-    c: int
-    d: int
-
-
 class Outcome(NamedTuple):
-    """Answers, truths and whether 95% intervals hold, each of shape (draws, boxes); NaN where an answer is NULL."""
+    """Answers, truths and whether 95% intervals hold, each of shape (draws, boxes); NaN where an answer is NULL.
+
+    Args:
+        found, truth, held: of one value.
+        predicted: of counts the standard error that section 3 of the recipe gives, with the raw rows; else 0.
+    """
 
     found: np.ndarray
     truth: np.ndarray
     held: np.ndarray
-    stderr: np.ndarray
+    predicted: np.ndarray
 
     @property
     def rmse(self) -> float:
@@ -72,102 +65,162 @@ class Outcome(NamedTuple):
         return float(np.sqrt(np.nanmean((self.found - self.truth) ** 2)))
 
     @property
+    def expected(self) -> float:
+        """Root of the mean squared standard error that was predicted."""
+        return float(np.sqrt(np.mean(self.predicted**2)))
+
+    @property
     def coverage(self) -> float:
         """How many intervals hold the truth."""
         return float(np.mean(self.held[~np.isnan(self.found)]))
 
 
-def boxes(case: Case, count: int, seed: int = 1) -> list[Box]:
-    """Every cell where there are four age groups; else random ranges of ages and of months."""
-    rng = np.random.default_rng(seed)
-    starts = [18, *case.cuts, 90]
-    if case.cuts == FOUR:
-        return [Box(starts[i], starts[i + 1] - 1, m, m) for i in range(4) for m in range(1, 13)][:count]
-    found = []
-    for _ in range(count):
-        i, j = sorted(rng.choice(len(starts), 2, replace=False).tolist())
-        c, d = sorted(rng.integers(1, 13, 2).tolist())
-        found.append(Box(starts[i], starts[j] - 1, c, d))
-    return found
-
-
-def statement(values: tuple[str, ...], asked: list[Box]) -> str:
-    """One statement with every value of every box."""
-    parts = [
-        f"{value} FILTER (WHERE age BETWEEN {box.a} AND {box.b} AND "
-        f"EXTRACT(month FROM sold_on) BETWEEN {box.c} AND {box.d})"
-        for value in values
-        for box in asked
-    ]
-    return f"SELECT {', '.join(parts)} FROM sales JOIN customer USING (customer_id)"
-
-
-def measured(case: Case, draws: int, count: int = 48, seed: int = 1) -> dict[str, Outcome]:
-    """Publish so many times with fresh reports and noise, and ask.
+def measured(world: World, case: Case, draws: int, count: int = 16, seed: int = 1) -> dict[str, Outcome]:
+    """Publish so many times with fresh reports and noise, and ask each release about other boxes.
 
     Args:
+        world: whose people report.
         case: what is published.
         draws: how often.
-        count: boxes asked of each release.
+        count: boxes asked of each release, of the world's.
         seed: of boxes and reports; noise is fresh.
     """
-    star = make_star(SEED, PEOPLE, 200)
-    people = star["customer"]
-    asked = boxes(case, count, seed)
-    values = ("COUNT(*)", "SUM(amount)", "AVG(amount)") if case.sums else ("COUNT(*)",)
-    sql, rng = statement(values, asked), np.random.default_rng(seed)
-    rows: list[tuple[tuple[float, ...], ...]] = []
-    with tempfile.TemporaryDirectory() as place:
+    values = ("COUNT(*)", *((f"SUM({world.measure})", f"AVG({world.measure})") if case.sums else ()))
+    rows: dict[str, list[tuple[np.ndarray, ...]]] = {value: [] for value in values}
+    rng = np.random.default_rng(seed)
+    for drawn in _releases(world, case, draws, rng):
+        asked = [world.boxes[i] for i in rng.choice(len(world.boxes), count, replace=False)]
+        truths = drawn.exact(world, values, asked)
+        result = dpsql.query(_statement(world, values, asked), drawn.path)
+        low, high = (_numbers(end[0]) for end in result.interval_rows(LEVEL))
+        found, predicted = _numbers(result.rows[0]), drawn.predicted(world, asked)
+        for i, value in enumerate(values):
+            part = slice(i * count, (i + 1) * count)
+            held = (low[part] <= truths[part]) & (truths[part] <= high[part])
+            rows[value].append((found[part], truths[part], held, predicted))
+    return {v: Outcome(*(np.array(part) for part in zip(*told, strict=True))) for v, told in rows.items()}
+
+
+class Silent(NamedTuple):
+    """What releases say of those who did not report: how often the interval holds, and what parts lack to the whole."""
+
+    coverage: float
+    off: float
+
+
+def silent(world: World, case: Case, draws: int, seed: int = 1) -> Silent:
+    """The rows of those who did not report, by `IS NULL`, and all rows as the sum of both."""
+    missing, held, off = f"{world.column} IS NULL", [], 0.0
+    counted = f"SELECT {missing} AS s, COUNT(*) AS c FROM {world.joined} GROUP BY 1"
+    parts = f"SELECT SUM(c) FROM ({counted}) AS g"
+    sql = f"SELECT COUNT(*) FILTER (WHERE {missing}), COUNT(*), ({parts}) FROM {world.joined}"
+    for drawn in _releases(world, case, draws, np.random.default_rng(seed)):
+        ((truth,),) = drawn.raw.execute(
+            "SELECT sum(w) FROM facts WHERE unit NOT IN (FROM answered)"
+        ).fetchall()
+        result = dpsql.query(sql, drawn.path)
+        low, high = (_numbers(end[0]) for end in result.interval_rows(LEVEL))
+        held.append(low[0] <= float(truth) <= high[0])
+        off = max(off, abs(result.rows[0][1] - result.rows[0][2]))
+    return Silent(float(np.mean(held)), off)
+
+
+def _numbers(row: Sequence[object]) -> np.ndarray:
+    return np.array([np.nan if v is None else float(str(v)) for v in row])
+
+
+def _statement(world: World, values: Sequence[str], asked: Sequence[Box]) -> str:
+    """One statement with every value of every box."""
+    parts = [f"{value} FILTER (WHERE {world.asked(box)})" for value in values for box in asked]
+    return f"SELECT {', '.join(parts)} FROM {world.joined}"
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """A release of fresh reports.
+
+    Args:
+        path: the file.
+        channel: of the attribute.
+        raw: the tables `facts` and, of who reported, `answered`.
+    """
+
+    path: Path
+    channel: Channel
+    raw: duckdb.DuckDBPyConnection
+
+    def exact(self, world: World, values: Sequence[str], asked: Sequence[Box]) -> np.ndarray:
+        """The values of the raw rows of those who reported, each row by its weight."""
+        w, m = "sum(w) FILTER (WHERE {})", f"sum(w * {world.measure}) FILTER (WHERE {{}})"
+        exact = {"COUNT": w, "SUM": m, "AVG": f"{m} / {w}"}
+        parts = [exact[v.split("(")[0]].replace("{}", world.asked(box)) for v in values for box in asked]
+        sql = f"SELECT {', '.join(parts)} FROM facts WHERE unit IN (FROM answered)"
+        return np.nan_to_num(_numbers(self.raw.execute(sql).fetchall()[0]))
+
+    def predicted(self, world: World, asked: Sequence[Box]) -> np.ndarray:
+        """Standard errors of counts: the release's noise, and the channel's part by the raw rows.
+
+        A person of leaf a with n rows in the box adds h[a] n^2, whatever the release says of that.
+        """
+        counts = [f"COUNT(*) FILTER (WHERE {world.asked(box)})" for box in asked]
+        errors = [*(f"DP_STDERR({c})" for c in counts), *(f"DP_STDERR({c}, 'channel')" for c in counts)]
+        sql = f"SELECT {', '.join(errors)} FROM {world.joined}"
+        whole, channel = _numbers(dpsql.query(sql, self.path).rows[0]).reshape(2, -1)
+        found = []
+        for box in asked:
+            g = world.mask(box) @ self.channel.scores
+            h = g**2 @ self.channel.law - (g @ self.channel.law) ** 2
+            inside = f"FROM facts WHERE {box.central} AND unit IN (FROM answered)"
+            inner = f"SELECT any_value({world.column}) AS a, sum(w) AS n {inside} GROUP BY unit"
+            rows = self.raw.execute(f"SELECT a, sum(n * n) FROM ({inner}) GROUP BY 1").fetchall()
+            leaf = np.searchsorted(world.starts, [a for a, _ in rows], side="right") - 1
+            found.append(float(h[leaf] @ np.array([float(n) for _, n in rows])))
+        return np.sqrt(whole**2 - channel**2 + found)
+
+
+def _releases(world: World, case: Case, draws: int, rng: np.random.Generator) -> Iterator[Drawn]:
+    """So many releases, each of fresh reports."""
+    with tempfile.TemporaryDirectory() as place, duckdb.connect() as raw:
         data = Path(place) / "data"
-        write_star(data, star)
-        exact = _exact(data, sql)
+        world.write(data)
+        raw.execute(f"CREATE TABLE facts AS {world.facts.replace('ROOT', str(data))}")
+        attribute = f"SELECT {world.key}, {world.column} FROM '{data}/{world.people}.parquet' ORDER BY 1"
+        keys, values = raw.execute(attribute).fetchnumpy().values()
+        leaves = np.searchsorted(world.starts, values, side="right") - 1
         for draw in range(draws):
             folder = Path(place) / str(draw)
             folder.mkdir()
-            release = _published(case, folder, data, people, rng)
-            result = dpsql.query(sql, release)
-            low, high = result.interval_rows(LEVEL)
-            numbers = (result.rows[0], low[0], high[0], result.stderr_rows[0])
-            rows.append(tuple(tuple(np.nan if v is None else float(v) for v in row) for row in numbers))
-    found, low, high, stderr = (np.array([row[i] for row in rows]) for i in range(4))
-    truth = np.broadcast_to(exact, found.shape)
-    held = (low <= truth) & (truth <= high)
-    parts = {value: slice(i * count, (i + 1) * count) for i, value in enumerate(values)}
-    return {v: Outcome(found[:, p], truth[:, p], held[:, p], stderr[:, p]) for v, p in parts.items()}
+            channel = _written(world, case, folder, data)
+            items = (rng.random(len(leaves))[None, :] > np.cumsum(channel.law, axis=0)[:, leaves]).sum(axis=0)
+            kept = np.flatnonzero(rng.random(len(items)) < case.part)
+            levels = np.searchsorted(channel.starts, items, side="right") - 1
+            _store(folder, [(str(keys[i]), int(levels[i]), int(items[i])) for i in kept])
+            raw.execute(
+                "CREATE OR REPLACE TABLE answered AS SELECT unnest(?::VARCHAR[]) AS unit",
+                [keys[kept].tolist()],
+            )
+            dpsql.publish(folder / "world.yaml", folder / "world.dpsql")
+            yield Drawn(folder / "world.dpsql", channel, raw)
 
 
-def _exact(data: Path, sql: str) -> np.ndarray:
-    with duckdb.connect() as plain:
-        for table in ("sales", "customer"):
-            plain.execute(f"CREATE VIEW {table} AS FROM '{data / table}.parquet'")
-        return np.array([float(v) for v in plain.execute(sql).fetchall()[0]])
+def _written(world: World, case: Case, folder: Path, data: Path) -> Channel:
+    """The catalog of a case in a folder, and its channel."""
+    told = f"epsilon: {case.epsilon}, mechanism: {case.mechanism}, collection: c, error_bar: {case.bars}"
+    filled = {
+        "ROOT": str(data), "REPORTS": str(folder / "reports.parquet"), "REPORTED": f"reported: {{{told}}}",
+        "MEASURES": f"{{count: 0.5, {world.summed}: 0.5}}" if case.sums else "[count]", "DELTA": case.delta,
+    }  # fmt: skip
+    text = world.catalog
+    for word, value in filled.items():
+        text = text.replace(word, value)
+    (folder / "world.yaml").write_text(text)
+    (column,) = reported_columns(load_catalog(folder / "world.yaml"))
+    return channel_of(*column.asked)
 
 
-def _published(
-    case: Case, folder: Path, data: Path, people: dict[str, np.ndarray], rng: np.random.Generator
-) -> Path:
-    text = _CATALOG.read_text().split("views:")[0]
-    told = f"epsilon: {case.epsilon}, mechanism: {case.mechanism}, collection: ages, error_bar: {case.bars}"
-    told = f"reported: {{{told}}}"
-    column = f"age: {{type: int, lower: 18, upper: 89, out_of_domain: drop, cuts: {list(case.cuts)}, {told}}}"
-    text = text.replace(AGE, column).replace("delta: 0", f"delta: {case.delta}")
-    text = text.replace("root: data", f"root: {data}\n  reports: {{customer: {folder / 'reports.parquet'}}}")
-    measures = "{count: 0.5, sales.amount: 0.5}" if case.sums else "[count]"
-    axes = "[customer.age, {axis: sales.sold_on, cuts: {width: month}}]"
-    (folder / "shop.yaml").write_text(
-        f"{text}views:\n  v: {{of: sales, axes: {axes}, measures: {measures}}}\n"
-    )
-    catalog = load_catalog(folder / "shop.yaml")
-    (column_of,) = reported_columns(catalog)
-    channel, plan = channel_of(*column_of.asked), read_plan(plan_of(catalog, column_of))
-    leaf = np.searchsorted(case.cuts, people["age"], side="right")
-    items = (rng.random(len(leaf))[None, :] > np.cumsum(channel.law, axis=0)[:, leaf]).sum(axis=0)
-    views = np.searchsorted(channel.starts, items, side="right") - 1
-    kept = np.flatnonzero(rng.random(len(leaf)) < case.part)
-    keys = people["customer_id"]
-    stored = [(str(keys[i]), int(views[i]), int(items[i])) for i in kept]
-    write_items(
-        folder / "reports.parquet", Answered("customer.age", plan.hash.hex(), channel.fingerprint), stored
-    )
-    dpsql.publish(folder / "shop.yaml", folder / "shop.dpsql")
-    return folder / "shop.dpsql"
+def _store(folder: Path, rows: Sequence[tuple[str, int, int]]) -> None:
+    catalog = load_catalog(folder / "world.yaml")
+    (column,) = reported_columns(catalog)
+    plan = read_plan(plan_of(catalog, column)).hash.hex()
+    answered = Answered(str(column), plan, channel_of(*column.asked).fingerprint)
+    write_items(folder / "reports.parquet", answered, rows)

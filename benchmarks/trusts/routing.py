@@ -19,7 +19,7 @@ from dpsql.answer.session import OpenReleases
 from dpsql.doors.dbapi import connect
 from dpsql.examples.retail import Columns, make_star, write_star
 
-PEOPLE, LEVEL = 50_000, 0.95
+PEOPLE, SALES, LEVEL = 50_000, 100, 0.95
 CENTRAL, LOCAL = "0.012", "4"
 RANGES = (
     (18, 21),
@@ -62,6 +62,7 @@ def world(seed: int, who: Reporters, *, measures: str = "count") -> Iterator[tup
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
         star = make_star(seed, PEOPLE, 20)
+        star["sales"] = {column: values[:SALES] for column, values in star["sales"].items()}
         people = star["customer"]
         rng = np.random.default_rng(seed)
         weight = np.where(people["age"] < 40, 3.0, 1.0) if who.young else np.ones(PEOPLE)

@@ -6,6 +6,8 @@
 | `OWN` | squares of how far what rows add is from its mean | tau R^2 |
 | `ALIKE` | likewise products of pairs of different rows | tau (tau - 1) R^2 |
 
+Where rows weigh min(1, tau / n) their weights are multiplied in, `OWN` of counts is asked too, and pairs come to tau^2.
+
 R is how far the measure's bounds lie from its mean, at most. The mean is a released one: the squares are drawn after
 the sums. Half of what the bounds span would cut what lies far off, a fifth of a variance where it was measured.
 Squares take `reported.error_bar`'s part of the table's budget, a ledger line each.
@@ -37,6 +39,7 @@ from dpsql.release.format import UNIT, SquareMeta
 from dpsql.release.write import ReleaseBuilder
 from dpsql.star import Catalog
 from dpsql.star.reported import reported_columns
+from dpsql.star.sql import identifier
 from dpsql.variance.channel import COUNTED, Deviations, Squares
 
 FloatArray = npt.NDArray[np.float64]
@@ -92,15 +95,14 @@ def asked_squares(plan: ReleasePlan, catalog: Catalog) -> list[SquaresOf]:
     if not budget_share(catalog):
         return found
     for i, axis in hybrid_statistics(plan, catalog).items():
-        statistic = plan.statistics[i]
-        whole = (
-            not catalog.tables[statistic.of].bounding.weighs
-            and (statistic.tau * _span(statistic)) ** 2 < ROOM
-        )
+        statistic, weighs = plan.statistics[i], catalog.tables[plan.statistics[i].of].bounding.weighs
         along = tuple(Squared(f"pairs on axis {a}", axis=a) for a in statistic.axes if a != axis)
         pairs = (ALIKE,) if statistic.bounds else (PAIRS, *along)
-        asked = (*((OWN,) if statistic.bounds else ()), *(pairs if statistic.tau > 1 else ()))
-        if whole and asked:
+        asked = (
+            *((OWN,) if statistic.bounds or weighs else ()),
+            *(pairs if statistic.tau > 1 or weighs else ()),
+        )
+        if asked and (statistic.tau * _span(statistic)) ** 2 < ROOM:
             found.append(SquaresOf(i, asked))
     return found
 
@@ -204,7 +206,9 @@ class DrawnSquares:
             alike = self.sums.get((index, Squared(f"pairs on axis {axis}", axis=axis)))
             share = alike.value / whole if alike is not None and whole else 0.0
             stick.append(float(np.clip((share - chance) / (1 - chance), 0.0, 1.0)))
-        return Squares(1.0, whole / rows, tuple(stick))
+        own = self.sums.get((index, OWN))
+        mean = 1.0 if own is None else float(np.clip(own.value / rows, own.stderr / rows, 1.0))
+        return Squares(mean, whole / rows, tuple(stick))
 
     def deviations(self, index: int, counts: FloatArray) -> Deviations:
         """How far what rows add is from its mean: at least what noise may hide, at most what bounds allow."""
@@ -215,7 +219,8 @@ class DrawnSquares:
         own, alike = self.sums.get((index, OWN)), self.sums.get((index, ALIKE))
         if own is None:
             return Deviations(reach**2, 1.0, reach)
-        each = min(max(own.value, own.stderr) / max(float(counts.sum()), 1.0), reach**2)
+        rows = max(float(counts.sum()), 1.0) * self.rows(index, counts).own
+        each = min(max(own.value, own.stderr) / rows, reach**2)
         pairs = self.sums.get((_count_of(self.plan, index), PAIRS))
         if alike is None or pairs is None:
             return Deviations(each, 1.0, reach)
@@ -241,12 +246,13 @@ def planned_squares(plan: ReleasePlan, catalog: Catalog, content: ReleaseBuilder
             int(content.statistics[i].content.nodes.flat[0]) for i in (index, _count_of(plan, index))
         )
         mean, reach = _centre(statistic, sums, rows)
+        weighs, tau = catalog.tables[statistic.of].bounding.weighs, statistic.tau
         for squared in asked:
             step = plan.step(statistic.of, SQUARES, _words(statistic, squared))
             if step is None:
                 raise InternalError(f"nothing pays for {_words(statistic, squared)}")
-            several = statistic.tau if squared.own else statistic.tau * (statistic.tau - 1)
-            yield PlannedSquare(index, squared, mean, max(1, several) * reach**2, step.spend)
+            most = tau if squared.own else tau * tau if weighs else tau * (tau - 1)
+            yield PlannedSquare(index, squared, mean, max(1, most) * reach**2, step.spend)
 
 
 def _centre(statistic: PlannedStatistic, sums: int, rows: int) -> tuple[int, int]:
@@ -278,11 +284,26 @@ def draw_squares(scan: Scan, content: ReleaseBuilder) -> DrawnSquares:
     for square in planned_squares(scan.plan, scan.catalog, content):
         statistic, raw = scan.plan.statistics[square.statistic], scan.raw.as_duckdb("reported")
         if statistic.of not in rows:
-            rows[statistic.of] = place_rows(scan.catalog, raw, scan.plan, statistic.of, scan.key)
+            rows[statistic.of] = _counting(scan, raw, statistic)
         exact = np.array([_exact(raw, *rows[statistic.of], statistic, square)], np.int64)
         drawn = LAPLACE.draw_bounded(exact, square.bound, square.spend, scan.noise)
         found[square.statistic, square.squared] = Noisy(float(drawn.value[0]), square.stderr)
     return DrawnSquares(scan.plan, found)
+
+
+def _counting(scan: Scan, raw: RawSide, statistic: PlannedStatistic) -> tuple[str, Mapping[str, str]]:
+    """The rows that count of a statistic's table, each with a column `w` of what it weighs in units of 2^-20."""
+    weighs = scan.catalog.tables[statistic.of].bounding.weighs
+    table, columns = place_rows(
+        scan.catalog, raw, scan.plan, statistic.of, scan.key, tau=0 if weighs else None
+    )
+    most, n = statistic.tau, "count(*) OVER (PARTITION BY unit)"
+    weight = f"CASE WHEN {n} <= {most} THEN {UNIT} ELSE {UNIT * most} // {n} END" if weighs else str(UNIT)
+    name = identifier(f"weighed {statistic.of}")
+    raw.connection.execute(
+        f"CREATE OR REPLACE TEMP TABLE {name} AS SELECT *, {weight} AS w FROM {table} WHERE unit IS NOT NULL"
+    )
+    return name, columns
 
 
 def stored_squares(
@@ -324,15 +345,15 @@ def _exact(
         raw, table, columns: the rows, and the columns of measures.
         statistic, square: what is summed.
     """
-    value, squared = "1::HUGEINT", square.squared
+    value, squared = "w::HUGEINT", square.squared
     if statistic.bounds is not None:
         measured = columns[f"{statistic.measure.table}.{statistic.measure.column}"]
-        value = f"coalesce({measured} - ({square.mean}), 0)::HUGEINT"
+        value = f"w * coalesce({measured} - ({square.mean}), 0)::HUGEINT"
     cell = "0" if squared.axis is None else f"a{squared.axis}"
     part = "sum(q)" if squared.own else "sum(s * s - q)"
     rows = f"SELECT unit, {cell} AS cell, {value} AS v FROM {table}"
     inner = f"SELECT unit, sum(v) AS s, sum(v * v) AS q FROM ({rows}) GROUP BY unit, cell"
-    cut_part = f"greatest(least({part}, {square.bound}), -{square.bound})"
+    cut_part = f"greatest(least(({part}) // {UNIT * UNIT}, {square.bound}), -{square.bound})"
     total = cut("sum(part)", raw.dialect)
     ((found,),) = raw.connection.execute(
         f"SELECT {total} FROM (SELECT {cut_part} AS part FROM ({inner}) GROUP BY unit)"

@@ -109,6 +109,14 @@ def test_so_do_they_under_other_promises(tmp_path: Path, promise: str) -> None:
     assert 0 < one_person_more(tmp_path, promise, CASES["more rows than count, and all of it"]).share <= 1
 
 
+@pytest.mark.parametrize("name", ["once", "more rows than count, and all of it"])
+def test_so_do_they_where_rows_are_weighted(
+    tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(f"{__name__}.CATALOG", CATALOG.replace("max_ids: 4", "max_ids: 4, bounding: weight"))
+    assert 0.8 <= one_person_more(tmp_path, PROMISES[0], CASES[name]).share <= 1
+
+
 def test_a_report_for_each_of_two_spellings_is_replaced_by_nothing_else(tmp_path: Path) -> None:
     """Under replace-one a person becomes another one: her reports and rows all change."""
     other = Twice(("99", "099"), (("99", 0), ("099", 2)), ((99, 0, 0),) * 4)
