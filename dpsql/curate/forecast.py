@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import prod, sqrt
 from pathlib import Path
@@ -22,6 +22,7 @@ import numpy as np
 
 from dpsql.answer.answerer import Answerer
 from dpsql.answer.explain import PredictedColumn, predict
+from dpsql.curate.reported import foreseen, typical_errors
 from dpsql.engines.engine import Engine
 from dpsql.errors import CatalogError, Error, PrivacyError
 from dpsql.mechanisms.axis.registry import AUTO
@@ -29,8 +30,10 @@ from dpsql.mechanisms.family.measurement import AskedAxis
 from dpsql.mechanisms.offers import Refusal
 from dpsql.publishing.axes import AxisMaker, axis_maker, open_public
 from dpsql.publishing.content import Components, planned_release, statistic_metas
+from dpsql.publishing.hybrid import counted_catalog
 from dpsql.publishing.plan import plan_release
 from dpsql.publishing.planned import PlannedStatistic, ReleasePlan
+from dpsql.publishing.squares import with_squares
 from dpsql.publishing.userlevel.guess import Guess, crowds
 from dpsql.publishing.userlevel.predict import (
     Blind,
@@ -44,6 +47,7 @@ from dpsql.release import open_release
 from dpsql.release.write import LOOKUP_ARITY, StatisticContent, StatisticPart
 from dpsql.star import Catalog
 from dpsql.star.model import Privacy
+from dpsql.star.reported import reported_axes, reported_columns
 from dpsql.streams.plan import whole_stream
 from dpsql.tree import kary_tree
 from dpsql.variance import AxisVariance
@@ -74,6 +78,7 @@ class StatisticForecast:
         nodes: stored node combinations.
         bytes, seconds: about what storing and drawing it takes; counting raw rows comes on top.
         typical: standard error of the answer to a random range on every axis, in the measure's own unit.
+        scale: digits after the point of the measure.
     """
 
     view: str
@@ -92,6 +97,7 @@ class StatisticForecast:
     bytes: int
     seconds: float
     typical: float
+    scale: int = 0
 
 
 class AxisForecast(NamedTuple):
@@ -192,7 +198,7 @@ def priced_plan(catalog: Catalog, make_axis: AxisMaker) -> Priced:
     """
     if catalog.stream is not None:
         return Priced(*whole_stream(catalog, make_axis))
-    plan = plan_release(catalog, make_axis)
+    plan = with_squares(plan_release(catalog, make_axis), catalog)
     models = [planned.strategy.variance() for planned in plan.axes]
     return Priced(
         plan, models, [_one_row(statistic).unit_variance(plan.axes) for statistic in plan.statistics]
@@ -217,7 +223,7 @@ def _forecast(plan: ReleasePlan, statistic: PlannedStatistic, variance: float) -
     measurement = statistic.measurement
     rows, compared = measurement.row_count(plan.strategies(statistic)), plan.compared(statistic.view)
     nodes = prod(kary_tree(planned.axis.leaves, LOOKUP_ARITY).size for planned in axes)
-    scale = 10.0 ** -(statistic.bounds.scale if statistic.bounds else 0)
+    scale = statistic.bounds.scale if statistic.bounds else 0
     own = tuple(
         AxisForecast(each.axis.name, each.choice.name, each.choice.expected_error, each.choice.runners_up)
         for each in axes
@@ -233,16 +239,20 @@ def _forecast(plan: ReleasePlan, statistic: PlannedStatistic, variance: float) -
         cells=prod(plan.shape(statistic)), nodes=nodes,
         bytes=_FILE_BYTES + int((rows + nodes) * (_CELL_BYTES + _AXIS_BYTES * len(axes))),
         seconds=_STATISTIC_SECONDS + statistic.law.seconds * rows + _NODE_SECONDS * nodes,
-        typical=sqrt(variance) * scale,
+        typical=sqrt(variance) * 10.0**-scale, scale=scale,
     )  # fmt: skip
 
 
-def write_dry_release(priced: Priced, path: Path) -> None:
+def write_dry_release(
+    priced: Priced, path: Path, catalog: Catalog | None = None, guess: Guess | None = None
+) -> None:
     """Write the planned release without estimates: axes and variance models alone.
 
     Args:
         priced: what would be measured.
         path: where; must not exist.
+        catalog: as it was written, where that is not the plan's: with the values of reported columns.
+        guess: of the people who report; nobody without one.
 
     **Privacy**: nothing private was read to make it, and it is marked so that `connect` refuses it.
     """
@@ -255,7 +265,8 @@ def write_dry_release(priced: Priced, path: Path) -> None:
         StatisticPart(meta, StatisticContent(e, e, e))
         for meta, e in zip(statistic_metas(known, _components(priced)), empty, strict=True)
     ]
-    planned_release(known, "dry", models, statistics, insecure=True).write(path)
+    builder = planned_release(known, "dry", models, statistics, insecure=True)
+    foreseen(builder, catalog or plan.catalog, plan, guess).write(path)
 
 
 def _components(priced: Priced) -> list[Components]:
@@ -318,6 +329,9 @@ class PlanReport:
         blind: such tables with too few units for the guess to hold.
         not_taken: why other mechanisms were not taken.
         beaten: views that name a mechanism which `auto` beats.
+
+
+        unforeseen: reported columns whose channel adds an error that nothing is known of without a guess.
     """
 
     statistics: tuple[StatisticForecast, ...]
@@ -330,6 +344,7 @@ class PlanReport:
     blind: tuple[Blind, ...] = ()
     not_taken: tuple[NotTaken, ...] = ()
     beaten: tuple[Beaten, ...] = ()
+    unforeseen: tuple[str, ...] = ()
 
     @property
     def wants_guess(self) -> bool:
@@ -373,9 +388,10 @@ def plan_catalog(
         raise CatalogError(
             "people report for themselves here, nothing is published", hint="run dpsql collection-plan"
         )
-    public = open_public(catalog)
+    inside = counted_catalog(catalog)
+    public = open_public(inside)
     try:
-        make = axis_maker(catalog, public)
+        make = axis_maker(inside, public)
         planned = _dry(catalog, public, make, workload, guess)
         others = {"auto": planned} if compare else {}
         for name, word in ALTERNATIVES.items() if compare else ():
@@ -397,24 +413,25 @@ def plan_catalog(
     return PlanReport(
         planned.statistics, queries, comparison, tuple(rows), _overall(catalog, planned, queries, views),
         planned.classes, planned.hopeless, planned.blind, planned.not_taken, beaten,
+        tuple(str(column) for column in reported_columns(catalog)) if guess is None else (),
     )  # fmt: skip
 
 
 def _dry(
     catalog: Catalog, public: Engine, make: AxisMaker, workload: Sequence[str], guess: Guess | None = None
 ) -> _Dry:
-    priced = priced_plan(catalog, make)
+    priced = priced_plan(counted_catalog(catalog), make)
     classes = predict_classes(priced.plan, guess, crowds(catalog, public, priced.plan)) if guess else ()
     with tempfile.TemporaryDirectory(prefix="dpsql-plan-") as folder:
         path = Path(folder) / "dry.dpsql"
-        write_dry_release(priced, path)
+        write_dry_release(priced, path, catalog, guess)
         release = open_release(path, insecure=True)
         try:
             answerer = Answerer(release)
             predicted = tuple(_predicted(answerer, sql) for sql in workload)
             blind = blind_tables(priced.plan, guess) if guess else ()
             return _Dry(
-                forecast(priced),
+                _with_channel(forecast(priced), typical_errors(release, priced.plan, catalog)),
                 predicted,
                 classes,
                 hopeless(priced.plan, classes),
@@ -428,14 +445,18 @@ def _dry(
 
 def _beaten(catalog: Catalog, make: AxisMaker, planned: _Dry) -> tuple[Beaten, ...]:
     """Views whose own word errs more than `auto` would in the same place."""
-    named = {name: view.word for name, view in catalog.views.items() if view.word != AUTO.name}
+    named = {
+        name: view.word
+        for name, view in catalog.views.items()
+        if view.word != AUTO.name and not reported_axes(catalog, name)
+    }
     if not named or catalog.stream is not None:
         return ()
     views = {
         name: view.model_copy(update={"mechanism": AUTO.name}) if name in named else view
         for name, view in catalog.views.items()
     }
-    left_open = forecast(priced_plan(catalog.model_copy(update={"views": views}), make))
+    left_open = forecast(priced_plan(counted_catalog(catalog.model_copy(update={"views": views})), make))
     auto = {(s.view, s.measure): s.typical for s in left_open}
     found = [
         Beaten(
@@ -449,6 +470,16 @@ def _beaten(catalog: Catalog, make: AxisMaker, planned: _Dry) -> tuple[Beaten, .
         if s.view in named and (s.view, s.measure) in auto
     ]
     return tuple(each for each in found if each.times > WORTH_A_WARNING)
+
+
+def _with_channel(
+    statistics: Sequence[StatisticForecast], errors: Mapping[int, float]
+) -> tuple[StatisticForecast, ...]:
+    """Forecasts with what channels of reported columns add, errors in stored units."""
+    found = list(statistics)
+    for i, error in errors.items():
+        found[i] = replace(found[i], typical=error * 10.0 ** -found[i].scale)
+    return tuple(found)
 
 
 def _predicted(answerer: Answerer, sql: str) -> tuple[PredictedColumn, ...] | str:

@@ -29,7 +29,7 @@ from dpsql.engines.engine import Engine
 from dpsql.errors import CatalogError, SourceError
 from dpsql.mechanisms.local.channel import Channel, channel_of
 from dpsql.publishing.planned import PlannedAxis, ReleasePlan
-from dpsql.publishing.squares import COUNT, DrawnSquares, hybrid_statistics
+from dpsql.publishing.squares import COUNT, RowsOfPeople, hybrid_statistics
 from dpsql.release.format import UNIT, ReportedMeta, Spend
 from dpsql.release.memory import node_sums
 from dpsql.release.write import (
@@ -141,13 +141,13 @@ class Undone(NamedTuple):
     Args:
         catalog: as it was written.
         plan: the release that was drawn, of items.
-        squares: noisy sums over people.
+        squares: how the rows of one person add up.
         told: of each reported column.
     """
 
     catalog: Catalog
     plan: ReleasePlan
-    squares: DrawnSquares
+    squares: RowsOfPeople
     told: Sequence[ReportedMeta]
 
 

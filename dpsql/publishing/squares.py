@@ -22,7 +22,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -165,6 +165,20 @@ class Noisy(NamedTuple):
 
     value: float
     stderr: float
+
+
+class RowsOfPeople(Protocol):
+    """What is known of how the rows of one person add up; methods as of `DrawnSquares`."""
+
+    @property
+    def stored(self) -> tuple[SquareMeta, ...]:
+        """Noisy integers that a release holds of it."""
+
+    def rows(self, index: int, counts: FloatArray) -> Squares:
+        """How rows of one person add up in a statistic's view."""
+
+    def deviations(self, index: int, counts: FloatArray) -> Deviations:
+        """How far what rows add is from its mean."""
 
 
 @dataclass(frozen=True)

@@ -23,11 +23,13 @@ from dpsql.client.report import decode, to_json
 from dpsql.client.rows import to_rows
 from dpsql.collecting.reported import Answered, plan_of, write_items
 from dpsql.curate.audit.run import audit_release
+from dpsql.curate.forecast import plan_catalog
 from dpsql.errors import CatalogError, DataError, OperationalError, SourceError
 from dpsql.ledger import ledger_entries
 from dpsql.mechanisms.local.channel import Channel, channel_of
 from dpsql.noise import ExactNoise, ZeroNoise, insecure_test_entropy
 from dpsql.publishing.central import publish_release
+from dpsql.publishing.userlevel.guess import Guess
 from dpsql.release import open_release
 from dpsql.star import load_catalog, parse_catalog
 from dpsql.star.reported import reported_columns
@@ -199,6 +201,29 @@ def test_error_bars_are_what_the_channel_adds(tmp_path: Path, bars: str) -> None
             assert wanted <= value <= 4 * wanted
         else:
             assert value == pytest.approx(wanted, rel=0.07)
+
+
+def test_a_plan_counts_what_the_channel_adds(tmp_path: Path) -> None:
+    """People spread evenly, three rows each: what is foreseen by their number is what a release then says."""
+    people = 2000
+    catalog = text().replace("epsilon: 1}", "epsilon: 4}")
+    place = side(tmp_path / "one", {i: i % 4 for i in range(people)}, rows(people), catalog)
+    known = load_catalog(place / "catalog.yaml")
+    asked = [
+        f"SELECT {v} FROM sales JOIN customer USING (id) WHERE age < 38" for v in ("COUNT(*)", "SUM(amount)")
+    ]
+    blind = plan_catalog(known, asked, compare=False)
+    seen = plan_catalog(known, asked, compare=False, guess=Guess(people, 3 * people, alike=0.0))
+    assert (blind.unforeseen, seen.unforeseen) == (("customer.age",), ())
+    publish_release(known, place / "r.dpsql", noise=ExactNoise(insecure_test_entropy(2)), key=KEY)
+    with closing(open_release(place / "r.dpsql", insecure=True)) as release:
+        answerer = Answerer(release)
+        for i, sql in enumerate(asked):
+            said = answerer.query(sql).stderr_rows[0][0]
+            foreseen, alone = (found.queries[i].columns[0].median for found in (seen, blind))
+            assert foreseen == pytest.approx(said, rel=0.25)
+            assert alone is not None and alone < 0.9 * said
+    assert seen.statistics[0].typical > 1.05 * blind.statistics[0].typical
 
 
 @pytest.mark.parametrize("mechanism", ["grr", "design", "tree"])

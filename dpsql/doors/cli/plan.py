@@ -24,9 +24,15 @@ if TYPE_CHECKING:
 @click.argument("catalog", type=FILE)
 @click.option("--workload", type=FILE, help="file of SQL statements, each ended by `;`")
 @click.option("--compare", is_flag=True, help="show flat, tree, tents and Gaussian side by side")
-@click.option("--units", type=click.IntRange(1), help="public guess for max_ids: auto: how many own rows")
 @click.option(
-    "--rows", type=click.IntRange(1), help="public guess for max_ids: auto: how many rows there are"
+    "--units",
+    type=click.IntRange(1),
+    help="public guess for max_ids: auto and reported columns: how many own rows",
+)
+@click.option(
+    "--rows",
+    type=click.IntRange(1),
+    help="public guess for max_ids: auto and reported columns: how many rows there are",
 )
 @click.option("--typical-rows", type=click.FloatRange(1), help="public guess: rows of the unit in the middle")
 @click.option("--most-rows", type=click.FloatRange(1), help="public guess: rows that hardly any unit passes")
@@ -47,7 +53,8 @@ def plan(catalog: Path, workload: Path | None, compare: bool, **known: Any) -> T
     """Say what publishing CATALOG will cost and how far each answer will be off; spends nothing.
 
     Errors are one standard error; no private table is opened. With --units and --rows, tables with
-    `max_ids: auto` get predicted relative errors; state what is public anyway, not what a private table says.
+    `max_ids: auto` get predicted relative errors, and reported columns the error of their channel; state what is
+    public anyway, not what a private table says.
     """
     guess = _guess(**known)
     report = api.plan(catalog, statements(workload) if workload else (), compare=compare, guess=guess)
@@ -119,6 +126,10 @@ def plan_text(report: PlanReport) -> str:
     if report.not_taken:
         lines.append("what was compared, and why other mechanisms were not taken")
         lines += [line for each in report.not_taken for line in _not_taken_lines(each)]
+    lines += [
+        f"{column}: its channel's error is not counted; state --units and --rows of those who will report"
+        for column in report.unforeseen
+    ]
     for number, query in enumerate(report.queries, 1):
         lines += _query_lines(number, query)
     if report.break_even is not None:
