@@ -8,10 +8,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import duckdb
+import numpy as np
 import pytest
 
 from dpsql.curate.audit import AuditReport, audit_release
 from dpsql.ledger.files import file_hash
+from dpsql.mechanisms.timeline import spectral
 from dpsql.noise import ExactNoise, insecure_test_entropy
 from dpsql.star import load_catalog
 from tests.stream_shop import CATALOG, StreamShop, make_stream_shop
@@ -115,3 +117,22 @@ def test_tampering_is_found(
     shutil.copytree(honest.directory, directory)
     tamper(directory)
     assert any(words in what for what in failed(audited(honest, directory)))
+
+
+@pytest.mark.parametrize("ends", ["ends: true, ", ""])
+def test_rows_are_taken_from_their_integers(
+    tmp_path: Path, ends: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Appends and audits replay the frozen whole numbers, however another machine would transform and round."""
+    noise, text = ExactNoise(insecure_test_entropy(6)), CATALOG[: CATALOG.index("views:")] + VIEWS
+    text = text.replace("horizon: 365, ", f"horizon: 20, {ends}").replace("max_batches: 10", "max_batches: 2")
+    shop = make_stream_shop(tmp_path, customers=60, noise=noise, text=text, delta="1e-6")
+    shop.append(0)
+    kept = json.loads((shop.directory / "promise.json").read_text())["strategies"]["time"]
+    assert kept["kind"] == ("spectral" if ends else "endless")
+    assert all(isinstance(c, int) for c in kept["strategy"]["rows"])
+    monkeypatch.setattr(spectral, "causal", lambda density, length: np.ones(length))
+    shop.append(1)
+    assert json.loads((shop.directory / "promise.json").read_text())["strategies"]["time"] == kept
+    report = audited(shop, shop.directory)
+    assert failed(report) == ["noise from the system's entropy"], report.text()

@@ -5,6 +5,7 @@ The second append reads the state that the first one wrote, so three pass throug
 
 from __future__ import annotations
 
+import json
 from itertools import product
 from pathlib import Path
 
@@ -83,3 +84,19 @@ def test_a_mechanism_without_gaussian_rows_is_refused_under_a_delta(tmp_path: Pa
     shop = make_stream_shop(tmp_path, customers=40, text=text, delta="1e-9")
     with pytest.raises(CatalogError, match="struct_construct"):
         shop.append(0)
+
+
+@pytest.mark.parametrize("ends", ["ends: true", "ends: false"])
+def test_sums_of_amounts_have_room_for_their_weights(tmp_path: Path, ends: str) -> None:
+    """Whole weights are as coarse as 2^32 rows of the largest amount need, and answers are exact all the same."""
+    text = CATALOG.replace("horizon: 365", f"horizon: 30, strategy: spectral, {ends}")
+    shop = make_stream_shop(tmp_path, customers=200, text=text, delta="1e-6")
+    for day in range(DAYS):
+        shop.append(day)
+    weights = json.loads((shop.directory / "promise.json").read_text())["strategies"]["time"]["strategy"]
+    largest = max(map(abs, weights["rows"])) * max(weights.get("factors", [1]))
+    assert 1 << 55 < largest * 10_000 << 32 <= 1 << 62
+    question = "SELECT sold_on, SUM(amount), COUNT(*) FROM sales GROUP BY ALL"
+    found = {day: (float(total), float(n)) for day, total, n in shop.opened().query(question).rows}
+    for day, total, n in shop.raw(DAYS).execute(question).fetchall():
+        assert found[day] == pytest.approx((float(total), n), abs=1e-2)
