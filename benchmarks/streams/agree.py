@@ -18,7 +18,6 @@ import numpy as np
 
 from dpsql.mechanisms.law import GAUSSIAN, LAPLACE, AxisBudget, NoiseLaw
 from dpsql.mechanisms.offers import Refusal
-from dpsql.mechanisms.timeline.question import question_of
 from dpsql.mechanisms.timeline.registry import MECHANISMS, choose
 from dpsql.mechanisms.timeline.strategy import Emission, TimeStrategy
 from dpsql.noise import ExactNoise, os_entropy
@@ -34,6 +33,8 @@ QUESTIONS = ("prefix", "range", "running")
 LAWS: tuple[NoiseLaw, ...] = (LAPLACE, GAUSSIAN)
 STREAMS, CELLS = 400, 16
 SPEND = Fraction(1, 8)
+UNITS = 10
+"""Batches in which a unit of the catalog may be."""
 
 
 class Figure(NamedTuple):
@@ -55,16 +56,16 @@ def picked(batches: int, law: NoiseLaw, question: str) -> TimeStrategy:
 
 
 def shipped(batches: int, law: NoiseLaw, question: str) -> Iterator[TimeStrategy]:
-    """The best that each mechanism has for a question."""
+    """The best that each mechanism has for a question, for the catalog's units."""
     for mechanism in MECHANISMS:
-        for offer in mechanism.offers(asking(law, batches, question)):
+        for offer in mechanism.offers(asking(law, batches, question, units=UNITS)):
             if not isinstance(offer, Refusal):
                 yield offer.make().strategy
 
 
-def error(strategy: TimeStrategy, batches: int, question: str) -> float:
-    """Mean variance at epsilon 1 or mu^2 1."""
-    return question_of(question, 1).error(strategy.errors(batches))
+def error(strategy: TimeStrategy, batches: int, law: NoiseLaw, question: str) -> float:
+    """Mean variance at epsilon 1 or mu^2 1, times what a unit in all of its batches pays against one in one node."""
+    return asking(law, batches, question, units=UNITS).candidate(strategy).error
 
 
 def choice_figures() -> Iterator[Figure]:
@@ -72,8 +73,8 @@ def choice_figures() -> Iterator[Figure]:
     for law in LAWS:
         for batches in BATCHES:
             for question in QUESTIONS:
-                least = min(error(each, batches, question) for each in shipped(batches, law, question))
-                own = error(picked(batches, law, question), batches, question)
+                least = min(error(each, batches, law, question) for each in shipped(batches, law, question))
+                own = error(picked(batches, law, question), batches, law, question)
                 yield Figure(
                     f"{law.name}, N = {batches}, asked {question}: auto / least shipped", own / least, 1.0
                 )
