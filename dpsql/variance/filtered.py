@@ -75,11 +75,14 @@ class FilterVariance:
 
     def quadratic(self, masks: npt.ArrayLike) -> FloatArray:
         """u' C u for each row of masks, shape (g, n) -> (g,): what they read of each noise, squared."""
-        read = np.asarray(masks, np.float64) * self.factor
         size = 1 << (2 * self.n - 1).bit_length()
-        through = np.fft.rfft(read, size, axis=1) * np.conj(np.fft.rfft(self.kernel, size))
-        found: FloatArray = np.sum(np.fft.irfft(through, size, axis=1)[:, : self.n] ** 2, axis=1)
-        return found
+        through = np.conj(np.fft.rfft(self.kernel, size))
+        given, step = np.asarray(masks), max(1, _CHUNK // size)
+        parts = []
+        for a in range(0, len(given), step):
+            read = np.fft.rfft(given[a : a + step] * self.factor, size, axis=1) * through
+            parts.append(np.sum(np.fft.irfft(read, size, axis=1)[:, : self.n] ** 2, axis=1))
+        return np.concatenate(parts) if parts else np.zeros(0)
 
     def columns(self) -> dict[str, npt.NDArray[np.generic]]:
         """One line a leaf: its factor, and the kernel at its place."""
