@@ -17,7 +17,7 @@ __version__ = "0.1.0"
 _HOMES = {
     "dpsql.api": (
         "query", "explain", "use", "publish", "append", "check_batch", "collection_plan", "collect", "simulate",
-        "init", "plan",
+        "init", "plan", "buy", "quote",
     ),
     "dpsql.doors.dbapi": (
         "connect", "apilevel", "threadsafety", "paramstyle", "Connection", "Cursor",
@@ -40,6 +40,7 @@ __all__ = ["__version__", *_HOME]
 if TYPE_CHECKING:
     from dpsql.answer.result import Result as Result
     from dpsql.api import append as append
+    from dpsql.api import buy as buy
     from dpsql.api import check_batch as check_batch
     from dpsql.api import collect as collect
     from dpsql.api import collection_plan as collection_plan
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
     from dpsql.api import plan as plan
     from dpsql.api import publish as publish
     from dpsql.api import query as query
+    from dpsql.api import quote as quote
     from dpsql.api import simulate as simulate
     from dpsql.api import use as use
     from dpsql.doors.dbapi import connect as connect

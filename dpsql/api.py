@@ -1,6 +1,7 @@
 """What dpsql does, on one page: publish once, then answer.
 
     publish   raw rows -> integer histograms -> noise, once -> a release file; the ledger is charged
+    buy       the same for a few statements alone
     append    one more batch of raw rows -> a stream release, which was charged when it was made
     collect   reports that people made private themselves -> a release file of the same shape
     query     SQL -> axes and leaf sets -> nodes of a view -> one DuckDB statement -> values with error bars
@@ -24,6 +25,7 @@ from dpsql.progress import Progress, silent
 
 if TYPE_CHECKING:
     from datetime import date
+    from fractions import Fraction
 
     from dpsql.answer.result import Result
     from dpsql.collecting.forecast import Forecast
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
     from dpsql.ledger import BudgetReport
     from dpsql.publishing.central import Published
     from dpsql.publishing.userlevel.guess import Guess
+    from dpsql.star import Catalog
     from dpsql.streams.publish import Appended, Arrival, Compared
 
 
@@ -76,6 +79,79 @@ def publish(
         label=label,
         progress=progress or silent,
     )
+
+
+def buy(
+    catalog: ReleasePath,
+    statements: str | Sequence[str],
+    output: ReleasePath,
+    *,
+    epsilon: Fraction | str,
+    label: str | None = None,
+    progress: Progress | None = None,
+) -> Published:
+    """Publish just what a few statements need, with the least error for exactly these.
+
+    Args:
+        catalog: the YAML file; statements are about axes that its views have.
+        statements: SQL, one or several.
+        output: the release file to make. Opened beside the catalog's other releases it answers these statements, and
+            what follows from them; other statements it refuses.
+        epsilon: what is spent, at the catalog's delta, from the catalog's lineage. A number as text, or a fraction.
+        label, progress: as for `publish`.
+
+    Returns:
+        Where the release is, what was charged and what is left. `quote` says beforehand how far answers will be off.
+
+    Raises:
+        InterfaceError: nothing is asked, more than a release of a few questions holds, or no epsilon.
+        dpsql.errors.Error: a statement cannot be read or answered, or as for `publish`.
+
+    **Privacy**: as `publish`, with this epsilon. The statements become public.
+    """
+    from dpsql.noise import ExactNoise, os_entropy
+    from dpsql.publishing.central import publish_release
+
+    entropy = os_entropy()
+    return publish_release(
+        _bought(catalog, statements, epsilon),
+        Path(output),
+        noise=ExactNoise(entropy),
+        key=entropy(32),
+        label=label,
+        progress=progress or silent,
+    )
+
+
+def quote(catalog: ReleasePath, statements: str | Sequence[str], *, epsilon: Fraction | str) -> PlanReport:
+    """What `buy` would give for an epsilon: the standard error of each statement, before anything is spent.
+
+    Args:
+        catalog, statements, epsilon: as for `buy`.
+
+    Raises:
+        dpsql.errors.Error: as for `buy`; no ledger is asked.
+
+    **Privacy**: spends nothing and opens no private table.
+    """
+    from dpsql.curate.forecast import plan_catalog
+
+    asked = (statements,) if isinstance(statements, str) else tuple(statements)
+    return plan_catalog(_bought(catalog, asked, epsilon), asked, compare=False)
+
+
+def _bought(catalog: ReleasePath, statements: str | Sequence[str], epsilon: Fraction | str) -> Catalog:
+    from dpsql.curate.buy import purchase
+    from dpsql.errors import InterfaceError
+    from dpsql.star import load_catalog
+    from dpsql.star.base import as_fraction
+
+    asked = (statements,) if isinstance(statements, str) else tuple(statements)
+    try:
+        amount = as_fraction(epsilon)
+    except ValueError as error:
+        raise InterfaceError(f"epsilon: {error}") from error
+    return purchase(load_catalog(Path(catalog)), asked, amount)
 
 
 def append(

@@ -21,6 +21,8 @@ def not_taken(plan: Plan, terms: Sequence[Term], release: Release) -> str:
         statistic = plan.view.statistics[term.measure]
         reading = release.reading(statistic.id)
         if not reading.takes(plan.box_masks(box) for box in plan.boxes_of(term.condition)):
+            if not reading.listed:
+                return f"{plan.view.name} was bought for a few questions, and what is asked is no sum of them"
             names = ", ".join(release.axes[statistic.axes[at]].name for at in sorted(reading.listed))
             what = "ranges of whole leaves" if len(reading.listed) == 1 else "single cells"
             return (

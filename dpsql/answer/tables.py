@@ -18,7 +18,7 @@ together with another release they do not: a table here has plain sums, S = y + 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import NamedTuple
@@ -190,7 +190,7 @@ def read_table(release: Release, view: View, kept: Sequence[int] | None = None) 
 
     Returns:
         The table, without sums that err together with counts (a reported attribute); None where the view has no
-        counts, or was scaled to a total, whose spread over groups no table holds.
+        counts of all cells, or was scaled to a total, whose spread over groups no table holds.
     """
     local = release.meta.local is not None
     if COUNT not in view.statistics or (not local and view.of in release.scales):
@@ -199,7 +199,9 @@ def read_table(release: Release, view: View, kept: Sequence[int] | None = None) 
     wanted = tuple(range(len(view.axes))) if kept is None else tuple(kept)
     axes = tuple(TakenAxis(release, view.axes[i]) for i in wanted)
     centres = {m: presence(m, view) for m, s in view.statistics.items() if s.mid}
-    added = {m: s for m, s in view.statistics.items() if not release.reading(s.id).listed}
+    added = {m: s for m, s in view.statistics.items() if _tells_cells(release, s, wanted)}
+    if COUNT not in added:
+        return None
     usable = {m: s for m, s in added.items() if m == COUNT or not s.mid or centres[m] is not None}
     counted = view.statistics[COUNT].id
     names = [COUNT, *sorted(m for m, s in usable.items() if release.shared(counted, s.id) is None)]
@@ -217,6 +219,18 @@ def read_table(release: Release, view: View, kept: Sequence[int] | None = None) 
     table = Table(view.name, view.of, axes, described, {m: values[m] for m in fits}, errors, release)
     relative = weight_error(release)
     return table.on_total().sharing(relative) if relative else table
+
+
+def _tells_cells(release: Release, statistic: StatisticMeta, wanted: Sequence[int]) -> bool:
+    """Whether every cell of some axes, the others added up, is a sum of what is stored."""
+    sizes, reading = [release.axes[a].leaves for a in statistic.axes], release.reading(statistic.id)
+
+    def cells() -> Iterator[
+        Sequence[FloatArray]
+    ]:  # of long axes, only a reading that looks should have them made
+        yield [np.eye(n) if i in wanted else np.ones((1, n)) for i, n in enumerate(sizes)]
+
+    return not reading.listed and reading.takes(cells())
 
 
 def _joint(

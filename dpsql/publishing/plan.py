@@ -94,7 +94,7 @@ def _question(catalog: Catalog, of: str, planner: AxisPlanner) -> FamilyQuestion
             FamilyView(
                 view.name, tuple(axes.index(axis) for axis in own), _word(view.spec), view.spec.data_dependent,
                 {measure.name: _charge(catalog, view.name, measure) for measure in view.measures},
-                all(measure.is_count for measure in view.measures), view.spec.share is None,
+                all(measure.is_count for measure in view.measures), view.spec.share is None, view.spec.questions,
             )
         )  # fmt: skip
     laws, batches = laws_for(currency_at(catalog.privacy.delta)), catalog.stream is not None

@@ -46,6 +46,7 @@ MECHANISMS = (
     "blocks",
     "diffhr",
     "dawa",
+    "asked",
 )
 
 
@@ -148,6 +149,11 @@ class View(Model):
         Annotated[Literal[MECHANISMS], Tag("word")] | Annotated[TreeMechanism, Tag("tree")],  # type: ignore[valid-type]
         Discriminator(_form),
     ] = Field("auto", description="how it is measured; `auto` is what errs least")
+    questions: tuple[tuple[tuple[tuple[tuple[int, int], ...], ...], ...], ...] = Field(
+        (),
+        description="of `mechanism: asked`: the only questions measured, each as disjoint boxes, each box as"
+        " intervals [first, beyond last] of leaves on each axis; `dpsql buy` writes them",
+    )
     data_dependent: Literal["refuse", "allow"] = Field(
         "refuse",
         description="allow: `auto` may pay for a look at noisy numbers and choose a strategy, or blocks, by them",
@@ -187,6 +193,10 @@ class View(Model):
             raise ValueError(f"the shares of `measures` add up to {total}; keep them at 1 or less")
         if self.share is not None and not 0 < self.share <= 1:
             raise ValueError("`share` must be above 0 and at most 1")
+        if bool(self.questions) != (self.word == "asked"):
+            raise ValueError(
+                "`questions` go with `mechanism: asked`, and it with them; write both or neither"
+            )
         return self
 
 

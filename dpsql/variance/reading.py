@@ -15,6 +15,7 @@ from typing import Any
 
 from dpsql.errors import InternalError
 from dpsql.variance import (
+    asked,
     blocks,
     boxes,
     channel,
@@ -29,6 +30,7 @@ from dpsql.variance import (
     stack,
     tree,
 )
+from dpsql.variance.asked import AskedReading, AskedVariance
 from dpsql.variance.blocks import BlockReading, BlockVariance, LookedReading, looked_reading, shared_blocks
 from dpsql.variance.boxes import BoxReading, BoxVariance
 from dpsql.variance.channel import ChannelModel, ChannelReading, channel_reading, shared_channel
@@ -39,7 +41,14 @@ from dpsql.variance.scaled import ScaledReading, Spread, scaled_reading
 from dpsql.variance.stack import StackReading, StackVariance
 
 Together = (
-    PlaneVariance | Spread | distinct.Single | StackVariance | BoxVariance | ChannelModel | BlockVariance
+    PlaneVariance
+    | AskedVariance
+    | Spread
+    | distinct.Single
+    | StackVariance
+    | BoxVariance
+    | ChannelModel
+    | BlockVariance
 )
 """A model of a view's cells."""
 Piece = AxisSplit | Together
@@ -53,6 +62,7 @@ AXES: dict[str, Callable[[int, Columns], AxisVariance]] = {
 
 TOGETHER: dict[str, Callable[[Columns], Together]] = {
     PlaneVariance.kind: plane.from_columns,
+    AskedVariance.kind: asked.from_columns,
     Spread.kind: scaled.from_columns,
     distinct.GAPS: partial(distinct.from_columns, distinct.GAPS),
     distinct.CELLS: partial(distinct.from_columns, distinct.CELLS),
@@ -66,6 +76,7 @@ TOGETHER: dict[str, Callable[[Columns], Together]] = {
 READINGS: dict[str, tuple[type | tuple[type, ...], Callable[[tuple[Any, ...], Components], Reading]]] = {
     ProductReading.name: (AxisSplit, ProductReading),
     PlaneReading.name: (PlaneVariance, PlaneReading),
+    AskedReading.name: (AskedVariance, AskedReading),
     ScaledReading.name: ((AxisSplit, Spread), scaled_reading),
     distinct.GapReading.name: (distinct.Single, distinct.GapReading),
     distinct.TouchedReading.name: (distinct.Single, distinct.TouchedReading),

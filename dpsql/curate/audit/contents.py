@@ -365,7 +365,7 @@ def check_noise(stored: dict[int, Stored]) -> Check:
     """What least squares leaves unexplained has the size that the budgets promise."""
     squares, freedom = 0.0, 0
     for each in stored.values():
-        spare = each.view.value.size - prod(strategy.leaves for strategy in each.terms.strategies)
+        spare = each.view.value.size - each.linear.known(each.terms.strategies)
         if spare > 0:
             squares += _unexplained(each)
             freedom += spare

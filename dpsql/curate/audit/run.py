@@ -64,9 +64,19 @@ def audit_release(path: Path, noise: Noise, *, catalog: Catalog | None, samples:
         return audit_stream(path, catalog)
     release = open_release(path, insecure=True)
     try:
-        return AuditReport(path, tuple(_checks(release, noise, catalog, samples)))
+        known = None if catalog is None else _as_bought(catalog, release)
+        return AuditReport(path, tuple(_checks(release, noise, known, samples)))
     finally:
         release.close()
+
+
+def _as_bought(catalog: Catalog, release: Release) -> Catalog:
+    """The catalog with the views and the epsilon of a release of a few questions, which `dpsql buy` put in."""
+    views, privacy = release.catalog.views, release.catalog.privacy
+    if not views or not all(view.questions for view in views.values()):
+        return catalog
+    spent = catalog.privacy.model_copy(update={"epsilon": privacy.epsilon})
+    return catalog.model_copy(update={"views": views, "privacy": spent})
 
 
 def _checks(release: Release, noise: Noise, catalog: Catalog | None, samples: int) -> Iterator[Check]:

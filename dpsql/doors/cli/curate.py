@@ -1,7 +1,8 @@
-"""Commands of the curator: init, publish, append, budget, audit. They spend, or say what was spent on what."""
+"""Commands of the curator: init, publish, buy, append, budget, audit. They spend, or say what was spent on what."""
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,6 +11,8 @@ import click
 
 from dpsql import api
 from dpsql.doors.cli import FILE, Told, cli, steps, tells
+from dpsql.doors.cli.plan import plan_text
+from dpsql.errors import InterfaceError
 
 if TYPE_CHECKING:
     from dpsql.ledger import BudgetReport
@@ -48,6 +51,39 @@ def publish(catalog: Path, output: Path, label: str | None) -> Told:
     """
     with steps("publish") as progress:
         report = api.publish(catalog, output, label=label, progress=progress)
+    return Told(report.to_json(), report.summary())
+
+
+@cli.command()
+@click.argument("catalog", type=FILE)
+@click.argument("statements", nargs=-1, required=True)
+@click.option("--epsilon", required=True, help="what is spent, at the catalog's delta; for instance 0.1")
+@click.option("-o", "--output", type=FILE, help="release file to write")
+@click.option("--label", help="idempotence label (default: the output's name)")
+@click.option(
+    "--plan", "only_plan", is_flag=True, help="say how far the answers would be off; spends nothing"
+)
+@tells
+def buy(
+    catalog: Path,
+    statements: tuple[str, ...],
+    epsilon: str,
+    output: Path | None,
+    label: str | None,
+    only_plan: bool,
+) -> Told:
+    """Publish just what a few SQL STATEMENTS need of CATALOG, with the least error for exactly these.
+
+    The release is charged to the catalog's lineage. Opened beside its other releases it answers these statements and
+    what follows from them, and refuses others. The statements become public with it.
+    """
+    if only_plan:
+        quoted = api.quote(catalog, statements, epsilon=epsilon)
+        return Told(asdict(quoted), plan_text(quoted), result=True)
+    if output is None:
+        raise InterfaceError("no release is named", hint="write -o more.dpsql, or --plan to spend nothing")
+    with steps("buy") as progress:
+        report = api.buy(catalog, statements, output, epsilon=epsilon, label=label, progress=progress)
     return Told(report.to_json(), report.summary())
 
 

@@ -153,6 +153,9 @@ class LinearRows(Protocol):
     def shape(self, strategies: Sequence[AxisStrategy]) -> tuple[int, ...]:
         """How the stored integers are laid out."""
 
+    def known(self, strategies: Sequence[AxisStrategy]) -> int:
+        """How many different sums of cells the rows tell; rows beyond them tell how large the noise is."""
+
     def budgets(self, terms: Terms) -> IntArray:
         """The integer budget of every row, in that shape.
 

@@ -187,6 +187,10 @@ class ProductHats:
         """One line of cells and hats."""
         return (self.row_count(strategies),)
 
+    def known(self, strategies: Sequence[AxisStrategy]) -> int:
+        """All cells."""
+        return self.leaf.size
+
     def budgets(self, terms: Terms) -> IntArray:
         """All the same."""
         rows = self.row_count(terms.strategies)

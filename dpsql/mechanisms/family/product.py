@@ -138,6 +138,10 @@ class Product:
         """Rows of each axis."""
         return tuple(row_count(strategy) for strategy in strategies)
 
+    def known(self, strategies: Sequence[AxisStrategy]) -> int:
+        """All cells."""
+        return prod(strategy.leaves for strategy in strategies)
+
     def budgets(self, terms: Terms) -> IntArray:
         """As the law combines those of the axes."""
         return terms.law.budgets(axis_budgets(terms.strategies), terms.spend, terms.sensitivity)

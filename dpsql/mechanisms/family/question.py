@@ -66,6 +66,10 @@ class FamilyAxis:
         return self._made[make, words]
 
 
+Boxes: TypeAlias = tuple[tuple[tuple[tuple[int, int], ...], ...], ...]
+"""A question as disjoint boxes: for each one half-open intervals of leaves on each axis."""
+
+
 class FamilyView(NamedTuple):
     """One view.
 
@@ -77,6 +81,7 @@ class FamilyView(NamedTuple):
         charges: what each measure may spend, in the release's currency.
         counts: whether it counts rows and nothing else.
         shared_out: whether its share was left open.
+        questions: the only ones that it is for; empty where it is for whatever is asked.
     """
 
     name: str
@@ -86,6 +91,7 @@ class FamilyView(NamedTuple):
     charges: Mapping[str, Fraction]
     counts: bool
     shared_out: bool
+    questions: tuple[Boxes, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from dpsql.errors import CatalogError
 from dpsql.mechanisms.axis.registry import AUTO, WHOLE
-from dpsql.mechanisms.family import adaptive, blocks, dawa, diffhr, plane, product, residual, whitened
+from dpsql.mechanisms.family import adaptive, asked, blocks, dawa, diffhr, plane, product, residual, whitened
 from dpsql.mechanisms.family.question import (
     Answer,
     FamilyChoice,
@@ -34,6 +34,7 @@ MECHANISMS: tuple[FamilyMechanism, ...] = (
     blocks,
     dawa,
     diffhr,
+    asked,
 )
 
 

@@ -1,0 +1,293 @@
+"""`dpsql buy`: a catalog whose one release answers a few statements, with the least error for exactly these.
+
+The statements are read against the axes that the catalog's views have. What each of their numbers holds is a set of
+leaves on every axis, in disjoint boxes. Ordered axes are cut at the ends that were asked, and one view of each table
+lists the boxes as its `questions`; its mechanism measures just what they need. What comes out is an ordinary catalog:
+it is planned, published, charged and audited as any other.
+
+**Privacy**: a function of the catalog, of statements and of public tables. The statements become public with the
+release: somebody who chose them by what private rows hold has told it.
+**Source**: docs/method/views.md, "A few questions".
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from decimal import Decimal
+from fractions import Fraction
+from itertools import product
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from dpsql.answer.answerer import Answerer
+from dpsql.answer.block import Block, Term, terms_of
+from dpsql.answer.plan import View as AskedView
+from dpsql.answer.plan import make_plan, no_view, place
+from dpsql.answer.sql.parse import parse
+from dpsql.answer.sql.rewrite import take_apart
+from dpsql.axis.model import OrderedRule
+from dpsql.curate.forecast import Priced, priced_plan, write_dry_release
+from dpsql.errors import CatalogError, InterfaceError, NotSupportedError
+from dpsql.mechanisms.family.asked import held_cells
+from dpsql.mechanisms.family.asked_rows import best_rows, classes_of
+from dpsql.publishing.axes import axis_maker, open_public
+from dpsql.release import open_release
+from dpsql.star import Catalog
+from dpsql.star.base import GRAIN_MICROSECONDS
+from dpsql.star.graph import PEOPLE
+from dpsql.star.model import MOST, AxisSpec, View
+from dpsql.star.tables import Cuts
+from dpsql.tree import FloatArray
+
+MOST_QUESTIONS = 400
+"""Numbers that statements may ask together; beyond, a release of views is the better buy."""
+
+Box = tuple[FloatArray, ...]
+"""A 0-1 mask of leaves for each axis of the table."""
+
+
+@dataclass(frozen=True)
+class Needed:
+    """What statements need of one table.
+
+    Args:
+        of: the table.
+        axes: ids of its axes in the dry release, the order of the masks.
+        measures: what is counted and summed.
+        questions: each as disjoint boxes.
+    """
+
+    of: str
+    axes: tuple[int, ...]
+    measures: tuple[str, ...]
+    questions: tuple[tuple[Box, ...], ...]
+
+
+class _Narrow(NamedTuple):
+    """An axis as it will be published: its place among the masks, its entry, and the new leaf of every old one."""
+
+    place: int
+    spec: AxisSpec
+    leaf: np.typing.NDArray[np.int64]
+
+
+def purchase(catalog: Catalog, statements: Sequence[str], epsilon: Fraction) -> Catalog:
+    """The catalog whose release answers some statements.
+
+    Args:
+        catalog: the catalog that they are asked of.
+        statements: SQL.
+        epsilon: what the release spends, at the catalog's delta.
+
+    Returns:
+        The same star and promise with other views; `population` and lineage stay.
+
+    Raises:
+        InterfaceError: no statement, or no epsilon.
+        CatalogError: the catalog is a stream's or a collection's.
+        dpsql.errors.Error: a statement cannot be read, or asks for what no axis of the catalog has.
+    """
+    if not statements:
+        raise InterfaceError("nothing to buy", hint="name at least one statement")
+    if not 0 < epsilon <= MOST:
+        raise InterfaceError(f"epsilon {epsilon} cannot be spent", hint="write a number above 0, such as 0.1")
+    if catalog.stream is not None or (catalog.collection is not None and catalog.source is None):
+        raise CatalogError(
+            "statements are bought from a catalog that is published at once", hint="use `publish`"
+        )
+    scaffold = _scaffold(catalog)
+    public = open_public(catalog)
+    try:
+        priced = priced_plan(scaffold, axis_maker(scaffold, public))
+    finally:
+        public.close()
+    needed = _needed(priced, statements)
+    views = _views(priced, needed, 2 if catalog.privacy.delta else 1)
+    privacy = catalog.privacy.model_copy(update={"epsilon": epsilon})
+    return catalog.model_copy(update={"views": views, "privacy": privacy})
+
+
+def _scaffold(catalog: Catalog) -> Catalog:
+    """Every axis of every table in a view of its own, measured in the cheapest way: it is never published."""
+    views = {}
+    for of in catalog.star.tables:
+        own = catalog.star.views_of(of)
+        measures = list(dict.fromkeys(m for view in own for m in view.spec.measures))
+        axes = {(axis.written.axis, axis.written.by): axis.written for view in own for axis in view.axes}
+        for number, spec in enumerate(axes.values()):
+            plain = spec.model_copy(update={"asked": (), "cuts": None})  # as fine as the column is
+            described = {"of": of, "axes": [plain], "measures": measures, "mechanism": "identity"}
+            views[f"{of} {number}"] = View.model_validate(described)
+    if not views:
+        raise CatalogError(
+            "views: there are none", hint="declare the axes that statements may be about in a view"
+        )
+    return catalog.model_copy(update={"views": views})
+
+
+def _needed(priced: Priced, statements: Sequence[str]) -> list[Needed]:
+    """What the statements ask, table by table."""
+    with tempfile.TemporaryDirectory(prefix="dpsql-buy-") as folder:
+        path = Path(folder) / "dry.dpsql"
+        write_dry_release(priced, path)
+        release = open_release(path, insecure=True)
+        try:
+            answerer = Answerer(release)
+            found: dict[str, list[Needed]] = {}
+            for text in statements:
+                for block in take_apart(parse(text, ""), answerer.schema, text).blocks:
+                    terms = list(dict.fromkeys(term for value in block.values for term in terms_of(value)))
+                    if terms:
+                        found.setdefault(block.root.lower(), []).append(_asked(block, terms, answerer))
+        finally:
+            release.close()
+    return [_together(each) for each in found.values()]
+
+
+def _asked(block: Block, terms: Sequence[Term], answerer: Answerer) -> Needed:
+    """What one block asks, on all axes of its table; of two axes over one column the finer one is asked."""
+    release = answerer.release
+    own = [i for i, axis in enumerate(release.axes) if axis.of.lower() == block.root.lower()]
+    axes = tuple(sorted(own, key=lambda i: -release.axes[i].leaves))
+    if any(term.measure == PEOPLE for term in terms):
+        raise NotSupportedError("people cannot be bought", hint="count rows, or publish a view with `people`")
+    if not axes:
+        raise no_view(block, [f"the catalog has no view of {block.root}"])
+    view = AskedView("", release.axes[axes[0]].of, axes, {}, 0)
+    placed = place(block, terms, view, release, answerer.schema)
+    if isinstance(placed, str):
+        raise no_view(block, [f"the catalog's views have no axis for {placed}"])
+    plan = make_plan(block, terms, view, placed, release)
+    cut = [release.axes[i].name for i, cells in zip(axes, plan.cells, strict=True) if cells.cut]
+    if cut:
+        raise NotSupportedError(
+            f"the statement cuts a leaf of {cut[0]}",
+            hint="ask at its `cuts`, or make them finer in the catalog",
+        )
+    questions = []
+    for term in terms:
+        boxes = [plan.box_masks(box) for box in plan.boxes_of(term.condition)]
+        for at in product(*(range(n) for n in plan.shape)):
+            one = [tuple(mask[i] for mask, i in zip(box, at, strict=True)) for box in boxes]
+            questions.append(tuple(box for box in one if all(mask.any() for mask in box)))
+    measures = tuple(dict.fromkeys(["count", *(term.measure for term in terms)]))
+    return Needed(view.of, axes, measures, tuple(each for each in questions if each))
+
+
+def _together(parts: Sequence[Needed]) -> Needed:
+    """What several blocks ask of one table."""
+    questions = tuple(question for part in parts for question in part.questions)
+    if len(questions) > MOST_QUESTIONS:
+        raise InterfaceError(
+            f"the statements ask {len(questions)} numbers of {parts[0].of}, the limit is {MOST_QUESTIONS}",
+            hint="publish a view for them, or ask for fewer groups",
+        )
+    if not questions:
+        raise InterfaceError("the statements ask for what cannot occur", hint="ask for values of the catalog")
+    measures = tuple(dict.fromkeys(measure for part in parts for measure in part.measures))
+    return Needed(parts[0].of, parts[0].axes, measures, questions)
+
+
+def _views(priced: Priced, needed: Sequence[Needed], norm: int) -> dict[str, View]:
+    """One view a table; tables share the budget so that the sum of all variances is least."""
+    made = [_view(priced, each) for each in needed]
+    errors = [_error(view, leaves, norm) ** (norm / (norm + 2)) for view, leaves in made]
+    shares = [Fraction(round(1000 * error / sum(errors)), 1000) for error in errors]
+    shares[-1] = 1 - sum(shares[:-1], Fraction(0))
+    return {
+        f"bought_{view.of}": view.model_copy(update={"share": share})
+        for (view, _), share in zip(made, shares, strict=True)
+    }
+
+
+def _error(view: View, leaves: Sequence[int], norm: int) -> float:
+    asked = classes_of(held_cells(view.questions, leaves))
+    return best_rows(asked.questions, norm).error * len(view.measures)
+
+
+def _view(priced: Priced, needed: Needed) -> tuple[View, list[int]]:
+    """The view of one table's questions, and the leaves of its axes."""
+    axes = _narrowed(priced, needed)
+    questions = tuple(
+        tuple(tuple(tuple(_intervals(box[axis.place], axis.leaf)) for axis in axes) for box in question)
+        for question in needed.questions
+    )
+    _check_axes(needed.of, len(axes))
+    view = View.model_validate(
+        {
+            "of": needed.of, "axes": [axis.spec for axis in axes], "measures": list(needed.measures),
+            "mechanism": "asked", "questions": questions, "nonnegative": False, "on_partial_bin": "refuse",
+        }
+    )  # fmt: skip
+    return view, [int(axis.leaf.max()) + 1 for axis in axes]
+
+
+def _check_axes(of: str, axes: int) -> None:
+    if axes > 8:
+        raise InterfaceError(
+            f"the statements are about {axes} axes of {of} together, the limit is 8",
+            hint="buy them in two goes",
+        )
+
+
+def _narrowed(priced: Priced, needed: Needed) -> list[_Narrow]:
+    """The axes that some question looks at, ordered ones cut at the ends that were asked."""
+    entries, boxes = priced.plan.axes, [box for question in needed.questions for box in question]
+    written = {
+        axis.meant: axis.written for view in priced.plan.catalog.star.views.values() for axis in view.axes
+    }
+    found = []
+    for place_, number in enumerate(needed.axes):
+        masks = np.unique(np.array([box[place_] for box in boxes]), axis=0)
+        if not masks.all():
+            planned = entries[number]
+            found.append(_narrow(place_, written[planned.resolved], planned.axis.rule, masks))
+    if not found:  # totals alone: any axis will do
+        number = needed.axes[-1]
+        masks = np.ones((1, entries[number].axis.leaves))
+        found = [
+            _narrow(len(needed.axes) - 1, written[entries[number].resolved], entries[number].axis.rule, masks)
+        ]
+    return found
+
+
+def _narrow(place_: int, spec: AxisSpec, rule: object, masks: FloatArray) -> _Narrow:
+    """One axis. Leaves without order stay as they are; what stands behind the values (NULL and others) too."""
+    n = masks.shape[1]
+    if not isinstance(rule, OrderedRule):
+        return _Narrow(place_, spec, np.arange(n))
+    values = len(rule.starts)
+    ends = np.flatnonzero(np.any(np.diff(masks[:, :values], axis=1) != 0, axis=0)) + 1
+    leaf = np.searchsorted(ends, np.arange(values), side="right")
+    behind = len(ends) + 1 + np.arange(n - values)
+    at = tuple(_text(rule, int(rule.starts[i])) for i in (0, *ends))
+    return _Narrow(
+        place_,
+        spec.model_copy(update={"cuts": Cuts.model_validate({"at": at})}),
+        np.append(leaf, behind).astype(np.int64),
+    )
+
+
+def _text(rule: OrderedRule, unit: int) -> str:
+    """A count of units as the catalog writes the value."""
+    if rule.type == "decimal":
+        return format(Decimal(unit).scaleb(-rule.scale), "f")
+    if rule.type == "int":
+        return str(unit)
+    step = GRAIN_MICROSECONDS["day" if rule.type == "date" else rule.grain]
+    moment = datetime(1970, 1, 1) + unit * timedelta(microseconds=step)
+    return moment.date().isoformat() if rule.type == "date" else moment.isoformat(sep=" ")
+
+
+def _intervals(mask: FloatArray, leaf: np.typing.NDArray[np.int64]) -> Iterator[tuple[int, int]]:
+    """The new leaves under a mask of old ones, as half-open intervals."""
+    held = np.zeros(int(leaf.max()) + 3, np.int64)
+    held[leaf[mask > 0] + 1] = 1
+    change = np.diff(held)
+    for low, high in zip(np.flatnonzero(change > 0), np.flatnonzero(change < 0), strict=True):
+        yield int(low), int(high)
