@@ -120,7 +120,7 @@ def find_paths(rows: Rows, schema: Schema) -> Paths:
     if roots[0].left:
         raise refusal(
             NotSupportedError,
-            f"a LEFT JOIN from a dimension to {roots[0].table.name} would list people without rows",
+            f"a LEFT JOIN to {roots[0].table.name} would list partners that no row has",
             clause="JOIN",
             hint=f"start FROM {roots[0].table.name}",
         )
@@ -429,8 +429,58 @@ def condition(binding: Binding, node: Node, negated: bool = False) -> Condition:
         return complement(truth) if negated else truth
     if isinstance(node, exp.In) and isinstance(node.this, exp.Tuple) and node.expressions:
         return condition(binding, _tuples(node), negated)
+    if _is_case(node):
+        return _case(binding, node, negated)
+    if isinstance(node, exp.Is) and isinstance(node.expression, exp.Null) and _never_null(binding, node.this):
+        return TRUE if negated else FALSE
     leaf = exp.Not(this=exp.Paren(this=node.copy())) if negated else node
     return Predicate(expression(binding, leaf))
+
+
+def _never_null(binding: Binding, node: Node) -> bool:
+    """Whether a column of the rows themselves, of which the release has no axis, is declared never to be NULL."""
+    if not isinstance(node, exp.Column):
+        return False
+    instance, name = binding.rows.of(node)
+    declared = name not in instance.table.nullable and name not in instance.table.foreign_keys
+    root = not binding.paths.path[instance.number]
+    return declared and root and not binding.schema.axis_columns(binding.ref(node))
+
+
+def _is_case(node: Node) -> bool:
+    """Whether a condition is a CASE over several columns, or compares one with a constant."""
+    case = (
+        node.this
+        if isinstance(node, (exp.EQ, exp.NEQ)) and isinstance(node.expression, exp.Literal)
+        else node
+    )
+    columns = {(column.table, column.name) for column in case.find_all(exp.Column)}
+    return isinstance(case, exp.Case) and len(columns) > 1
+
+
+def _case(binding: Binding, node: Node, negated: bool) -> Condition:
+    """CASE as a condition: each branch's own where it is reached, so that its tests may lie on several axes."""
+    case = node if isinstance(node, exp.Case) else node.this
+
+    def asked(value: Node) -> Condition:
+        whole = value if node is case else type(node)(this=exp.Paren(this=value), expression=node.expression)
+        return (
+            FALSE
+            if node is case and isinstance(value, exp.Null)
+            else condition(binding, whole.copy(), negated)
+        )
+
+    found: list[Condition] = []
+    before: Condition = TRUE
+    for branch in case.args["ifs"]:
+        test = branch.this if case.this is None else exp.EQ(this=case.this, expression=branch.this)
+        holds = condition(binding, test.copy())
+        found.append(every([before, holds, asked(branch.args["true"])]))
+        before = every([before, complement(holds)])
+    otherwise = case.args.get("default")
+    if otherwise is not None:
+        found.append(every([before, asked(otherwise)]))
+    return some(found)
 
 
 def _tuples(node: exp.In) -> Node:

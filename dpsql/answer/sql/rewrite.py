@@ -16,6 +16,7 @@ from dpsql.answer.schema import INFORMATION, Schema, nearest
 from dpsql.answer.sql.finite import finite
 from dpsql.answer.sql.growth import check_growth
 from dpsql.answer.sql.members import count_members
+from dpsql.answer.sql.normal import normal
 from dpsql.answer.sql.parse import check, refusal
 from dpsql.answer.sql.rows import aggregates, bind_from, holds_rows, is_row_level, sources
 from dpsql.answer.sql.select import build
@@ -49,6 +50,7 @@ def take_apart(tree: Node, schema: Schema, text: str) -> Statement:
     Raises:
         dpsql.errors.Error: the statement cannot be answered; the error says which part and why.
     """
+    tree = normal(tree)
     count_members(tree, schema)
     check(tree)
     check_growth(tree)

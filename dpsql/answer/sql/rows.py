@@ -215,7 +215,7 @@ def wide_source(rows: Rows, schema: Schema, fact: Table, alias: str) -> Source:
     return Source(alias, taken, spelled)
 
 
-JOINS = frozenset(("", "LEFT", "INNER", "CROSS", "OUTER"))
+JOINS = frozenset(("", "LEFT", "INNER", "CROSS", "OUTER", "NATURAL"))
 """Words before JOIN that keep every row of the fact, or leave some out."""
 SCHEMAS = frozenset({"", "main", "public", "dbo", "default"})
 
@@ -380,7 +380,7 @@ def _join(context: Context, rows: Rows, join: exp.Join, scope: Scope) -> None:
     if not set(words) <= JOINS:
         raise refusal(
             NotSupportedError,
-            f"{' '.join(filter(None, words))} JOIN would list people without rows",
+            f"{' '.join(filter(None, words))} JOIN would list partners that no row has",
             at=join,
             clause="JOIN",
             hint="use INNER JOIN or LEFT JOIN from the fact to the dimension",
@@ -413,6 +413,10 @@ def _join(context: Context, rows: Rows, join: exp.Join, scope: Scope) -> None:
         rows.conditions.append(resolved)
     for name in join.args.get("using") or []:
         _using(rows, source, name)
+    if "NATURAL" in words:
+        both = [name for name in source.columns if any(name in other.columns for other in rows.sources[:-1])]
+        for shared in both:
+            _using(rows, source, exp.to_identifier(shared))
 
 
 def _using(rows: Rows, source: Source, name: Node) -> None:

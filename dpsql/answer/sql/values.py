@@ -125,10 +125,19 @@ def _count(binding: Binding, node: exp.Count) -> Value:
         return Known("count", expression(binding, inner.expressions[0])) if people is None else one(people)
     if inner is None or isinstance(inner, exp.Star) or _number(inner) is not None:
         return one(Term("count"))
-    inner = _bare(inner)
+    inner = _without_numbers(_bare(inner))
     if isinstance(inner, exp.Case):
         return _total(binding, inner, TRUE, node)[1]
     return one(_presence(binding, inner, TRUE))
+
+
+def _without_numbers(node: Node) -> Node:
+    """An expression without numbers added to it: it is NULL where the rest is."""
+    while isinstance(node, (exp.Add, exp.Sub)) and (_number(node.left) is None) != (
+        _number(node.right) is None
+    ):
+        node = _bare(node.left if _number(node.left) is None else node.right)
+    return node
 
 
 def _people(binding: Binding, node: Node) -> Term | None:
@@ -207,6 +216,14 @@ def _total(binding: Binding, node: Node, where: Condition, call: Node) -> tuple[
 
 def _combined(binding: Binding, node: exp.Binary, where: Condition, call: Node) -> tuple[Linear, Linear]:
     """SUM(a + b) = SUM(a) + SUM(b) where both are present in the same rows."""
+    sign = 1.0 if isinstance(node, exp.Add) else -1.0
+    before, after = _number(node.left), _number(node.right)
+    if after is not None:  # a number counts once for each row that has a value
+        above, some = _total(binding, node.left, where, call)
+        return above.plus(some.scaled(after), sign), some
+    if before is not None:
+        above, some = _total(binding, node.right, where, call)
+        return some.scaled(before).plus(above, sign), some
     left, some = _total(binding, node.left, where, call)
     right, others = _total(binding, node.right, where, call)
     if some != others:
@@ -217,7 +234,7 @@ def _combined(binding: Binding, node: exp.Binary, where: Condition, call: Node) 
             clause="SELECT",
             hint="sum the parts one by one, or declare the expression as a measure",
         )
-    return left.plus(right, 1.0 if isinstance(node, exp.Add) else -1.0), some
+    return left.plus(right, sign), some
 
 
 def _product(
