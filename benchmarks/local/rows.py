@@ -28,12 +28,15 @@ from benchmarks.local.axis import range_masks
 from benchmarks.local.simulated import simulate_tallies
 from dpsql.client import Row, device, kinds, oracles, read_plan
 from dpsql.client.plan import Axis, Measure, Plan, View
-from dpsql.collecting.estimate import axis_table
+from dpsql.collecting.estimate import axis_table, model_of, table
+from dpsql.collecting.parts import interactions
 from dpsql.collecting.plan import Design, PlannedAxis, build_plan
 from dpsql.collecting.tallies import People
 from dpsql.collecting.tau import best_tau
 from dpsql.collecting.totals import row_scale
 from dpsql.collecting.weighted import weighted_tables
+from dpsql.variance.kronecker import AxisSplit, ProductReading
+from dpsql.variance.leaves import PrefixVariance
 
 LEAVES = 25
 Promised = tuple[float, float, float]
@@ -114,6 +117,61 @@ def ranges(figures: Figures, runs: int) -> None:
             figures.at_most(f"{label}, error of ranges", mean["ratio"], 1.15 * error)
         figures.at_least(f"{label}, 95% intervals", mean["ratio held"], ratio - 0.02)
         figures.at_least(f"{label}, 95% intervals of the mix", mean["mix held"], mix - 0.02)
+
+
+def two_axes(figures: Figures, runs: int) -> None:
+    """Coverage of the default answers over an ordered axis, a category and both, where rows depend on their number.
+
+    The recipe measured one axis only. People of many rows have early days and the first two kinds.
+    """
+    everybody, sizes = 150_000, (16, 4)
+    axes = (PlannedAxis("day", 16, 16), PlannedAxis("kind", 4, 0))
+    held: dict[str, list[float]] = defaultdict(list)
+    for run in range(runs):
+        rng = np.random.default_rng((run, 21))
+        people = bought(everybody, rng)
+        counts = people.rows(np.arange(people.count))
+        guess = np.bincount(counts) / people.count
+        design = Design(
+            "rows", Fraction(1), people.count, axes, together=((0, 1),), row_weighting="bit",
+            rows_cap=len(guess) - 1, row_share=Fraction(1, 10),
+        )  # fmt: skip
+        plan = read_plan(build_plan(replace(design, tau=best_tau(design, guess))))
+        tallies = simulate_tallies(plan, people, rng)
+        known = {a: axis_table(plan, tallies, a) for a in (0, 1)}
+        told = weighted_tables(plan, tallies, known, row_scale(plan, tallies, known).cut)
+        assert told is not None
+        exact = np.zeros(sizes)
+        np.add.at(exact, tuple(people.leaves.T), 1 / len(people.leaves))
+        parts = told.barred(interactions(plan, tallies, [(0, 1)], known))
+        both = table((0, 1), told.known, parts)
+        models = tuple(AxisSplit(PrefixVariance(model_of(told.known[a].counts))) for a in (0, 1))
+        ranges_of, kinds_of = range_masks(16), range_masks(4)
+        masks = [np.repeat(ranges_of, len(kinds_of), axis=0), np.tile(kinds_of, (len(ranges_of), 1))]
+        off = np.einsum("bi,ij,bj->b", masks[0], both.values - exact, masks[1])
+        spread = ProductReading(models, dict(both.strengths)).covariance(masks).noise
+        some = (masks[0].sum(axis=1) < 16) & (masks[1].sum(axis=1) < 4)
+        held["boxes of both axes"].append(float(np.mean((np.abs(off) <= 1.96 * np.sqrt(spread))[some])))
+        for axis, (name, apart) in enumerate((("an ordered axis", ranges_of), ("a category", np.eye(4)))):
+            counts_of = told.known[axis].counts
+            held[name].append(_held(apart, counts_of.shares - exact.sum(axis=1 - axis), counts_of.covariance))
+    for name, values in held.items():
+        figures.at_least(
+            f"one row and a bit, two axes, 95% intervals of {name}", float(np.mean(values)), 0.93
+        )
+
+
+def bought(everybody: int, rng: np.random.Generator) -> People:
+    """People of 1 to 12 rows; those of many have early days and the first two kinds."""
+    rows = np.minimum(rng.geometric(0.35, everybody), 12)
+    first = np.concatenate([[0], np.cumsum(rows)])
+    many = np.log2(np.repeat(rows, rows))
+    day = np.clip(np.rint(9 - 1.2 * many + 3.5 * rng.standard_normal(first[-1])), 0, 15)
+    kind = np.where(
+        rng.random(first[-1]) < 0.2 * many, rng.integers(0, 2, first[-1]), rng.integers(0, 4, first[-1])
+    )
+    leaves = np.stack([day, kind], axis=1).astype(np.int64)
+    return People(first, leaves, np.zeros((first[-1], 0), dtype=np.int64))
 
 
 @contextmanager
