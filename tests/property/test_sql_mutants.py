@@ -1,8 +1,10 @@
-"""Damaged statements: whatever arrives, the answer is a result or a typed error of one line."""
+"""Damaged statements: whatever arrives, the answer is a result or a typed error of one line, at once."""
 
 from __future__ import annotations
 
 import random
+import resource
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -30,8 +32,12 @@ WORDS = [
     "NOT", "CASE", "END", "age", "region", "OVER ()", "UNION", "JOIN", "ON", "::DATE", "[1]", "{}", ";",
     "\u202e", "é", "LATERAL", "EXISTS", "$1", "?", "INTERVAL", "99999999999999999999", "0.0", "% 0", "/ 0",
     "||", "DISTINCT", "WITH", "PIVOT", "kind", "dp_at", "axis_0", "node", "meta", "dp_block_0", "k0", "now()",
-    "getenv('HOME')",
+    "getenv('HOME')", "JOIN customer c JOIN customer c", "REPEAT(region, 1000000)", "LPAD(region, 99999999)",
+    "(VALUES (1), (2), (3)) v(x),", "CROSS JOIN", "UNION ALL SELECT region, COUNT(*), 1 FROM shop GROUP BY 1",
+    "OVER (ORDER BY n)", "STRING_AGG(region, ',')", "region || region", "(SELECT COUNT(*) FROM sales)",
 ]  # fmt: skip
+SECONDS, MEGABYTES = 1.0, 500
+"""CPU of one mutant, and what all of them together may add to the process."""
 
 
 @pytest.fixture(scope="module")
@@ -73,8 +79,9 @@ def mutant(draw: random.Random) -> str:
 def run_mutants(answerer: Answerer, seed: int, count: int) -> dict[str, int]:
     """Answer mutants; count what came of them."""
     draw, seen = random.Random(seed), {"answered": 0, "refused": 0}
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     for _ in range(count):
-        text = mutant(draw)
+        text, start = mutant(draw), time.thread_time()
         try:
             answerer.query(text)
             seen["answered"] += 1
@@ -84,6 +91,8 @@ def run_mutants(answerer: Answerer, seed: int, count: int) -> dict[str, int]:
             assert error.exit_code == 1, (text, error)
             assert "dp_block" not in str(error) or "dp_block" in text, (text, error)
             seen["refused"] += 1
+        assert time.thread_time() - start < SECONDS, text
+    assert (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024 < MEGABYTES
     return seen
 
 
