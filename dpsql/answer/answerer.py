@@ -11,7 +11,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import duckdb
@@ -27,6 +27,7 @@ from dpsql.answer.schema import Schema, read_schema
 from dpsql.answer.sql.parse import parse, pointed
 from dpsql.answer.sql.rewrite import take_apart
 from dpsql.answer.sql.statement import Statement
+from dpsql.answer.views import listings, shown
 from dpsql.errors import Error, ReleaseError, SqlSyntaxError
 from dpsql.release import Release
 from dpsql.release.format import ReportedMeta, StatisticMeta, to_json
@@ -101,7 +102,7 @@ class Answerer:
         return "\n".join(self.query(text, dialect=dialect).plan)
 
     def _answer(self, text: str, dialect: str) -> Result:
-        statement = take_apart(parse(text, dialect), self.schema, text)
+        statement = take_apart(parse(shown(text), dialect), self.schema, text)
         relations, by = [self.relate(block) for block in statement.blocks], self
         if self.release.nonnegative is None and prefer_positive(relations):
             by = self.positive
@@ -133,7 +134,7 @@ def put_together(
         by: who answered each.
         runs: whose limits the outer statement has.
     """
-    outer = Outer(statement, tuple(relations), runs.schema, runs.timeout)
+    outer = Outer(statement, tuple(relations), partial(listings, runs.release, runs.schema), runs.timeout)
     answer = outer.answer
     shown = tuple(row[: len(statement.names)] for row in answer.rows)
 

@@ -25,7 +25,7 @@ from dpsql.answer.leafsets import UNBOUND, FloatArray
 from dpsql.answer.relation import Relation
 from dpsql.answer.result import Grid
 from dpsql.answer.run import Answer, run_apart
-from dpsql.answer.schema import Schema
+from dpsql.answer.schema import Listing
 from dpsql.answer.sql.carry import Carried, Emitted, carry
 from dpsql.answer.sql.follow import Unknown
 from dpsql.answer.sql.statement import Statement
@@ -62,13 +62,13 @@ class Outer:
     Args:
         statement: the statement.
         relations: one for each block.
-        schema: for information_schema.
+        listings: the tables of information_schema; made when one is read.
         limit: seconds until a statement is stopped.
     """
 
     statement: Statement
     relations: tuple[Relation, ...]
-    schema: Schema
+    listings: Callable[[], Sequence[Listing]]
     limit: float
 
     @cached_property
@@ -167,9 +167,7 @@ class Outer:
     def _tables(self) -> list[Table]:
         tables = [Table(f"dp_block_{i}", r.names, r.types, r.columns) for i, r in enumerate(self.relations)]
         if self.statement.catalog_tables:
-            from dpsql.answer.schema import information_tables
-
-            tables += [Table(*each) for each in information_tables(self.schema)]
+            tables += [Table(*each) for each in self.listings()]
         return tables
 
     @cached_property

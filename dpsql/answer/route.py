@@ -34,6 +34,7 @@ from dpsql.answer.schema import Schema, Table
 from dpsql.answer.sql.parse import parse, pointed
 from dpsql.answer.sql.rewrite import take_apart
 from dpsql.answer.sql.statement import Statement
+from dpsql.answer.views import shown
 from dpsql.errors import Error, NotSupportedError, UnknownName
 from dpsql.release import Release
 
@@ -220,7 +221,7 @@ class Router:
         for candidate in self.standing.candidates:
             schema = self._joined(candidate.answerer)
             try:
-                statement = take_apart(parse(text, dialect), schema, text)
+                statement = take_apart(parse(shown(text), dialect), schema, text)
             except (NotSupportedError, UnknownName) as error:
                 refusals.append(error)
                 continue

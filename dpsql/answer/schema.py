@@ -201,7 +201,7 @@ INFORMATION = {
                 "is_nullable", "data_type"),
     "schemata": ("catalog_name", "schema_name"),
 }  # fmt: skip
-"""Columns of the tables of information_schema that are kept; all are text but the position."""
+"""Columns of the tables of information_schema that other engines have too; all are text but the position."""
 TYPES = {"int": "BIGINT", "decimal": "DOUBLE", "date": "DATE", "timestamp": "TIMESTAMP", "bool": "BOOLEAN"}
 
 

@@ -43,6 +43,8 @@ amount       DOUBLE   no        0 to 100; measure
 sold_on      DATE     no        2025-01-01 to 2025-12-31; axis
 customer_id -> customer.customer_id
 product_id -> product.product_id
+view demand (customer.age, customer.region): COUNT(*) +- 6.5 in all, 15 of half of each axis
+view trend (sales.sold_on, product(category)): COUNT(*) +- 6.5 in all, 8.1 of half of each axis
 """
 
 

@@ -169,6 +169,11 @@ def test_information_schema_lists_the_star_however_it_is_asked(wire: Wire) -> No
         assert wire.ask(sql)[0][0] == "E"
 
 
+def test_show_views_is_a_question(wire: Wire) -> None:
+    rows = [values(body) for kind, body in wire.ask("SHOW VIEWS") if kind == "D"]
+    assert sorted(row[0] for row in rows) == [b"demand", b"people", b"trend"]
+
+
 def extended(
     wire: Wire,
     sql: str,

@@ -32,6 +32,7 @@ from dpsql.answer.sql.statement import (
     unaliased,
 )
 from dpsql.answer.sql.values import error_call, form_of
+from dpsql.answer.views import VIEWS
 from dpsql.errors import NotSupportedError, ProgrammingError, UnknownName
 from dpsql.star.sql.expression import Node
 
@@ -298,14 +299,14 @@ def _child(context: Context, node: Node, scope: Scope, track: bool) -> tuple[str
 
 def _information(context: Context, node: exp.Table) -> tuple[str, Shape]:
     name = node.name.lower()
-    columns = INFORMATION.get(name)
+    columns = (INFORMATION | VIEWS).get(name)
     if columns is None:
         raise refusal(
             UnknownName,
             f"information_schema.{name} is not kept",
             at=node,
             clause="FROM",
-            hint=f"there are {', '.join(INFORMATION)}",
+            hint=f"there are {', '.join(INFORMATION | VIEWS)}",
         )
     context.catalog_tables = True
     alias = node.alias_or_name

@@ -5,6 +5,7 @@ Each command takes the state and the rest of its line and returns text to show.
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -13,6 +14,7 @@ from typing import NamedTuple, TextIO
 
 from dpsql.answer.output import STYLES
 from dpsql.answer.session import OpenReleases, Settings
+from dpsql.answer.views import list_views
 from dpsql.doors.describe import TableInfo, describe
 from dpsql.errors import InterfaceError, OperationalError
 
@@ -96,7 +98,32 @@ def list_or_describe(state: State, rest: str) -> str:
         raise InterfaceError(f"there is no table {rest.strip()}", hint="\\d lists the tables")
     rows = [[c.name, c.type, "yes" if c.nullable else "no", c.comment] for c in found[0].columns]
     arrows = [f"{column} -> {table}.{key}" for column, (table, key) in found[0].references.items()]
-    return "\n".join([columns_text(["column", "type", "nullable", "comment"], rows), *arrows])
+    return "\n".join(
+        [columns_text(["column", "type", "nullable", "comment"], rows), *arrows, *_views(state, found[0])]
+    )
+
+
+def _views(state: State, table: TableInfo) -> list[str]:
+    """The views that count a table, and how far off an answer is: `SHOW VIEWS` in words."""
+    lines = []
+    for release in state.releases.releases:
+        for view in list_views(release):
+            if view.table_name == table.of and view.error_total is not None and view.error_half is not None:
+                total, half = (format_error(each) for each in (view.error_total, view.error_half))
+                lines.append(
+                    f"view {view.view_name} ({view.axes}): COUNT(*) +- {total} in all, {half} of half of each axis"
+                )
+    return lines
+
+
+def format_error(error: float) -> str:
+    """A standard error with two digits.
+
+    >>> format_error(0.00106), format_error(15.3154), format_error(123456.0)
+    ('0.0011', '15', '120,000')
+    """
+    digits = max(0, 1 - math.floor(math.log10(error)))
+    return f"{round(error, 1 - math.floor(math.log10(error))):,.{digits}f}"
 
 
 def releases(state: State, rest: str) -> str:

@@ -9,6 +9,7 @@ from typing import Any
 
 from dpsql.answer.output import margin_lines
 from dpsql.answer.session import OpenReleases, Settings
+from dpsql.answer.views import shown
 from dpsql.doors.scan import LEADING, TOKEN
 from dpsql.doors.wire.catalogue import Catalogue
 from dpsql.doors.wire.protocol import TYPES, Column, oid_of
@@ -78,7 +79,7 @@ class Backend:
             return Answer(NODS.get(word, "SET"), flags=(told,) if settings.nonnegative else ())
         if word in NODS:
             return Answer(NODS[word])
-        if word == "SHOW":
+        if word == "SHOW" and shown(bare) == bare:
             ours = settings.shown(bare, self.releases)
             return _shown(*ours) if ours else _setting(bare[4:].strip().strip('"').lower())
         if CATALOGUE.search(_outside_of_strings(bare)):
