@@ -66,7 +66,12 @@ CASES: list[tuple[str, type[Error], str, str]] = [
     ("SELECT COUNT(*) FROM read_parquet('x')", NotSupportedError, "FROM", "read_parquet"),
     ("SELECT COUNT(*) FROM shop WHERE age > (SELECT AVG(qty) FROM sales)", NotSupportedError, "WHERE", "age"),
     ("SELECT COUNT(*) FROM sales s WHERE EXISTS (SELECT 1 FROM customer c)", NotSupportedError, "", ""),
-    ("SELECT region, COUNT(*) FROM shop GROUP BY ROLLUP (region)", NotSupportedError, "", ""),
+    (
+        "SELECT age, COUNT(*) FROM shop GROUP BY CUBE (age, age, age, age, age, age, age)",
+        NotSupportedError,
+        "GROUP BY",
+        "",
+    ),
     ("SELECT DP_STDERR() FROM sales", ProgrammingError, "SELECT", ""),
     ("SELECT DP_INTERVAL_LOW(COUNT(*), 2) FROM sales", ProgrammingError, "SELECT", ""),
     ("SELECT COUNT(*) FROM", SqlSyntaxError, "statement", ""),

@@ -99,6 +99,7 @@ def check(star: tuple[Answerer, duckdb.DuckDBPyConnection], seed: int) -> None:
         len(result.rows) == 1
         and len(result.columns) == 1
         and "AVG" not in text
+        and "+ 1" not in text
         and result.rows[0][0] is not None
     ):
         ((want,),) = raw.execute(text).fetchall()

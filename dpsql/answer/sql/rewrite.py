@@ -20,6 +20,7 @@ from dpsql.answer.sql.normal import normal
 from dpsql.answer.sql.parse import check, refusal
 from dpsql.answer.sql.rows import aggregates, bind_from, holds_rows, is_row_level, sources
 from dpsql.answer.sql.select import build
+from dpsql.answer.sql.sets import spread_sets
 from dpsql.answer.sql.statement import (
     Context,
     Scope,
@@ -51,7 +52,7 @@ def take_apart(tree: Node, schema: Schema, text: str) -> Statement:
     Raises:
         dpsql.errors.Error: the statement cannot be answered; the error says which part and why.
     """
-    tree = normal(tree)
+    tree = spread_sets(normal(tree))
     count_members(tree, schema)
     check(tree)
     check_growth(tree)
