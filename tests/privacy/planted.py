@@ -13,6 +13,7 @@ from typing import NamedTuple
 from unittest import mock
 
 from dpsql.publishing import bounding, plan
+from dpsql.publishing.userlevel import choose, shapes
 from dpsql.star import resolve, source
 from dpsql.star.sql.rowlocal import trusted_select
 from dpsql.streams import plan as stream_plan
@@ -66,6 +67,18 @@ def heavy(folder: Path, bounding: str = "truncate") -> Loss:
 def weighed(folder: Path) -> Loss:
     """The same under weights."""
     return heavy(folder, "weight")
+
+
+def chosen(folder: Path, delta: str = "1e-6") -> Loss:
+    """The same where bounds, totals, weights and differences are chosen at publish."""
+    catalog = written().replace("max_ids: 2, bounding: truncate", "max_ids: auto")
+    catalog = catalog.replace("epsilon: 1,", f"epsilon: 1, delta: {delta},")
+    return measure(catalog, market((50, 99), ordered=500), market(), folder)
+
+
+def chosen_pure(folder: Path) -> Loss:
+    """The same under pure epsilon."""
+    return chosen(folder, "0")
 
 
 def replaced(folder: Path) -> Loss:
@@ -131,6 +144,42 @@ PLANTS = (
         (plan, "_spend"),
         lambda was: lambda catalog, charge, norm: charge,
         replaced,
+    ),
+    Plant(
+        "a person stands in two bins",
+        (choose, "people_per_bin"),
+        lambda was: lambda *given: 2 * was(*given),
+        chosen,
+    ),
+    Plant(
+        "a total is clipped at twice its bound",
+        (choose, "clipped_total"),
+        lambda was: lambda *given: was(*given[:3], 2 * given[3]),
+        chosen,
+    ),
+    Plant(
+        "weights leave twice the norm that noise covers",
+        (shapes, "make_weights"),
+        lambda was: lambda *given: was(*given[:3], 4 * given[3]),
+        chosen,
+    ),
+    Plant(
+        "differences reach twice as far as noise covers",
+        (shapes, "make_differences"),
+        lambda was: lambda *given: was(*given[:5], 4 * given[5]),
+        chosen,
+    ),
+    Plant(
+        "views have the noise of rho = mu^2",
+        (shapes, "whitened_draw"),
+        lambda was: lambda table, whitening, clip, mu2: was(table, whitening, clip, 2 * mu2),
+        chosen,
+    ),
+    Plant(
+        "people count for twice the rows that Laplace noise covers",
+        (shapes, "make_pure_weights"),
+        lambda was: lambda *given: was(*given[:3], 2 * given[3], *given[4:]),
+        chosen_pure,
     ),
     Plant(
         "a stream's noise covers one batch of a person",
