@@ -47,19 +47,12 @@ def _table(found: Measured) -> str:
             body.append(
                 [
                     kind, aggregate, f"{np.median(values):.2g}%", f"{np.quantile(values, 0.9):.2g}%",
-                    f"{100 * np.mean(values < 10):.0f}%", f"{held:.0f}%", f"{width:.1f}",
+                    f"{held:.0f}%", f"{width:.1f}",
                 ]
             )  # fmt: skip
-    head = [
-        "question",
-        "aggregate",
-        "median error",
-        "p90",
-        "under 10%",
-        "intervals hold",
-        "half-width over need",
-    ]
-    return markdown(head, body)
+    return markdown(
+        ["question", "aggregate", "median error", "p90", "intervals hold", "half-width over need"], body
+    )
 
 
 def _plans(plans: Mapping[str, Mapping[tuple[str, str], float]]) -> str:
@@ -108,8 +101,8 @@ def main() -> None:
             star, case = star_of(name, Path(folder))
             found[name] = measure(star, case.price, case.month, releases)
             plans[name] = over_shown(star, case.price, case.month, case.guess, PLANNED)
-    tables = [f"### {TITLES[name]}\n\n{_table(own)}" for name, own in found.items()]
-    blocks = {"TABLES": "\n\n".join([f"{releases} releases of each star.", *tables]), "PLAN": _plans(plans)}
+    tables = [f"### {TITLES[name]}, {releases} releases\n\n{_table(own)}" for name, own in found.items()]
+    blocks = {"TABLES": "\n\n".join(tables), "PLAN": _plans(plans)}
     write("userlevel", Path(__file__).with_name("text.md"), blocks)
     _plot({name: own.errors for name, own in found.items()}, PLOTS / "userlevel.png")
 
