@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dpsql.tree import FloatArray, IntArray
-from dpsql.variance.model import Columns, Components, Covariance, Sum
+from dpsql.variance.model import Columns, Components, Covariance, Sum, all_pairs
 
 
 @dataclass(frozen=True, eq=False)
@@ -126,11 +126,7 @@ class BoxReading:
 
     def matrix(self, masks: Sequence[FloatArray]) -> FloatArray:
         """Covariances of all combinations of rows, as `Reading` says."""
-        places = [grid.ravel() for grid in np.indices([len(mask) for mask in masks])]
-        every = [mask[place] for mask, place in zip(masks, places, strict=True)]
-        return np.array([
-            self.covariance([np.broadcast_to(u[k], u.shape) for u in every], every).noise for k in range(len(places[0]))
-        ])  # fmt: skip
+        return all_pairs(self, masks)
 
     def columns(self) -> tuple[Columns, ...]:
         """One table."""

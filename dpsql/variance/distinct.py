@@ -35,7 +35,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dpsql.tree import FloatArray, IntArray
-from dpsql.variance.model import Columns, Components, Covariance, Sum
+from dpsql.variance.model import Columns, Components, Covariance, Sum, all_pairs
 
 ALL = 10
 """Everybody's row gets one part in so many. Of 1/20, 1/10, 3/20 and 1/5 this is within 3% of the least mean variance
@@ -285,7 +285,7 @@ class GapReading:
 
     def matrix(self, masks: Sequence[FloatArray]) -> FloatArray:
         """Covariances of all combinations of rows, as `Reading` says."""
-        return _all_pairs(self, masks)
+        return all_pairs(self, masks)
 
     def columns(self) -> tuple[Columns, ...]:
         """The one table."""
@@ -294,17 +294,6 @@ class GapReading:
     def page(self) -> Mapping[str, Any]:
         """The page does not ask it."""
         return {}
-
-
-def _all_pairs(reading: GapReading | TouchedReading, masks: Sequence[FloatArray]) -> FloatArray:
-    """Covariances of all combinations of rows of masks, in row-major order."""
-    rows = np.indices([len(mask) for mask in masks]).reshape(len(masks), -1)
-    own = [mask[row] for mask, row in zip(masks, rows, strict=True)]
-    found = [
-        reading.covariance([np.broadcast_to(mask[i], mask.shape) for mask in own], own).noise
-        for i in range(rows.shape[1])
-    ]
-    return np.array(found)
 
 
 def _ends(mask: FloatArray) -> tuple[IntArray, IntArray]:
@@ -356,7 +345,7 @@ class TouchedReading:
 
     def matrix(self, masks: Sequence[FloatArray]) -> FloatArray:
         """Covariances of all combinations of rows, as `Reading` says."""
-        return _all_pairs(self, masks)
+        return all_pairs(self, masks)
 
     def columns(self) -> tuple[Columns, ...]:
         """The one table."""

@@ -123,6 +123,17 @@ class Reading(Protocol):
         """What a program without the engine needs beside each axis's own table; empty where these are enough."""
 
 
+def all_pairs(reading: Shared, masks: Sequence[FloatArray]) -> FloatArray:
+    """A reading's `matrix` from its covariances alone: all combinations of rows of masks, in row-major order."""
+    rows = np.indices([len(mask) for mask in masks]).reshape(len(masks), -1)
+    own = [mask[row] for mask, row in zip(masks, rows, strict=True)]
+    found = [
+        reading.covariance([np.broadcast_to(mask[i], mask.shape) for mask in own], own).noise
+        for i in range(rows.shape[1])
+    ]
+    return np.array(found)
+
+
 def covariance(
     model: AxisVariance, i: npt.ArrayLike, j: npt.ArrayLike, k: npt.ArrayLike, m: npt.ArrayLike
 ) -> FloatArray:
