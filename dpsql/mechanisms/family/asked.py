@@ -35,6 +35,7 @@ from dpsql.mechanisms.family.measurement import (
     DrawnMember,
     LinearRows,
     Part,
+    Replay,
     Terms,
     apart,
 )
@@ -77,6 +78,7 @@ class AskedRows:
     law: NoiseLaw
     parts: ClassVar[tuple[Part, ...]] = (Part("", Fraction(1)),)
     biased: ClassVar[bool] = False
+    replay: ClassVar[Replay | None] = None
     reading: ClassVar[str] = AskedReading.name
     listed: ClassVar[Mapping[int, int]] = {}
 
