@@ -247,9 +247,9 @@ class PostgresSession:
         pairs = f"jsonb_to_recordset({literal(keys)}) AS pairs(key {_key_type(kind)}, leaf integer)"
         return f"(SELECT key, leaf FROM {pairs})"
 
-    def row_hash(self, columns: Sequence[str], salt: int) -> str:
+    def row_hash(self, columns: Sequence[str]) -> str:
         """See `Session`."""
-        return f"hashtextextended(CAST(ROW({', '.join(columns)}) AS text), {salt})"
+        return f"hashtextextended(CAST(ROW({', '.join(columns)}) AS text), 0)"
 
     def close(self) -> None:
         """End the transaction and forget the connection."""

@@ -93,8 +93,8 @@ class Session(Protocol):
             kind: type of the keys in DuckDB's words.
         """
 
-    def row_hash(self, columns: Sequence[str], salt: int) -> str:
-        """A 64-bit hash of columns; another one for each salt."""
+    def row_hash(self, columns: Sequence[str]) -> str:
+        """A 64-bit hash of columns."""
 
     def close(self) -> None:
         """Leave nothing behind."""
@@ -194,13 +194,13 @@ class ServerEngine:
         )
 
     def fingerprint(self, table: str, columns: Sequence[str]) -> str | None:
-        """See `Engine`: sums of the server's own 64-bit hashes."""
+        """See `Engine`: the sum of the server's own 64-bit hashes."""
         present = {name.lower(): column.sql for name, column in self._columns[table].items()}
         hashed = [present[name] for name in columns if name in present] or ["0"]
-        sums = (self.dialect.total(self._session.row_hash(hashed, salt), True) for salt in (0, 1))
-        query = f"SELECT count(*), {', '.join(sums)} FROM {self._places[table]}"
-        rows, *found = self._session.rows(query, f"taking the fingerprint of {table}")[0]
-        return f"{self.name} {rows} {[int(value) for value in found]}" if rows else None
+        total = self.dialect.total(self._session.row_hash(hashed), True)
+        query = f"SELECT count(*), {total} FROM {self._places[table]}"
+        rows, found = self._session.rows(query, f"taking the fingerprint of {table}")[0]
+        return f"{self.name} {rows} {int(found)}" if rows else None
 
     def close(self) -> None:
         """See `Engine`."""

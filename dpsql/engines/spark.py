@@ -217,9 +217,9 @@ class SparkSession:
         schema = f"array<struct<key: {own.get(kind, kind)}, leaf: INT>>"
         return f"(SELECT inline(from_json({SPARK.literal(keys)}, '{schema}')))"
 
-    def row_hash(self, columns: Sequence[str], salt: int) -> str:
+    def row_hash(self, columns: Sequence[str]) -> str:
         """See `Session`."""
-        return f"xxhash64({', '.join([str(salt), *columns])})"
+        return f"xxhash64({', '.join(columns)})"
 
     def close(self) -> None:
         """End the Spark that was started here; the session held no table."""
