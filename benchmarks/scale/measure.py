@@ -66,8 +66,17 @@ def plain(folder: Path) -> float:
 
 
 def counting(folder: Path, bounding: str) -> float:
-    """Processor seconds from open tables to exact integers."""
-    catalog = load_catalog(write_catalog(folder, bounding))
+    """Processor seconds of counting the star under a bound."""
+    return count(write_catalog(folder, bounding))
+
+
+def count(file: Path) -> float:
+    """Processor seconds from open tables to exact integers.
+
+    Args:
+        file: a catalog.
+    """
+    catalog = load_catalog(file)
     raw = open_star(catalog)
     try:
         plan = plan_release(catalog, axis_maker(catalog, raw))

@@ -20,7 +20,7 @@ from dpsql.engines.casts import exact_cast, roots
 from dpsql.engines.connection import SpillFolder, private_connection
 from dpsql.engines.csv import load_csv
 from dpsql.engines.dialect import DUCK, Dialect
-from dpsql.engines.engine import IntArray, KeyCheck
+from dpsql.engines.engine import IntArray, KeyCheck, engine_lost
 from dpsql.engines.files import files_of
 from dpsql.engines.kinds import INTEGERS
 from dpsql.engines.placed import ROW
@@ -133,7 +133,10 @@ class RawSide:
 
     def fetch(self, statement: str) -> Mapping[str, IntArray]:
         """See `Engine`."""
-        found = self.connection.execute(statement).fetchnumpy()
+        try:
+            found = self.connection.execute(statement).fetchnumpy()
+        except duckdb.Error as error:  # a file that went away, a full disk; its text may quote a value
+            raise engine_lost(self.name, "counting", type(error).__name__) from None
         return {name: np.asarray(column, dtype=np.int64) for name, column in found.items()}
 
     def fingerprint(self, table: str, columns: Sequence[str]) -> str | None:
@@ -141,9 +144,11 @@ class RawSide:
         stored = self.stored.get(table) or Stored(f"raw.{identifier(table)}", tuple(self.columns[table]))
         present = {name.lower(): identifier(name) for name in stored.columns}
         hashed = ", ".join(present[name] for name in columns if name in present) or "0"
-        rows, total = self.connection.execute(
-            f"SELECT count(*), sum(hash({hashed})) FROM {stored.view}"
-        ).fetchall()[0]
+        statement = f"SELECT count(*), sum(hash({hashed})) FROM {stored.view}"
+        try:
+            rows, total = self.connection.execute(statement).fetchall()[0]
+        except duckdb.Error as error:
+            raise engine_lost(self.name, f"taking the fingerprint of {table}", type(error).__name__) from None
         return f"{self.name} {rows} {total}" if rows else None
 
     def as_duckdb(self, what: str) -> RawSide:

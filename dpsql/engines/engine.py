@@ -22,6 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dpsql.engines.dialect import Dialect
+from dpsql.errors import EngineLost
 from dpsql.star import Catalog
 
 if TYPE_CHECKING:
@@ -35,6 +36,13 @@ class KeyCheck(NamedTuple):
 
     null: bool
     repeated: bool
+
+
+def engine_lost(engine: str, step: str, why: str) -> EngineLost:
+    """The one line about a statement that failed; why is a code or our own words, never the engine's text."""
+    return EngineLost(
+        f"{engine}: {step} failed ({why})", hint="nothing was charged and nothing was left behind"
+    )
 
 
 class Engine(Protocol):

@@ -24,8 +24,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from dpsql.engines.dialect import Dialect, day, moment
-from dpsql.engines.engine import IntArray
-from dpsql.engines.server import Column, StoredTable, engine_lost
+from dpsql.engines.engine import IntArray, engine_lost
+from dpsql.engines.server import Column, StoredTable
 from dpsql.extras import extra
 from dpsql.star.sql import identifier, literal
 

@@ -21,7 +21,7 @@ from dpsql.engines.casts import roots
 from dpsql.engines.dialect import Dialect
 from dpsql.engines.engine import IntArray, KeyCheck
 from dpsql.engines.kinds import BITS
-from dpsql.errors import CatalogError, EngineLost, SourceError
+from dpsql.errors import CatalogError, SourceError
 from dpsql.star import Catalog
 from dpsql.star.derived import expressions
 from dpsql.star.source import expand
@@ -98,13 +98,6 @@ class Session(Protocol):
 
     def close(self) -> None:
         """Leave nothing behind."""
-
-
-def engine_lost(engine: str, step: str, why: str) -> EngineLost:
-    """The one line about a statement that failed; why is a code or our own words, never the server's text."""
-    return EngineLost(
-        f"{engine}: {step} failed ({why})", hint="nothing was charged and nothing was left behind"
-    )
 
 
 class ServerEngine:

@@ -14,13 +14,12 @@ from tests.engines.servers import Server, postgres_programs, running_postgres, r
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Spark takes half a minute to start: one test of the default suite does, `make test-engines` has them all."""
+    """Spark takes half a minute to start: all of its tests are for `make test-engines`."""
     for item in items:
         if item.path.parent != Path(__file__).parent or "spark" not in item.name:
             continue
         item.add_marker(pytest.mark.timeout(900))
-        if item.name != "test_spark_counts_alike[truncate]":
-            item.add_marker(pytest.mark.slow)
+        item.add_marker(pytest.mark.slow)
 
 
 @pytest.fixture(scope="session")

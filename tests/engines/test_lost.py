@@ -19,9 +19,9 @@ from dpsql.publishing.central import publish_release
 from dpsql.star import Catalog
 from dpsql.star.graph import ledger_path
 from tests.command import dpsql_command
-from tests.engines.catalogs import KEY, catalog, server
+from tests.engines.catalogs import KEY, catalog, files, server
 from tests.engines.servers import Server
-from tests.engines.star import build, load_postgres
+from tests.engines.star import TABLES, build, load_postgres
 
 SCHEMA = "lost"
 COUNTING = "bounding, counting and drawing"
@@ -63,6 +63,29 @@ def ended(loaded: Server) -> Progress:
                 assert other.execute(mine).fetchall() == [(1,)]
 
     return progress
+
+
+@pytest.mark.parametrize("step", ["counting", "taking the fingerprint of sales"])
+def test_files_that_go_away(
+    step: str, shop: Path, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """DuckDB's: the sales are removed when they are about to be read; put back, they are published and charged once."""
+    folder = tmp_path_factory.mktemp("files")
+    for table in TABLES:
+        (folder / f"{table}.parquet").write_bytes((shop / f"{table}.parquet").read_bytes())
+    sales, aside = folder / "sales.parquet", folder / "aside"
+    here = catalog(tmp_path, files(folder), "truncate")
+    stages = {"counting": COUNTING}
+
+    def progress(stage: Stage) -> None:
+        if stage.doing == stages.get(step, "planned") and sales.exists():
+            sales.rename(aside)
+
+    message = lost(here, tmp_path, "nobody's password", progress)
+    assert message.startswith(f"DuckDB: {step} failed (IOException)")
+    aside.rename(sales)
+    publish_release(here, tmp_path / "r.dpsql", noise=ZeroNoise(), key=KEY)
+    assert charged(here) == 1
 
 
 def charged(shop: Catalog) -> int:
