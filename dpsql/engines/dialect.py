@@ -1,4 +1,4 @@
-"""The words in which engines differ: about fifteen small functions, one class an engine.
+"""The words in which engines differ: about fifteen small functions, one table of them an engine.
 
 The template (`dpsql.engines.template`) is one text for all engines; what is not spelt alike everywhere is asked of a
 `Dialect`. Rewriting DuckDB's SQL by a parser gets about as many constructs wrong, in silence: `is_nan` where there
@@ -22,152 +22,13 @@ its own types are which.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
-from typing import ClassVar, Protocol
 
 from dpsql.star.sql import identifier, literal
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-
-
-class Dialect(Protocol):
-    """How one engine spells what engines spell differently."""
-
-    @property
-    def wide(self) -> str:
-        """A type for integers up to 2^100."""
-
-    @property
-    def double(self) -> str:
-        """The type of 64-bit floats."""
-
-    @property
-    def reads_any(self) -> bool:
-        """Whether values of any type may be read by TRY_CAST, as DuckDB spells it; others have typed columns alone."""
-
-    @property
-    def materialised(self) -> str | None:
-        """What stands between AS and a common table that is computed once; None where it may be computed again."""
-
-    def identifier(self, name: str) -> str:
-        """A quoted name."""
-
-    def literal(self, text: str) -> str:
-        """A quoted text."""
-
-    def is_nan(self, value: str) -> str:
-        """Whether a float is NaN."""
-
-    def quotient(self, dividend: str, divisor: str) -> str:
-        """The floor of a quotient of BIGINTs, the first at least 0, the second above."""
-
-    def remainder(self, dividend: str, divisor: str) -> str:
-        """What is left of a BIGINT; the sign is the dividend's."""
-
-    def nearest(self, value: str) -> str:
-        """The floor of value + 0.5 as a BIGINT; a float or a decimal below 2^52."""
-
-    def date(self, days: int) -> str:
-        """The literal of a date, so many days after 1970-01-01."""
-
-    def instant(self, microseconds: int, kind: str) -> str:
-        """The literal of a TIMESTAMP, or of a TIMESTAMP WITH TIME ZONE, after 1970-01-01 00:00 UTC."""
-
-    def days(self, value: str) -> str:
-        """A DATE as days since 1970-01-01, a BIGINT."""
-
-    def microseconds(self, value: str) -> str:
-        """A TIMESTAMP, or one with a zone, as microseconds since 1970-01-01 00:00 UTC, a BIGINT."""
-
-    def months(self, value: str) -> str:
-        """The months of a DATE, or of a TIMESTAMP, since year 0: 12 year + month - 1, a whole number."""
-
-    def position(self, value: str, texts: Sequence[str]) -> str:
-        """Where a value stands among texts, from 0; NULL where it is none of them. Texts are compared byte by byte."""
-
-    def text(self, value: str) -> str:
-        """A value as a text that is compared byte by byte."""
-
-    def digest(self, text: str) -> str:
-        """The first 28 bits of the MD5 of a text, a BIGINT."""
-
-    def total(self, value: str, wide: bool) -> str:
-        """The sum of a BIGINT expression; `wide` where 64 bits may be too few."""
-
-
-class DuckDialect:
-    """DuckDB's words."""
-
-    wide: ClassVar[str] = "HUGEINT"
-    double: ClassVar[str] = "DOUBLE"
-    reads_any: ClassVar[bool] = True
-    materialised: ClassVar[str | None] = "MATERIALIZED"
-
-    def identifier(self, name: str) -> str:
-        """See `Dialect`."""
-        return identifier(name)
-
-    def literal(self, text: str) -> str:
-        """See `Dialect`."""
-        return literal(text)
-
-    def is_nan(self, value: str) -> str:
-        """See `Dialect`."""
-        return f"isnan({value})"
-
-    def quotient(self, dividend: str, divisor: str) -> str:
-        """See `Dialect`."""
-        return f"({dividend}) // ({divisor})"
-
-    def remainder(self, dividend: str, divisor: str) -> str:
-        """See `Dialect`."""
-        return f"({dividend}) % ({divisor})"
-
-    def nearest(self, value: str) -> str:
-        """See `Dialect`."""
-        return f"CAST(floor({value} + 0.5) AS BIGINT)"
-
-    def date(self, days: int) -> str:
-        """See `Dialect`."""
-        return f"DATE '{day(days).isoformat()}'"
-
-    def instant(self, microseconds: int, kind: str) -> str:
-        """See `Dialect`."""
-        zone = "+00" if kind == "TIMESTAMP WITH TIME ZONE" else ""
-        return f"CAST('{moment(microseconds)}{zone}' AS {kind})"
-
-    def days(self, value: str) -> str:
-        """See `Dialect`."""
-        return f"date_diff('day', DATE '1970-01-01', {value})"
-
-    def microseconds(self, value: str) -> str:
-        """See `Dialect`."""
-        return f"epoch_us({value})"
-
-    def months(self, value: str) -> str:
-        """See `Dialect`."""
-        return f"year({value}) * 12 + month({value}) - 1"
-
-    def position(self, value: str, texts: Sequence[str]) -> str:
-        """See `Dialect`. A function of one column runs once for each value of a dictionary; CASE runs once a row."""
-        entries = ", ".join(f"{literal(text)}: {i}" for i, text in enumerate(texts))
-        return f"map {{{entries}}}[{self.text(value)}]"
-
-    def text(self, value: str) -> str:
-        """See `Dialect`."""
-        return f"CAST({value} AS VARCHAR)"
-
-    def digest(self, text: str) -> str:
-        """See `Dialect`."""
-        return f"CAST('0x' || substr(md5({text}), 1, 7) AS BIGINT)"
-
-    def total(self, value: str, wide: bool) -> str:
-        """See `Dialect`. DuckDB sums whole numbers of any width as HUGEINT."""
-        return f"sum({value})"
-
-
-DUCK = DuckDialect()
 
 
 def day(days: int) -> date:
@@ -188,3 +49,118 @@ def moment(microseconds: int) -> str:
     instant = EPOCH + timedelta(microseconds=microseconds)
     # isoformat: strftime writes the year 1 as `1`, which PostgreSQL takes for 2001
     return instant.replace(tzinfo=None).isoformat(sep=" ", timespec="microseconds")
+
+
+def remainder(dividend: str, divisor: str) -> str:
+    """What is left of a BIGINT, as most engines spell it."""
+    return f"({dividend}) % ({divisor})"
+
+
+def nearest(value: str) -> str:
+    """The floor of value + 0.5 as a BIGINT, as most engines spell it."""
+    return f"CAST(floor(({value}) + 0.5) AS BIGINT)"
+
+
+def date_literal(days: int) -> str:
+    """The literal of a date, so many days after 1970-01-01, as most engines spell it."""
+    return f"DATE '{day(days).isoformat()}'"
+
+
+def months(value: str) -> str:
+    """Months since year 0, as most engines spell it."""
+    return f"year({value}) * 12 + month({value}) - 1"
+
+
+def searched(text: Callable[[str], str], quoted: Callable[[str], str]) -> Callable[[str, Sequence[str]], str]:
+    """Where a value stands among texts, by a CASE.
+
+    Args:
+        text: a value as a text that is compared byte by byte.
+        quoted: a literal.
+    """
+
+    def position(value: str, texts: Sequence[str]) -> str:
+        whens = " ".join(f"WHEN {quoted(each)} THEN {i}" for i, each in enumerate(texts))
+        return f"CASE {text(value)} {whens} END"
+
+    return position
+
+
+@dataclass(frozen=True, kw_only=True)
+class Dialect:
+    """How one engine spells what engines spell differently; what most of them spell alike need not be said.
+
+    Args:
+        wide: a type for integers up to 2^100.
+        double: the type of 64-bit floats.
+        reads_any: whether values of any type may be read by TRY_CAST, as DuckDB spells it; others have typed
+            columns alone.
+        materialised: what stands between AS and a common table that is computed once; None where it may be
+            computed again.
+        is_nan: whether a float is NaN.
+        quotient: the floor of a quotient of BIGINTs, the first at least 0, the second above.
+        instant: the literal of a TIMESTAMP, or of a TIMESTAMP WITH TIME ZONE, after 1970-01-01 00:00 UTC.
+        days: a DATE as days since 1970-01-01, a BIGINT.
+        microseconds: a TIMESTAMP, or one with a zone, as microseconds since 1970-01-01 00:00 UTC, a BIGINT.
+        position: where a value stands among texts, from 0; NULL where it is none of them. Texts are compared
+            byte by byte.
+        text: a value as a text that is compared byte by byte.
+        digest: the first 28 bits of the MD5 of a text, a BIGINT.
+        total: the sum of a BIGINT expression; `wide` where 64 bits may be too few.
+        identifier: a quoted name.
+        literal: a quoted text.
+        remainder: what is left of a BIGINT; the sign is the dividend's.
+        nearest: the floor of value + 0.5 as a BIGINT; a float or a decimal below 2^52.
+        date: the literal of a date, so many days after 1970-01-01.
+        months: the months of a DATE, or of a TIMESTAMP, since year 0: 12 year + month - 1, a whole number.
+    """
+
+    wide: str
+    double: str
+    reads_any: bool
+    materialised: str | None
+    is_nan: Callable[[str], str]
+    quotient: Callable[[str, str], str]
+    instant: Callable[[int, str], str]
+    days: Callable[[str], str]
+    microseconds: Callable[[str], str]
+    position: Callable[[str, Sequence[str]], str]
+    text: Callable[[str], str]
+    digest: Callable[[str], str]
+    total: Callable[[str, bool], str]
+    identifier: Callable[[str], str] = identifier
+    literal: Callable[[str], str] = literal
+    remainder: Callable[[str, str], str] = remainder
+    nearest: Callable[[str], str] = nearest
+    date: Callable[[int], str] = date_literal
+    months: Callable[[str], str] = months
+
+
+def _map_position(value: str, texts: Sequence[str]) -> str:
+    """A function of one column runs once for each value of a dictionary; CASE runs once a row."""
+    entries = ", ".join(f"{literal(text)}: {i}" for i, text in enumerate(texts))
+    return f"map {{{entries}}}[{_varchar(value)}]"
+
+
+def _varchar(value: str) -> str:
+    return f"CAST({value} AS VARCHAR)"
+
+
+DUCK = Dialect(
+    wide="HUGEINT",
+    double="DOUBLE",
+    reads_any=True,
+    materialised="MATERIALIZED",
+    is_nan=lambda value: f"isnan({value})",
+    quotient=lambda dividend, divisor: f"({dividend}) // ({divisor})",
+    instant=lambda microseconds, kind: (
+        f"CAST('{moment(microseconds)}{'+00' if kind == 'TIMESTAMP WITH TIME ZONE' else ''}' AS {kind})"
+    ),
+    days=lambda value: f"date_diff('day', DATE '1970-01-01', {value})",
+    microseconds=lambda value: f"epoch_us({value})",
+    position=_map_position,
+    text=_varchar,
+    digest=lambda text: f"CAST('0x' || substr(md5({text}), 1, 7) AS BIGINT)",
+    total=lambda value, wide: f"sum({value})",
+)
+"""DuckDB's words; it sums whole numbers of any width as HUGEINT."""

@@ -23,7 +23,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from dpsql.engines.dialect import Dialect, day, moment
+from dpsql.engines.dialect import Dialect, moment, searched
 from dpsql.engines.engine import IntArray, engine_lost
 from dpsql.engines.server import Column, StoredTable
 from dpsql.extras import extra
@@ -32,82 +32,48 @@ from dpsql.star.sql import identifier, literal
 DRIVER = "postgresql"
 
 
-class PostgresDialect:
-    """PostgreSQL's words; settings of the session: UTC, ISO dates, standard strings."""
-
-    wide: ClassVar[str] = "NUMERIC"
-    double: ClassVar[str] = "DOUBLE PRECISION"
-    reads_any: ClassVar[bool] = False
-    materialised: ClassVar[str | None] = "MATERIALIZED"
-
-    def identifier(self, name: str) -> str:
-        """See `Dialect`."""
-        return identifier(name)
-
-    def literal(self, text: str) -> str:
-        """See `Dialect`."""
-        return literal(text)
-
-    def is_nan(self, value: str) -> str:
-        """See `Dialect`. NaN equals itself; the text takes the column's own type."""
-        return f"({value}) = 'NaN'"
-
-    def quotient(self, dividend: str, divisor: str) -> str:
-        """See `Dialect`. DIV would compute in NUMERIC."""
-        return f"({dividend}) / ({divisor})"
-
-    def remainder(self, dividend: str, divisor: str) -> str:
-        """See `Dialect`."""
-        return f"({dividend}) % ({divisor})"
-
-    def nearest(self, value: str) -> str:
-        """See `Dialect`."""
-        return f"CAST(floor(({value}) + 0.5) AS BIGINT)"
-
-    def date(self, days: int) -> str:
-        """See `Dialect`."""
-        return f"DATE '{day(days).isoformat()}'"
-
-    def instant(self, microseconds: int, kind: str) -> str:
-        """See `Dialect`."""
-        if kind == "TIMESTAMP WITH TIME ZONE":
-            return f"TIMESTAMPTZ '{moment(microseconds)}+00'"
-        return f"TIMESTAMP '{moment(microseconds)}'"
-
-    def days(self, value: str) -> str:
-        """See `Dialect`. NULL for the two infinite dates, which cannot be subtracted."""
-        return f"CASE WHEN isfinite({value}) THEN CAST(({value}) - DATE '1970-01-01' AS BIGINT) END"
-
-    def microseconds(self, value: str) -> str:
-        """See `Dialect`. NULL outside of years 1 to 9999: the last years that the type holds overflow."""
-        return (
-            f"CASE WHEN ({value}) >= '0001-01-01 00:00' AND ({value}) < '10000-01-01 00:00' "
-            f"THEN CAST(extract(epoch FROM {value}) * 1000000 AS BIGINT) END"
-        )
-
-    def text(self, value: str) -> str:
-        """See `Dialect`. A collation that is not deterministic takes two texts for one."""
-        return f'CAST({value} AS text) COLLATE "C"'
-
-    def months(self, value: str) -> str:
-        """See `Dialect`."""
-        return f"CAST(extract(year FROM {value}) * 12 + extract(month FROM {value}) - 1 AS BIGINT)"
-
-    def position(self, value: str, texts: Sequence[str]) -> str:
-        """See `Dialect`."""
-        whens = " ".join(f"WHEN {self.literal(text)} THEN {i}" for i, text in enumerate(texts))
-        return f"CASE {self.text(value)} {whens} END"
-
-    def digest(self, text: str) -> str:
-        """See `Dialect`."""
-        return f"CAST(CAST('x' || substr(md5({text}), 1, 7) AS BIT(28)) AS BIGINT)"
-
-    def total(self, value: str, wide: bool) -> str:
-        """See `Dialect`. The sum of a BIGINT is a NUMERIC."""
-        return f"sum({value})"
+def _instant(microseconds: int, kind: str) -> str:
+    if kind == "TIMESTAMP WITH TIME ZONE":
+        return f"TIMESTAMPTZ '{moment(microseconds)}+00'"
+    return f"TIMESTAMP '{moment(microseconds)}'"
 
 
-POSTGRES = PostgresDialect()
+def _days(value: str) -> str:
+    """NULL for the two infinite dates, which cannot be subtracted."""
+    return f"CASE WHEN isfinite({value}) THEN CAST(({value}) - DATE '1970-01-01' AS BIGINT) END"
+
+
+def _microseconds(value: str) -> str:
+    """NULL outside of years 1 to 9999: the last years that the type holds overflow."""
+    return (
+        f"CASE WHEN ({value}) >= '0001-01-01 00:00' AND ({value}) < '10000-01-01 00:00' "
+        f"THEN CAST(extract(epoch FROM {value}) * 1000000 AS BIGINT) END"
+    )
+
+
+def _text(value: str) -> str:
+    """A collation that is not deterministic takes two texts for one."""
+    return f'CAST({value} AS text) COLLATE "C"'
+
+
+POSTGRES = Dialect(
+    wide="NUMERIC",
+    double="DOUBLE PRECISION",
+    reads_any=False,
+    materialised="MATERIALIZED",
+    is_nan=lambda value: f"({value}) = 'NaN'",
+    quotient=lambda dividend, divisor: f"({dividend}) / ({divisor})",
+    instant=_instant,
+    days=_days,
+    microseconds=_microseconds,
+    months=lambda value: f"CAST(extract(year FROM {value}) * 12 + extract(month FROM {value}) - 1 AS BIGINT)",
+    position=searched(_text, literal),
+    text=_text,
+    digest=lambda text: f"CAST(CAST('x' || substr(md5({text}), 1, 7) AS BIT(28)) AS BIGINT)",
+    total=lambda value, wide: f"sum({value})",
+)
+"""PostgreSQL's words; settings of the session: UTC, ISO dates, standard strings. NaN equals itself there, DIV would be
+NUMERIC, and the sum of a BIGINT is one."""
 
 
 _DECIMAL = re.compile(r"numeric\((\d+),(\d+)\)")

@@ -25,89 +25,57 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from dpsql.engines.dialect import Dialect, day, moment
+from dpsql.engines.dialect import Dialect, moment, searched
 from dpsql.engines.engine import IntArray, engine_lost
 from dpsql.engines.server import Column, StoredTable
 from dpsql.errors import EngineLost
 from dpsql.extras import extra
 
 
-class SparkDialect:
-    """Spark's words; settings of the session: ANSI, UTC."""
-
-    wide: ClassVar[str] = "DECIMAL(38,0)"
-    double: ClassVar[str] = "DOUBLE"
-    reads_any: ClassVar[bool] = False
-    materialised: ClassVar[str | None] = None
-
-    def identifier(self, name: str) -> str:
-        """See `Dialect`."""
-        return "`" + name.replace("`", "``") + "`"
-
-    def literal(self, text: str) -> str:
-        """See `Dialect`. A backslash escapes, `${x}` is a variable, and two quotes are two literals in old versions."""
-        for mark, written in (("\\", "\\\\"), ("'", "\\'"), ("$", "\\u0024")):
-            text = text.replace(mark, written)
-        return f"'{text}'"
-
-    def is_nan(self, value: str) -> str:
-        """See `Dialect`."""
-        return f"isnan({value})"
-
-    def quotient(self, dividend: str, divisor: str) -> str:
-        """See `Dialect`. A slash would compute in floats."""
-        return f"({dividend}) DIV ({divisor})"
-
-    def remainder(self, dividend: str, divisor: str) -> str:
-        """See `Dialect`."""
-        return f"({dividend}) % ({divisor})"
-
-    def nearest(self, value: str) -> str:
-        """See `Dialect`."""
-        return f"CAST(floor(({value}) + 0.5) AS BIGINT)"
-
-    def date(self, days: int) -> str:
-        """See `Dialect`."""
-        return f"DATE '{day(days).isoformat()}'"
-
-    def instant(self, microseconds: int, kind: str) -> str:
-        """See `Dialect`."""
-        if kind == "TIMESTAMP WITH TIME ZONE":
-            return f"TIMESTAMP '{moment(microseconds)}Z'"
-        return f"TIMESTAMP_NTZ '{moment(microseconds)}'"
-
-    def days(self, value: str) -> str:
-        """See `Dialect`."""
-        return f"CAST(unix_date({value}) AS BIGINT)"
-
-    def microseconds(self, value: str) -> str:
-        """See `Dialect`."""
-        return f"unix_micros(CAST({value} AS TIMESTAMP))"
-
-    def text(self, value: str) -> str:
-        """See `Dialect`."""
-        return f"CAST({value} AS STRING)"
-
-    def months(self, value: str) -> str:
-        """See `Dialect`."""
-        return f"year({value}) * 12 + month({value}) - 1"
-
-    def position(self, value: str, texts: Sequence[str]) -> str:
-        """See `Dialect`."""
-        whens = " ".join(f"WHEN {self.literal(text)} THEN {i}" for i, text in enumerate(texts))
-        return f"CASE {self.text(value)} {whens} END"
-
-    def digest(self, text: str) -> str:
-        """See `Dialect`."""
-        return f"CAST(conv(substr(md5({text}), 1, 7), 16, 10) AS BIGINT)"
-
-    def total(self, value: str, wide: bool) -> str:
-        """See `Dialect`. The sum of BIGINTs is one, and raises where it overflows."""
-        return f"sum(CAST({value} AS DECIMAL(38,0)))" if wide else f"sum({value})"
+def _identifier(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"
 
 
-SPARK = SparkDialect()
+def _literal(text: str) -> str:
+    """A backslash escapes, `${x}` is a variable, and two quotes are two literals in old versions."""
+    for mark, written in (("\\", "\\\\"), ("'", "\\'"), ("$", "\\u0024")):
+        text = text.replace(mark, written)
+    return f"'{text}'"
 
+
+def _instant(microseconds: int, kind: str) -> str:
+    if kind == "TIMESTAMP WITH TIME ZONE":
+        return f"TIMESTAMP '{moment(microseconds)}Z'"
+    return f"TIMESTAMP_NTZ '{moment(microseconds)}'"
+
+
+def _text(value: str) -> str:
+    return f"CAST({value} AS STRING)"
+
+
+def _total(value: str, wide: bool) -> str:
+    """The sum of BIGINTs is one, and raises where it overflows."""
+    return f"sum(CAST({value} AS DECIMAL(38,0)))" if wide else f"sum({value})"
+
+
+SPARK = Dialect(
+    wide="DECIMAL(38,0)",
+    double="DOUBLE",
+    reads_any=False,
+    materialised=None,
+    identifier=_identifier,
+    literal=_literal,
+    is_nan=lambda value: f"isnan({value})",
+    quotient=lambda dividend, divisor: f"({dividend}) DIV ({divisor})",
+    instant=_instant,
+    days=lambda value: f"CAST(unix_date({value}) AS BIGINT)",
+    microseconds=lambda value: f"unix_micros(CAST({value} AS TIMESTAMP))",
+    position=searched(_text, _literal),
+    text=_text,
+    digest=lambda text: f"CAST(conv(substr(md5({text}), 1, 7), 16, 10) AS BIGINT)",
+    total=_total,
+)
+"""Spark's words; settings of the session: ANSI, UTC. A slash would compute in floats."""
 
 SETTINGS = {
     "spark.sql.ansi.enabled": "true",

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from dataclasses import replace
 from fractions import Fraction
-from typing import ClassVar
 
 import duckdb
 import numpy as np
 import pytest
 
-from dpsql.engines.dialect import DUCK, DuckDialect
+from dpsql.engines.dialect import DUCK
 from dpsql.engines.placed import Digit, Rows, Side, UnitKey, row_numbers
 from dpsql.engines.sampling import PRIME, coefficients, hash_sql, is_kept, offset
 from dpsql.engines.template import Sampled
@@ -100,10 +100,8 @@ def test_storage_order_and_other_people_change_no_kept_row(values: int, one_scan
     assert all(sum(cells.values()) == min(unit + 4, 6) for unit, cells in whole.items() if unit + 4 > 0)
 
 
-class OneScan(DuckDialect):
-    """DuckDB as an engine that may compute a common table twice."""
-
-    materialised: ClassVar[None] = None
+ONE_SCAN = replace(DUCK, materialised=None)
+"""DuckDB as an engine that may compute a common table twice."""
 
 
 def bounded(
@@ -113,7 +111,7 @@ def bounded(
     unit = UnitKey((), "unit", "BIGINT")
     digits = Digit("a0", (), "a", 0, 4), Digit("m0", (), "m", -3, values, nullable=True)
     plan = Rows((Side((), "sales", carried=("unit",)),), digits[:1], digits[1:], unit)
-    query = Sampled(6, coefficients(KEY)).stored(plan, OneScan() if one_scan else DUCK)
+    query = Sampled(6, coefficients(KEY)).stored(plan, ONE_SCAN if one_scan else DUCK)
     with duckdb.connect() as db:
         db.execute("CREATE TABLE sales (unit BIGINT, a INTEGER, m BIGINT)")
         db.executemany("INSERT INTO sales VALUES (?, ?, ?)", rows)
@@ -153,7 +151,7 @@ def with_people(
     )
     sides = (Side((), "sales", carried=("unit",)), Side(("unit",), "people", key="id"))
     plan = Rows(sides, axes, (Digit("m0", (), "m", -3, 7, nullable=True),), UnitKey((), "unit", "BIGINT"))
-    query = Sampled(6, coefficients(KEY)).stored(plan, OneScan() if one_scan else DUCK)
+    query = Sampled(6, coefficients(KEY)).stored(plan, ONE_SCAN if one_scan else DUCK)
     with duckdb.connect() as db:
         db.execute("CREATE TABLE sales (unit BIGINT, a INTEGER, m BIGINT)")
         db.execute("CREATE TABLE people (id BIGINT, b INTEGER)")
