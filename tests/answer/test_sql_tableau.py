@@ -37,7 +37,7 @@ def star_of(tree: exp.Expression) -> Schema:
     columns = tuple(
         ColumnMeta((), table, name, f"c{i}", "VARCHAR") for table in tables for i, name in enumerate(names)
     )
-    axis = AxisMeta("all", tables[0], (), tables[0], 10, None, None, None, True, columns, 0, "")
+    axis = AxisMeta("all", tables[0], (), tables[0], 10, columns, True, 0, "")
     measures = frozenset({"count"} | {f"{table}.{name}" for table in tables for name in plain | set(odd)})
     return Schema("w", found, (axis,), measures)
 
