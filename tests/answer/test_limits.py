@@ -13,7 +13,7 @@ from dpsql.answer.session import OpenReleases, open_session
 from dpsql.answer.sql.growth import MOST, check_growth
 from dpsql.answer.sql.parse import parse
 from dpsql.errors import NotSupportedError, QueryTimeout, SqlSyntaxError
-from dpsql.star.sql.bounded import A_TOKEN, FREE, Bounded
+from dpsql.star.sql.bounded import A_TOKEN, FREE, bounded_parser
 from tests.doors_release import build
 
 GROUPS = "(SELECT region, COUNT(*) AS n FROM sales JOIN customer USING (customer_id) GROUP BY region)"
@@ -81,10 +81,8 @@ def test_what_people_ask_is_answered(shop: OpenReleases, sql: str) -> None:
 
 def test_the_parsers_steps_are_counted() -> None:
     """Or the bound would hold nothing back: the parser's own method is the one that is replaced."""
-    from sqlglot import Dialect
-
-    reader = Dialect.get_or_raise("duckdb")
-    counted = type("Counted", (Bounded, reader.parser_class), {})(dialect=reader)
+    reader, parser = bounded_parser("duckdb")
+    counted = parser(dialect=reader)
     tokens = reader.tokenize("SELECT COUNT(*) FROM sales WHERE age BETWEEN 20 AND 30 GROUP BY region")
     counted.parse(tokens, "")
     used = FREE + A_TOKEN * len(tokens) - counted._steps_left

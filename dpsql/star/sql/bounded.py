@@ -22,33 +22,27 @@ FREE, A_TOKEN = 1_000, 8
 """Steps that every text has, and those for each of its tokens."""
 
 
-class Bounded:
-    """What is put before a dialect's parser class: the parser steps by `_advance` alone, forwards and backwards."""
-
-    _steps_left = FREE
-
-    def parse(self, raw_tokens: Any, sql: str | None = None) -> Any:
-        """Parse within the bound.
-
-        Raises:
-            SqlSyntaxError: the bound is reached.
-        """
-        self._steps_left = FREE + A_TOKEN * len(raw_tokens)
-        return super().parse(raw_tokens, sql)  # type: ignore[misc]  # the dialect's parser stands behind
-
-    def _advance(self, times: int = 1) -> None:
-        self._steps_left -= 1
-        if self._steps_left < 0:
-            raise SqlSyntaxError(
-                "the statement can be read in too many ways", hint="give every JOIN its ON or USING"
-            )
-        super()._advance(times)  # type: ignore[misc]
-
-
 @lru_cache(maxsize=64)
-def _parser(dialect: str) -> tuple[Any, type[Any]]:
+def bounded_parser(dialect: str) -> tuple[Any, type[Any]]:
+    """A dialect and its parser, whose steps are counted: it steps by `_advance` alone, forwards and backwards."""
     reader = sqlglot.Dialect.get_or_raise(dialect)
-    return reader, type("BoundedParser", (Bounded, reader.parser_class), {})
+
+    class BoundedParser(reader.parser_class):  # type: ignore[name-defined, misc]  # known once the dialect is
+        _steps_left = FREE
+
+        def parse(self, raw_tokens: Any, sql: str | None = None) -> Any:
+            self._steps_left = FREE + A_TOKEN * len(raw_tokens)
+            return super().parse(raw_tokens, sql)
+
+        def _advance(self, times: int = 1) -> None:
+            self._steps_left -= 1
+            if self._steps_left < 0:
+                raise SqlSyntaxError(
+                    "the statement can be read in too many ways", hint="give every JOIN its ON or USING"
+                )
+            super()._advance(times)
+
+    return reader, BoundedParser
 
 
 def parse(text: str, dialect: str) -> list[Expr]:
@@ -71,6 +65,6 @@ def parse(text: str, dialect: str) -> list[Expr]:
     Traceback (most recent call last):
     dpsql.errors.SqlSyntaxError: the statement can be read in too many ways; give every JOIN its ON or USING
     """
-    reader, bounded = _parser(dialect)
+    reader, bounded = bounded_parser(dialect)
     trees = bounded(dialect=reader).parse(reader.tokenize(text), text)
     return [tree for tree in trees if tree is not None]
