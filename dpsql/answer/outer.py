@@ -12,8 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import duckdb
 import numpy as np
@@ -36,6 +35,24 @@ MOST_ROWS = 2048
 TOO_MANY = Unknown(f"each row would follow more than {MOST_ROWS} groups")
 
 Row = tuple[Any, ...]
+T = TypeVar("T")
+
+
+class Lazy(Generic[T]):
+    """A property that is worked out once, without a lock.
+
+    Until Python 3.12 `cached_property` has one lock for all instances: a statement would wait for any other that runs.
+    """
+
+    def __init__(self, make: Callable[[Any], T]) -> None:
+        self.make = make
+        self.__doc__ = make.__doc__
+
+    def __get__(self, instance: Any, owner: type | None = None) -> T:
+        """The value; kept under the property's name, where Python looks first."""
+        value = self.make(instance)
+        instance.__dict__[self.make.__name__] = value
+        return value
 
 
 class Table(NamedTuple):
@@ -71,7 +88,7 @@ class Outer:
     listings: Callable[[], Sequence[Listing]]
     limit: float
 
-    @cached_property
+    @Lazy
     def answer(self) -> Answer:
         """Names, types and rows; hidden columns follow the named ones in each row."""
         if self.statement.asks_errors:
@@ -105,7 +122,7 @@ class Outer:
         """Whether blocks tell the errors of a column: it has a form, and one view holds all of it."""
         return bool(forms) and all(self.relations[block].holds(form) for block, form in forms.items())
 
-    @cached_property
+    @Lazy
     def undefined(self) -> Mapping[str, str]:
         """Columns whose error is not defined, and why."""
         found = {}
@@ -121,7 +138,7 @@ class Outer:
             return [None] * len(self.answer.rows)
         return error.column(self.composites[number], level)
 
-    @cached_property
+    @Lazy
     def _columns(self) -> Sequence[Emitted | Unknown | None]:
         """For each named column where its cells are, or why there are none."""
         if not self.statement.blocks:
@@ -132,7 +149,7 @@ class Outer:
             return self.carried.columns
         return [why if isinstance(each, Emitted) else each for each in self.carried.columns]
 
-    @cached_property
+    @Lazy
     def _refused(self) -> Unknown | None:
         """Why cells cannot be carried, where they are more than a question may take."""
         if not any(isinstance(each, Emitted) for each in self.carried.columns):
@@ -147,12 +164,12 @@ class Outer:
         """Rows with their cells."""
         return self._carried_answer.rows
 
-    @cached_property
+    @Lazy
     def carried(self) -> Carried:
         """The statement that carries cells."""
         return carry(self.statement)
 
-    @cached_property
+    @Lazy
     def composites(self) -> Mapping[int, Composite]:
         """The columns that follow cells of several groups, by number, in the order of the answer's rows."""
         width = len(self.statement.names)
@@ -163,14 +180,14 @@ class Outer:
             if isinstance(column, Emitted)
         }
 
-    @cached_property
+    @Lazy
     def _tables(self) -> list[Table]:
         tables = [Table(f"dp_block_{i}", r.names, r.types, r.columns) for i, r in enumerate(self.relations)]
         if self.statement.catalog_tables:
             tables += [Table(*each) for each in self.listings()]
         return tables
 
-    @cached_property
+    @Lazy
     def _carried_answer(self) -> Answer:
         """Rows with their cells, functions of an error answered first."""
         tables = [*self._tables[len(self.relations) :], *map(_with_sides, self._tables, self.relations)]

@@ -227,6 +227,7 @@ def _run(
     finally:
         with _guard:
             _running.discard(running)
+        cursor.close()  # what was stopped goes on in its database until its cursor is closed
     return Answer(tuple(str(c[0]) for c in described), tuple(str(c[1]) for c in described), rows)
 
 

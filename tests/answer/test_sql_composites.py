@@ -194,6 +194,7 @@ def test_every_statement_of_the_benchmark_has_errors(answerer: Answerer) -> None
             assert [value is None for value in row] == [error is None for error in errors], text
 
 
+@pytest.mark.slow
 def test_errors_are_those_of_a_hundred_draws(publish: Publish) -> None:
     """The mean squared error of a difference of two views, and of a running sum, over draws of the noise."""
     texts = STATEMENTS["linear"][4], f"SELECT SUM(n) OVER (ORDER BY day) FROM {DAYS}"

@@ -100,6 +100,9 @@ class TwoDraws:
     def words(self, strategies: Sequence[str]) -> str:
         return f"twice {PRODUCT.words(strategies)}"
 
+    def known(self, strategies: Sequence[AxisStrategy]) -> int:
+        return PRODUCT.known(strategies)
+
     def row_count(self, strategies: Sequence[AxisStrategy]) -> int:
         return 2 * PRODUCT.row_count(strategies)
 

@@ -50,6 +50,7 @@ def test_a_long_axis_is_measured_on_two_levels(tmp_path):
     assert result.scalar() == pytest.approx(truth, rel=0.2)
     parts = {name: grid[0][0] for name, grid in result.components.items()}
     assert parts.pop("channel") == 0  # nobody reported
+    assert parts.pop("within_leaf") == 0  # no view by blocks
     assert all(0 < part < 0.2 * truth for part in parts.values()), parts
     assert max(parts["noise"], parts["scale"]) < 0.1 * truth
     low, high = result.interval_rows(0.95)
