@@ -79,7 +79,7 @@ bench: $(VENV)/.dev data/sales.parquet
 	$(BIN)/python -m benchmarks.composites.measure && exit $$measured
 
 bench-accuracy: $(VENV)/.dev
-	short=0; for part in expected planning questions "measure chosen" dense blocks; do \
+	short=0; for part in expected planning questions cubes "measure chosen" dense blocks; do \
 	$(BIN)/python -m benchmarks.central.$$part || short=1; done; exit $$short
 
 bench-local: $(VENV)/.dev bench-collect

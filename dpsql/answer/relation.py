@@ -110,6 +110,10 @@ def choose(
             partial = partial or refuse_partial(plan, most, block, release, along)
         else:
             plans.append(plan)
+    said += [
+        f"{name} holds sets of up to {view.ways} of its axes" for name, view in release.catalog.views.items()
+        if view.ways and view.of.lower() == block.root.lower()
+    ]  # fmt: skip
     if not plans and asks_people(terms):
         raise partial or no_people_view(block, terms, said, release)
     if not plans:

@@ -56,7 +56,8 @@ def plan_release(catalog: Catalog, make_axis: AxisMaker) -> ReleasePlan:
         raise CatalogError("views: there are none", hint="declare at least one view")
     planner = AxisPlanner(make_axis, _grains(catalog))
     for view in catalog.star.views.values():
-        _check_cells(view.name, view.spec.cells, [planner.axis(entry) for entry in view.meant])
+        own = sorted((planner.axis(entry) for entry in view.meant), key=lambda axis: -axis.leaves)
+        _check_cells(view.name, view.spec.cells, own[: view.spec.together])
     families = [
         family for of in catalog.star.tables for family in choose_families(_question(catalog, of, planner))
     ]
@@ -95,6 +96,7 @@ def _question(catalog: Catalog, of: str, planner: AxisPlanner) -> FamilyQuestion
                 view.name, tuple(axes.index(axis) for axis in own), _word(view.spec), view.spec.data_dependent,
                 {measure.name: _charge(catalog, view.name, measure) for measure in view.measures},
                 all(measure.is_count for measure in view.measures), view.spec.share is None, view.spec.questions,
+                view.spec.together, view.spec.objective == "max",
             )
         )  # fmt: skip
     laws, batches = laws_for(currency_at(catalog.privacy.delta)), catalog.stream is not None
@@ -105,7 +107,9 @@ def _question(catalog: Catalog, of: str, planner: AxisPlanner) -> FamilyQuestion
 
 
 def _word(view: View) -> Word:
-    """What a view says of its mechanism."""
+    """What a view says of its mechanism; cubes are measured by sets of axes."""
+    if view.ways is not None:
+        return Word("residual")
     return Word(view.word) if view.tree is None else Word(view.word, view.tree.tree, view.tree.arity or 0)
 
 
@@ -146,11 +150,15 @@ def _of_sets(
     views = family.question.views
     ids = {i: axis for view in views for i, axis in zip(view.axes, placed[view.name].axes, strict=True)}
     like = {s.measure.name: s for view in reversed(views) for s in declared[view.name]}
-    names = {tuple(sorted(placed[view.name].axes)): view.name for view in reversed(views)}
+    names = {
+        tuple(sorted(placed[view.name].axes)): view.name for view in reversed(views) if len(view.sets) == 1
+    }
+    cubes = [view.name for view in views if len(view.sets) > 1]
     found = []
     for measure, part, charge in family.choice.strategy.sets:
         axes, base = tuple(sorted(ids[i] for i in part)), like[measure]
-        name = names.get(axes) or set_name(base.of, [planner.entries[i].axis.name for i in axes])
+        own = [planner.entries[i].axis.name for i in axes]
+        name = names.get(axes) or set_name(base.of, own, cubes)
         spend = _spend(catalog, charge, base.law)
         found.append(replace(base, view=name, axes=axes, charge=charge, spend=spend))
     return found
@@ -161,7 +169,7 @@ def _grains(catalog: Catalog) -> Grains:
 
     Products of as many rows as a view has axes, summed over all of a table's rows, must fit in 62 bits.
     """
-    widest = max(len(view.axes) for view in catalog.star.views.values())
+    widest = max(view.spec.together for view in catalog.star.views.values())
     largest = 1
     for view in catalog.star.views.values():
         unit = bounding_of(catalog, view.of).unit

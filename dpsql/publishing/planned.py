@@ -163,13 +163,14 @@ class Joint(NamedTuple):
     measurement: Measurement
 
 
-def set_name(of: str, axes: Sequence[str]) -> str:
+def set_name(of: str, axes: Sequence[str], cubes: Sequence[str] = ()) -> str:
     """The name of a set that no view names; no declared view can be called so.
 
-    >>> set_name("sales", ["customer.age", "day"])
-    '(sales by customer.age, day)'
+    >>> set_name("sales", ["customer.age", "day"]), set_name("sales", ["day"], ["people"])
+    ('(sales by customer.age, day)', '(sales by day, cube people)')
     """
-    return f"({of} by {', '.join(axes)})" if axes else f"({of} in all)"
+    cube = f", cube {' and '.join(cubes)}" if cubes else ""
+    return f"({of} by {', '.join(axes)}{cube})" if axes else f"({of} in all{cube})"
 
 
 @dataclass(frozen=True)

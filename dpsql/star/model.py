@@ -154,6 +154,13 @@ class View(Model):
         description="of `mechanism: asked`: the only questions measured, each as disjoint boxes, each box as"
         " intervals [first, beyond last] of leaves on each axis; `dpsql buy` writes them",
     )
+    ways: Literal[2, 3] | None = Field(
+        None,
+        description="a cube: in the place of all its axes together, all sets of up to so many of them (needs delta)",
+    )
+    objective: Literal["mean", "max"] = Field(
+        "mean", description="of a cube: least mean error over its sets, or least error of the worst one"
+    )
     data_dependent: Literal["refuse", "allow"] = Field(
         "refuse",
         description="allow: `auto` may pay for a look at noisy numbers and choose a strategy, or blocks, by them",
@@ -181,6 +188,26 @@ class View(Model):
     def tree(self) -> TreeMechanism | None:
         """The shape of its trees, where the catalog says one."""
         return self.mechanism if isinstance(self.mechanism, TreeMechanism) else None
+
+    @property
+    def together(self) -> int:
+        """Axes that a statement may use together."""
+        return self.ways or len(self.axes)
+
+    @field_validator("ways", mode="before")
+    @classmethod
+    def _whole_number(cls, value: Any) -> Any:
+        return int(str(value)) if str(value).isdecimal() else value
+
+    @model_validator(mode="after")
+    def _is_a_cube(self) -> Self:
+        if self.ways is None and self.objective != "mean":
+            raise ValueError("`objective` is of a cube; write `ways: 2`, or remove it")
+        if self.ways is not None and self.ways >= len(self.axes):
+            raise ValueError(f"`ways: {self.ways}` needs more than {self.ways} axes; remove it")
+        if self.ways is not None and self.word not in ("auto", "residual"):
+            raise ValueError("`ways` goes with `mechanism: auto`; remove one of them")
+        return self
 
     @model_validator(mode="after")
     def _shares_add_up(self) -> Self:

@@ -22,6 +22,7 @@ from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
+from itertools import combinations
 from math import prod
 from typing import NamedTuple, Protocol, TypeAlias
 
@@ -82,6 +83,8 @@ class FamilyView(NamedTuple):
         counts: whether it counts rows and nothing else.
         shared_out: whether its share was left open.
         questions: the only ones that it is for; empty where it is for whatever is asked.
+        together: the most axes that are asked together; below the number of its axes it is a cube.
+        evened: whether the largest error of its sets counts, in the place of the mean.
     """
 
     name: str
@@ -92,6 +95,14 @@ class FamilyView(NamedTuple):
     counts: bool
     shared_out: bool
     questions: tuple[Boxes, ...] = ()
+    together: int = 0
+    evened: bool = False
+
+    @property
+    def sets(self) -> list[tuple[int, ...]]:
+        """The largest sets of axes that are asked together: one, but of a cube."""
+        size = self.together or len(self.axes)
+        return [tuple(sorted(part)) for part in combinations(self.axes, size)]
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,0 +1,138 @@
+"""A cube: all sets of up to two of its axes, planned, published, asked, audited; its exact loss."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import duckdb
+import pytest
+
+import dpsql
+from dpsql.answer.answerer import Answerer
+from dpsql.errors import CatalogError, NoViewError
+from dpsql.mechanisms.axis.zero_sum import zero_sum_strategy
+from dpsql.mechanisms.family.measurement import AskedAxis, range_variance
+from dpsql.mechanisms.family.reconcile import subsets
+from dpsql.mechanisms.family.residual import best_shares, evened_sets
+from dpsql.noise import ZeroNoise
+from dpsql.publishing.central import publish_release
+from dpsql.release import open_release
+from dpsql.star import load_catalog
+from tests.privacy.loss import measure
+from tests.privacy.test_loss import shop as people
+from tests.privacy.test_loss import star
+
+CATALOG = """
+dpsql: 1
+name: shop
+source: {kind: parquet, root: ROOT, tables: {sales: sales.parquet}}
+privacy: {lineage: people, cap: 2, unit: row, epsilon: 1.0, delta: DELTA}
+tables:
+  sales: {role: fact, columns: {
+    a: {type: int, lower: 0, upper: 9}, b: {type: int, lower: 0, upper: 6}, c: {type: bool},
+    d: {type: string, categories: [x, y, z], out_of_domain: drop},
+    amount: {type: int, lower: 0, upper: 20, measure: true}}}
+views:
+  all: {of: sales, axes: [sales.a, sales.b, sales.c, sales.d], measures: [count, sales.amount], ways: 2}
+"""
+PAIRS = "\n".join(
+    f"  {x}{y}: {{of: sales, axes: [sales.{x}, sales.{y}], measures: [count, sales.amount], mechanism: residual}}"
+    for x, y in ("ab", "ac", "ad", "bc", "bd", "cd")
+)
+
+
+def shop(folder: Path, delta: str = "1e-6", views: str = "") -> Path:
+    made = (
+        "SELECT i % 10 AS a, i * 3 % 7 AS b, i % 3 = 0 AS c, ['x', 'y', 'z'][1 + i % 3] AS d, i % 21 AS amount"
+        " FROM range(3000) t(i)"
+    )
+    duckdb.connect().execute(f"COPY ({made}) TO '{folder}/sales.parquet'")
+    text = CATALOG.replace("ROOT", str(folder)).replace("DELTA", delta)
+    if views:
+        text = text[: text.index("views:")] + "views:\n" + views
+    (folder / "shop.yaml").write_text(text)
+    return folder / "shop.yaml"
+
+
+ASKED = [
+    "SELECT COUNT(*) FROM sales WHERE a BETWEEN 2 AND 5 AND b > 3",
+    "SELECT COUNT(*) FROM sales WHERE d IN ('x', 'z') AND NOT c",
+    "SELECT SUM(amount) FROM sales WHERE a < 4 OR d = 'y'",
+    "SELECT d, COUNT(*) AS n FROM sales WHERE b = 2 GROUP BY d ORDER BY d",
+    "SELECT COUNT(*) FROM sales",
+]
+
+
+def test_without_noise_all_sets_of_two_axes_are_exact(tmp_path: Path):
+    catalog = load_catalog(shop(tmp_path))
+    publish_release(catalog, tmp_path / "shop.dpsql", noise=ZeroNoise(), key=b"k" * 32)
+    asked, raw = Answerer(open_release(tmp_path / "shop.dpsql", insecure=True)), duckdb.connect()
+    raw.execute(f"CREATE VIEW sales AS FROM '{tmp_path}/sales.parquet'")
+    for sql in ASKED:
+        found, wanted = asked.query(sql).rows, raw.execute(sql).fetchall()
+        assert [row[:-1] for row in found] == [row[:-1] for row in wanted]
+        assert [float(r[-1]) for r in found] == pytest.approx([float(r[-1]) for r in wanted], abs=0.01)
+    assert "cube all" in asked.explain(ASKED[0])
+    with pytest.raises(NoViewError, match="all holds sets of up to 2 of its axes"):
+        asked.query("SELECT COUNT(*) FROM sales WHERE a = 1 AND b = 1 AND c")
+
+
+def test_it_is_planned_published_and_audited_as_all_pairs_are(tmp_path: Path):
+    catalog = shop(tmp_path)
+    planned = dpsql.plan(catalog, ASKED)
+    assert len(planned.statistics) == 2 * (6 + 4 + 1)
+    (tmp_path / "pairs").mkdir()
+    by_hand = dpsql.plan(shop(tmp_path / "pairs", views=PAIRS), ASKED)
+    for ours, theirs in zip(planned.queries, by_hand.queries, strict=True):
+        assert ours.columns[0].median == pytest.approx(theirs.columns[0].median, rel=1e-4)
+    dpsql.publish(catalog, tmp_path / "shop.dpsql")
+    said = dpsql.query(ASKED[0], release=tmp_path / "shop.dpsql").stderr.iloc[0, 0]
+    assert said == pytest.approx(planned.queries[0].columns[0].median, rel=1e-6)
+    report = dpsql.api.audit(tmp_path / "shop.dpsql", catalog=catalog, samples=0)
+    assert not [check for check in report.checks if check.held is False]
+
+
+def test_the_worst_set_errs_less_where_the_largest_error_counts():
+    sizes = (40, 12, 3, 2)
+    asked = {i: AskedAxis(zero_sum_strategy(n).variance(), None) for i, n in enumerate(sizes)}
+    pairs = [part for part in subsets((0, 1, 2, 3)) if len(part) == 2]
+    sets = {part: 1.0 for part in subsets((0, 1, 2, 3)) if len(part) <= 2}
+
+    def errors(weights):
+        variances = {part: 1 / share for part, share in best_shares(weights, asked).items()}
+        return [range_variance(variances, part, asked) for part in pairs]
+
+    mean, largest = errors(sets), errors(evened_sets(sets, pairs, asked))
+    assert max(largest) < 0.95 * max(mean)
+    assert sum(mean) < sum(largest)
+    assert evened_sets(sets, (), asked) == sets
+
+
+def test_what_a_cube_needs_is_said(tmp_path: Path):
+    with pytest.raises(CatalogError, match="needs delta above 0"):
+        dpsql.plan(shop(tmp_path, "0"))
+    text = shop(tmp_path).read_text()
+    for old, new, words in (
+        ("ways: 2", "ways: 4", "ways"), ("ways: 2", "ways: 2, mechanism: tents", "goes with"),
+        ("ways: 2", "objective: max", "is of a cube"), ("sales.c, sales.d]", "sales.c]", "more than 3"),
+    ):  # fmt: skip
+        wrong = text.replace(old, new)
+        if words == "more than 3":
+            wrong = wrong.replace("ways: 2}", "ways: 3}")
+        (tmp_path / "bad.yaml").write_text(wrong)
+        with pytest.raises(CatalogError, match=words):
+            load_catalog(tmp_path / "bad.yaml")
+
+
+@pytest.mark.parametrize("objective", ["mean", "max"])
+def test_a_customer_costs_what_is_claimed(tmp_path: Path, objective: str):
+    views = (
+        "views:\n  all: {of: sales, axes: [sales.day, customer.age, sales.size], measures: [count, sales.amount],"
+        f" ways: 2, objective: {objective}}}\n"
+    )
+    catalog = people("unit: customer.id, epsilon: 1, delta: 1e-6", "max_ids: 4,", views)
+    derived = "derive: {size: 'day % 2 = 0'}, columns: {\n    size: {type: bool},\n    day:"
+    catalog = catalog.replace("columns: {\n    day:", derived)
+    loss = measure(catalog, star(500), star(500, victim=False), tmp_path)
+    assert 0.98 <= loss.share <= 1
+    assert len(loss.lines) == 2 * 7
