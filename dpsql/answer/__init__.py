@@ -15,6 +15,7 @@ notes       what no error bar tells: whom an answer is about, what may have bias
 explain     a plan in words; standard errors beforehand
 run         one DuckDB statement, and stopping it
 result      what the caller gets; output writes and draws it
+both        how two statistics err together
 session     open releases, several together; combine blends their answers
 """
 

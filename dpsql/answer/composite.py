@@ -35,7 +35,7 @@ import numpy as np
 
 from dpsql.answer.answered import Answered, node_list
 from dpsql.answer.block import Linear, Ratio, Term
-from dpsql.answer.combine import independent
+from dpsql.answer.both import both_err, err_apart
 from dpsql.answer.cuts import ratio_moved
 from dpsql.answer.errorbars import CHUNK, FAR, LAPLACE_KURTOSIS, fieller, quantile, reads
 from dpsql.answer.leafsets import FloatArray, IntArray
@@ -504,13 +504,13 @@ class Composite:
         none = np.zeros(len(self.middle))
         a, b = self._release(one), self._release(two)
         if a is not b:
-            apart = none if _apart(a, b) else np.full(len(none), np.nan)
+            apart = none if err_apart(a, b) else np.full(len(none), np.nan)
             both = np.isin(np.arange(len(none)), np.intersect1d(left.number, right.number))
             return Covariance(np.where(both, apart, 0.0))
         if two.statistic < one.statistic:
             return self._between(two, right, one, left)
         i, j = pairs_of(left.number, right.number)
-        between = _told(a, one.statistic, two.statistic)
+        between = both_err(a, one.statistic, two.statistic)
         if between is None or not len(i):
             return Covariance(none)
         if len(i) > MOST_PAIRS:
@@ -576,29 +576,6 @@ def _form(relation: Relation, place: Place) -> Linear:
         return value.above if place.part == ABOVE else value.below
     assert isinstance(value, Linear) and place.part not in (ABOVE, BELOW)
     return value
-
-
-Between = Callable[[Sequence[FloatArray], Sequence[FloatArray] | None], Covariance]
-"""Covariances of answers under masks of one statistic and of another; None for the same ones."""
-
-
-def _told(release: Release, one: int, two: int) -> Between | None:
-    """How two statistics of a release err together, the lower first; None where independently."""
-    left, right = release.statistics[one], release.statistics[two]
-    if left.view == right.view or release.together:
-        reading = release.shared(one, two)
-        return None if reading is None else reading.covariance
-    across = release.across(one, two)
-    if across is not None:
-        return lambda u, w: across.covariance(u, u if w is None else w)
-    if release.meta.reported:  # what a channel does to two views at once is not kept
-        return lambda u, w: Covariance(np.full(len(u[0]) if u else 1, np.nan))
-    return None
-
-
-def _apart(one: Release, two: Release) -> bool:
-    """Whether two releases err independently: neither was made of several when they were opened."""
-    return independent([one.meta, two.meta]) and not one.together and not two.together
 
 
 def _fields(parts: Parts) -> tuple[FloatArray, ...]:
