@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from math import nan, prod
-from typing import ClassVar, Self
+from typing import ClassVar
 
 import numpy as np
 
@@ -30,14 +30,13 @@ from dpsql.mechanisms.axis.rows import SparseRows
 from dpsql.mechanisms.axis.strategy import AxisStrategy
 from dpsql.mechanisms.family.asked_rows import MOST_CLASSES, best_rows, classes_of
 from dpsql.mechanisms.family.measurement import (
+    Alone,
     AskedAxis,
-    DrawnAxis,
     DrawnMember,
     LinearRows,
     Part,
     Replay,
     Terms,
-    apart,
 )
 from dpsql.mechanisms.family.question import (
     Answer,
@@ -48,7 +47,7 @@ from dpsql.mechanisms.family.question import (
     NamedFamily,
     ViewChoice,
 )
-from dpsql.mechanisms.family.reconcile import Measured, Subset
+from dpsql.mechanisms.family.reconcile import Subset
 from dpsql.mechanisms.law import AxisBudget, NoiseLaw, NoisyRows
 from dpsql.mechanisms.offers import Offer, Refusal
 from dpsql.noise import Noise
@@ -60,7 +59,7 @@ TOTAL = 1 << 16
 
 
 @dataclass(frozen=True, eq=False)
-class AskedRows:
+class AskedRows(Alone):
     """Integer rows over classes of cells. See `Measurement` and `LinearRows` for what its methods answer.
 
     Args:
@@ -104,10 +103,6 @@ class AskedRows:
         """These rows."""
         return self
 
-    def kin(self, view: str) -> str:
-        """It knows sums that no other view does, and no totals to agree on."""
-        return view
-
     def words(self, strategies: Sequence[str]) -> str:
         """How many."""
         return f"{len(self.matrix)} sums for a few questions"
@@ -146,35 +141,11 @@ class AskedRows:
         exact = self.measure(cells, terms.strategies)
         return terms.law.draw(exact, [self._axis], terms.spend, terms.sensitivity, noise)
 
-    def beside(self) -> Self:
-        """All statistics alike."""
-        return self
-
-    def settled(self, view: NoisyRows) -> Self:
-        """Nothing is left to the draw."""
-        return self
-
-    def drawn_axis(self, view: NoisyRows) -> DrawnAxis | None:
-        """Nothing is left to the draw."""
-        return None
-
     def estimates(
         self, family: Sequence[DrawnMember], strategies: Mapping[int, AxisStrategy]
     ) -> list[FloatArray]:
         """Least squares over the classes, each spread evenly over its cells; cells not measured are 0."""
         return [self.leaf_estimates(view, ()) for _, view in family]
-
-    def components(
-        self, family: Sequence[tuple[Subset, float]], totals: Mapping[int, float]
-    ) -> dict[Subset, float]:
-        """One for all axes."""
-        return dict(family)
-
-    def agreed(
-        self, family: Sequence[Measured], totals: Mapping[int, float], spreads: Mapping[int, FloatArray]
-    ) -> list[FloatArray]:
-        """There is no other view to agree with."""
-        return apart(family)
 
     def shape(self, strategies: Sequence[AxisStrategy]) -> tuple[int, ...]:
         """One line."""

@@ -23,7 +23,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import prod
-from typing import ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple, Self
 
 import numpy as np
 
@@ -41,14 +41,13 @@ from dpsql.mechanisms.family.block_plan import (
     stages,
 )
 from dpsql.mechanisms.family.measurement import (
+    Alone,
     AskedAxis,
-    DrawnAxis,
     DrawnMember,
     LinearRows,
     Part,
     Replay,
     Terms,
-    apart,
 )
 from dpsql.mechanisms.family.partition import BlockGrid, Partition, partition
 from dpsql.mechanisms.family.product import PRODUCT, product_view
@@ -60,7 +59,7 @@ from dpsql.mechanisms.family.question import (
     FamilyQuestion,
     NamedFamily,
 )
-from dpsql.mechanisms.family.reconcile import Measured, Subset
+from dpsql.mechanisms.family.reconcile import Subset
 from dpsql.mechanisms.law import GAUSSIAN, NoisyRows, NoisyView
 from dpsql.mechanisms.offers import Offer, Refusal
 from dpsql.noise import Noise
@@ -112,7 +111,7 @@ class DrawnBlocks:
 
 
 @dataclass(frozen=True, eq=False)
-class Blocks:
+class Blocks(Alone):
     """A view of several axes by blocks, or by the product of its axes' strategies. See `Measurement`.
 
     Args:
@@ -152,19 +151,15 @@ class Blocks:
         """As the outcome."""
         return self.outcome.reading
 
-    def kin(self, view: str) -> str:
-        """Its noise is not known beforehand, so it stays alone."""
-        return view
-
     def words(self, strategies: Sequence[str]) -> str:
         """What was drawn, or what may be."""
         return self.outcome.words or f"blocks, or if they are full {PRODUCT.words(strategies)}"
 
-    def beside(self) -> Blocks:
+    def beside(self) -> Self:
         """The view's other statistics follow its count."""
         return replace(self, first=False)
 
-    def settled(self, view: NoisyRows) -> Blocks:
+    def settled(self, view: NoisyRows) -> Self:
         """With the outcome of a draw."""
         return replace(self, outcome=_drawn(view).outcome)
 
@@ -284,10 +279,6 @@ class Blocks:
         bar = bar_of(terms.spend, terms.sensitivity)
         return partition(grid, look.reshape(grid.shape), bar, own.scale, MERGE)
 
-    def drawn_axis(self, view: NoisyRows) -> DrawnAxis | None:
-        """No axis alone."""
-        return None
-
     def estimates(
         self, family: Sequence[DrawnMember], strategies: Mapping[int, AxisStrategy]
     ) -> list[FloatArray]:
@@ -299,12 +290,6 @@ class Blocks:
     ) -> dict[Subset, float]:
         """One of blocks, all of a product's."""
         return PRODUCT.components(family, totals) if self.outcome.model is None else dict(family)
-
-    def agreed(
-        self, family: Sequence[Measured], totals: Mapping[int, float], spreads: Mapping[int, FloatArray]
-    ) -> list[FloatArray]:
-        """There is no other view to agree with."""
-        return apart(family)
 
 
 def _drawn(view: NoisyRows) -> DrawnBlocks:

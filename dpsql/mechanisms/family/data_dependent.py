@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 from math import inf
-from typing import ClassVar, Self
+from typing import ClassVar
 
 from dpsql.errors import InternalError
 from dpsql.mechanisms.axis.leaves import LeafStrategy
@@ -29,6 +29,7 @@ from dpsql.mechanisms.axis.question import AxisChoice, expected_error
 from dpsql.mechanisms.axis.registry import AUTO, auto_strategy
 from dpsql.mechanisms.axis.strategy import AxisStrategy
 from dpsql.mechanisms.family.measurement import (
+    Alone,
     AskedAxis,
     DrawnAxis,
     DrawnMember,
@@ -74,7 +75,7 @@ class AdaptedView:
 
 
 @dataclass(frozen=True)
-class DataDependent:
+class DataDependent(Alone):
     """A view of one axis whose rows follow from released numbers. See `Measurement` for what its methods answer.
 
     Args:
@@ -100,10 +101,6 @@ class DataDependent:
     replay: ClassVar[Replay | None] = None
     reading: ClassVar[str] = ProductReading.name
     listed: ClassVar[Mapping[int, int]] = {}
-
-    def kin(self, view: str) -> str:
-        """Its noise is not known beforehand, so it stays alone."""
-        return view
 
     def words(self, strategies: Sequence[str]) -> str:
         """What was drawn, once it was."""
@@ -134,14 +131,6 @@ class DataDependent:
     def draw(self, cells: IntArray, terms: Terms, noise: Noise) -> NoisyRows:
         """Look, then measure."""
         return self.sample(cells, terms.spend, terms.sensitivity, noise)
-
-    def beside(self) -> Self:
-        """All statistics alike."""
-        return self
-
-    def settled(self, view: NoisyRows) -> Self:
-        """Nothing but an axis is left to the draw."""
-        return self
 
     def drawn_axis(self, view: NoisyRows) -> DrawnAxis | None:
         """The model of the rows that were chosen."""

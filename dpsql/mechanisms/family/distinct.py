@@ -22,22 +22,21 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from math import isqrt, prod
-from typing import ClassVar, Self
+from typing import ClassVar
 
 import numpy as np
 
 from dpsql.mechanisms.axis.strategy import AxisStrategy
 from dpsql.mechanisms.family.measurement import (
+    Alone,
     AskedAxis,
-    DrawnAxis,
     DrawnMember,
     LinearRows,
     Part,
     Replay,
     Terms,
-    apart,
 )
-from dpsql.mechanisms.family.reconcile import Measured, Subset
+from dpsql.mechanisms.family.reconcile import Subset
 from dpsql.mechanisms.law import NoiseLaw, NoisyRows, NoisyView
 from dpsql.noise import Noise
 from dpsql.tree import FloatArray, IntArray
@@ -61,7 +60,7 @@ UNIT = 1 << 20
 
 
 @dataclass(frozen=True)
-class Gaps:
+class Gaps(Alone):
     """Everybody and each gap between the leaves of one axis. See `Measurement` for what its methods answer.
 
     Args:
@@ -94,10 +93,6 @@ class Gaps:
         """Ranges of the axis of gaps are stored one by one."""
         n = self.leaves[self.place]
         return {self.place: n * (n + 1) // 2}
-
-    def kin(self, view: str) -> str:
-        """Ranges do not add up, so there is nothing to agree on with other views."""
-        return view
 
     def words(self, strategies: Sequence[str]) -> str:
         """The axis's leaves."""
@@ -147,18 +142,6 @@ class Gaps:
         budget = np.broadcast_to(weights, cells.shape)
         return NoisyView(noisy.ravel(), budget.ravel(), self.unit_variance(terms), terms.sensitivity)
 
-    def beside(self) -> Self:
-        """All statistics alike."""
-        return self
-
-    def settled(self, view: NoisyRows) -> Self:
-        """Nothing is left to the draw."""
-        return self
-
-    def drawn_axis(self, view: NoisyRows) -> DrawnAxis | None:
-        """Nothing is left to the draw."""
-        return None
-
     def estimates(
         self, family: Sequence[DrawnMember], strategies: Mapping[int, AxisStrategy]
     ) -> list[FloatArray]:
@@ -170,21 +153,9 @@ class Gaps:
             found.append(np.moveaxis(ranges.reshape(*others, -1), -1, self.place))
         return found
 
-    def components(
-        self, family: Sequence[tuple[Subset, float]], totals: Mapping[int, float]
-    ) -> dict[Subset, float]:
-        """One for all axes."""
-        return dict(family)
-
-    def agreed(
-        self, family: Sequence[Measured], totals: Mapping[int, float], spreads: Mapping[int, FloatArray]
-    ) -> list[FloatArray]:
-        """There is no other view to agree with."""
-        return apart(family)
-
 
 @dataclass(frozen=True)
-class Touched:
+class Touched(Alone):
     """Single cells, each person with one weight. See `Measurement` for what its methods answer.
 
     Args:
@@ -209,10 +180,6 @@ class Touched:
     def listed(self) -> Mapping[int, int]:
         """Leaves do not add up where a person may have several."""
         return {i: n for i, (n, own) in enumerate(zip(self.leaves, self.own, strict=True)) if not own}
-
-    def kin(self, view: str) -> str:
-        """Cells do not add up, so there is nothing to agree on with other views."""
-        return view
 
     def words(self, strategies: Sequence[str]) -> str:
         """Cells."""
@@ -250,35 +217,11 @@ class Touched:
         budget = np.ones(drawn.value.size, np.int64)
         return NoisyView(drawn.value, budget, drawn.sd**2, terms.sensitivity)
 
-    def beside(self) -> Self:
-        """All statistics alike."""
-        return self
-
-    def settled(self, view: NoisyRows) -> Self:
-        """Nothing is left to the draw."""
-        return self
-
-    def drawn_axis(self, view: NoisyRows) -> DrawnAxis | None:
-        """Nothing is left to the draw."""
-        return None
-
     def estimates(
         self, family: Sequence[DrawnMember], strategies: Mapping[int, AxisStrategy]
     ) -> list[FloatArray]:
         """The cells as they are."""
         return [view.value.reshape(self.leaves).astype(np.float64) for _, view in family]
-
-    def components(
-        self, family: Sequence[tuple[Subset, float]], totals: Mapping[int, float]
-    ) -> dict[Subset, float]:
-        """One for all axes."""
-        return dict(family)
-
-    def agreed(
-        self, family: Sequence[Measured], totals: Mapping[int, float], spreads: Mapping[int, FloatArray]
-    ) -> list[FloatArray]:
-        """There is no other view to agree with."""
-        return apart(family)
 
 
 def _third(leaves: Sequence[int], but: Sequence[int]) -> float:

@@ -8,6 +8,7 @@ predicts or audits a statistic asks its measurement and never which one it is.
 | `Terms` | what a draw is made with: strategies, law, spend, sensitivity |
 | `LinearRows` | rows fixed before the draw, so that an audit can compute them again |
 | `AskedAxis` | one axis as random ranges see it |
+| `Alone` | what a measurement answers that leaves nothing to its draw and agrees with nobody |
 
 **Privacy**: `Measurement.draw` is the one place where cells meet noise; all else is public or post-processing.
 """
@@ -19,7 +20,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from math import prod
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, Self
 
 import numpy as np
 
@@ -307,9 +308,36 @@ class Measurement(Protocol):
         """
 
 
-def apart(family: Sequence[Measured]) -> list[FloatArray]:
-    """Estimates of statistics that need not be reconciled, as they are."""
-    return [member.estimate for member in family]
+class Alone:
+    """What most measurements answer alike: nothing is left to a draw, and no other view is agreed with."""
+
+    def kin(self, view: str) -> str:
+        """Its view alone."""
+        return view
+
+    def beside(self) -> Self:
+        """All statistics alike."""
+        return self
+
+    def settled(self, view: NoisyRows) -> Self:
+        """Nothing is left to the draw."""
+        return self
+
+    def drawn_axis(self, view: NoisyRows) -> DrawnAxis | None:
+        """Nothing is left to the draw."""
+        return None
+
+    def components(
+        self, family: Sequence[tuple[Subset, float]], totals: Mapping[int, float]
+    ) -> dict[Subset, float]:
+        """One for all axes."""
+        return dict(family)
+
+    def agreed(
+        self, family: Sequence[Measured], totals: Mapping[int, float], spreads: Mapping[int, FloatArray]
+    ) -> list[FloatArray]:
+        """There is no other view to agree with."""
+        return [member.estimate for member in family]
 
 
 def shaped(values: FloatArray, place: int, axes: int) -> FloatArray:

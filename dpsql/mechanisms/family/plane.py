@@ -25,7 +25,7 @@ from fractions import Fraction
 from functools import lru_cache
 from itertools import product
 from math import prod
-from typing import ClassVar, Self
+from typing import ClassVar
 
 import numpy as np
 
@@ -37,14 +37,13 @@ from dpsql.mechanisms.axis.question import AxisChoice
 from dpsql.mechanisms.axis.strategy import AxisStrategy
 from dpsql.mechanisms.axis.tents import hat
 from dpsql.mechanisms.family.measurement import (
+    Alone,
     AskedAxis,
-    DrawnAxis,
     DrawnMember,
     LinearRows,
     Part,
     Replay,
     Terms,
-    apart,
 )
 from dpsql.mechanisms.family.question import (
     Answer,
@@ -54,7 +53,7 @@ from dpsql.mechanisms.family.question import (
     NamedFamily,
     ViewChoice,
 )
-from dpsql.mechanisms.family.reconcile import Measured, Subset
+from dpsql.mechanisms.family.reconcile import Subset
 from dpsql.mechanisms.law import GAUSSIAN, LAPLACE, SMALLEST_RATIO, NoisyRows, NoisyView
 from dpsql.mechanisms.offers import Offer, Refusal
 from dpsql.noise import Noise, laplace_variance
@@ -71,7 +70,7 @@ _MIDDLE = 0.36  # at which half-widths are compared
 
 
 @dataclass(frozen=True, eq=False)
-class ProductHats:
+class ProductHats(Alone):
     """One integer kernel moved over the plane, and each cell with what the kernels leave.
 
     See `Measurement` and `LinearRows` for what its methods answer.
@@ -107,10 +106,6 @@ class ProductHats:
     def linear(self) -> LinearRows:
         """These rows."""
         return self
-
-    def kin(self, view: str) -> str:
-        """Its variance is no sum of products, so it cannot be averaged with other views."""
-        return view
 
     def words(self, strategies: Sequence[str]) -> str:
         """Of both axes."""
@@ -153,35 +148,11 @@ class ProductHats:
         noisy = noise.laplace(budget, denominator, self.measure(cells, terms.strategies))
         return NoisyView(noisy, budget, self.unit_variance(terms), terms.sensitivity)
 
-    def beside(self) -> Self:
-        """All statistics alike."""
-        return self
-
-    def settled(self, view: NoisyRows) -> Self:
-        """Nothing is left to the draw."""
-        return self
-
-    def drawn_axis(self, view: NoisyRows) -> DrawnAxis | None:
-        """Nothing is left to the draw."""
-        return None
-
     def estimates(
         self, family: Sequence[DrawnMember], strategies: Mapping[int, AxisStrategy]
     ) -> list[FloatArray]:
         """Least squares over both axes."""
         return [self.leaf_estimates(view, ()) for _, view in family]
-
-    def components(
-        self, family: Sequence[tuple[Subset, float]], totals: Mapping[int, float]
-    ) -> dict[Subset, float]:
-        """One for both axes."""
-        return dict(family)
-
-    def agreed(
-        self, family: Sequence[Measured], totals: Mapping[int, float], spreads: Mapping[int, FloatArray]
-    ) -> list[FloatArray]:
-        """There is no other view to agree with."""
-        return apart(family)
 
     def shape(self, strategies: Sequence[AxisStrategy]) -> tuple[int, ...]:
         """One line of cells and hats."""

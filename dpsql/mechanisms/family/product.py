@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from math import prod
-from typing import ClassVar, Self
+from typing import ClassVar
 
 import numpy as np
 
@@ -23,8 +23,8 @@ from dpsql.mechanisms.axis.question import AxisChoice, AxisQuestion, Word
 from dpsql.mechanisms.axis.registry import WHOLE, axis_strategy, laws_of
 from dpsql.mechanisms.axis.strategy import AxisStrategy, axis_budgets, leaf_estimates, measure_view, row_count
 from dpsql.mechanisms.family.measurement import (
+    Alone,
     AskedAxis,
-    DrawnAxis,
     DrawnMember,
     LinearRows,
     Part,
@@ -55,7 +55,7 @@ from dpsql.variance.plane import PlaneVariance
 
 
 @dataclass(frozen=True)
-class Product:
+class Product(Alone):
     """Axes one by one. See `Measurement` and `LinearRows` for what its methods answer."""
 
     parts: ClassVar[tuple[Part, ...]] = (Part("", Fraction(1)),)
@@ -103,18 +103,6 @@ class Product:
         """Measure exactly, then one draw of the law."""
         exact, budgets = measure_view(cells, terms.strategies), axis_budgets(terms.strategies)
         return terms.law.draw(exact, budgets, terms.spend, terms.sensitivity, noise)
-
-    def beside(self) -> Self:
-        """All statistics alike."""
-        return self
-
-    def settled(self, view: NoisyRows) -> Self:
-        """Nothing is left to the draw."""
-        return self
-
-    def drawn_axis(self, view: NoisyRows) -> DrawnAxis | None:
-        """Nothing is left to the draw."""
-        return None
 
     def estimates(
         self, family: Sequence[DrawnMember], strategies: Mapping[int, AxisStrategy]

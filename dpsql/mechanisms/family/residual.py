@@ -32,7 +32,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from math import prod, sqrt
-from typing import ClassVar, Self
+from typing import ClassVar
 
 import numpy as np
 
@@ -43,15 +43,14 @@ from dpsql.mechanisms.axis.registry import COARSEST
 from dpsql.mechanisms.axis.strategy import AxisStrategy, estimate, measure
 from dpsql.mechanisms.axis.zero_sum import zero_sum_choice
 from dpsql.mechanisms.family.measurement import (
+    Alone,
     AskedAxis,
-    DrawnAxis,
     DrawnMember,
     LinearRows,
     Part,
     Replay,
     Share,
     Terms,
-    apart,
     asked_sets,
     mean_error,
     range_variance,
@@ -67,7 +66,7 @@ from dpsql.mechanisms.family.question import (
     SetPart,
     ViewChoice,
 )
-from dpsql.mechanisms.family.reconcile import Measured, Subset, subsets
+from dpsql.mechanisms.family.reconcile import Subset, subsets
 from dpsql.mechanisms.law import GAUSSIAN, NoisyRows
 from dpsql.mechanisms.offers import Offer, Refusal
 from dpsql.noise import Noise
@@ -77,7 +76,7 @@ from dpsql.variance.plane import PlaneVariance
 
 
 @dataclass(frozen=True)
-class Residual:
+class Residual(Alone):
     """What a set of axes has beyond its subsets. See `Measurement` for what its methods answer.
 
     A set by itself is a product of zero-sum rows; only all sets of a family together have leaf estimates.
@@ -128,36 +127,12 @@ class Residual:
         """Products of zero-sum rows, drawn by the law."""
         return PRODUCT.draw(cells, terms, noise)
 
-    def beside(self) -> Self:
-        """All statistics alike."""
-        return self
-
-    def settled(self, view: NoisyRows) -> Self:
-        """Nothing is left to the draw."""
-        return self
-
-    def drawn_axis(self, view: NoisyRows) -> DrawnAxis | None:
-        """Nothing is left to the draw."""
-        return None
-
     def estimates(
         self, family: Sequence[DrawnMember], strategies: Mapping[int, AxisStrategy]
     ) -> list[FloatArray]:
         """Every set adds up its subsets."""
         leaves = residual_estimates(dict(family), strategies)
         return [leaves[member.axes] for member in family]
-
-    def components(
-        self, family: Sequence[tuple[Subset, float]], totals: Mapping[int, float]
-    ) -> dict[Subset, float]:
-        """Each set has its own."""
-        return dict(family)
-
-    def agreed(
-        self, family: Sequence[Measured], totals: Mapping[int, float], spreads: Mapping[int, FloatArray]
-    ) -> list[FloatArray]:
-        """They agree from the start."""
-        return apart(family)
 
 
 RESIDUAL = Residual()

@@ -14,20 +14,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpsql.client.oracles import varint
+from dpsql.mechanisms.oracles.items import BitOracle
 from dpsql.mechanisms.oracles.oracle import (
     OTHER,
     Bytes,
     Checked,
-    FloatArray,
     IntArray,
     Packed,
-    Structure,
     check_numbers,
     numbers_of,
     varints,
 )
 from dpsql.mechanisms.oracles.randomised_response import responses
-from dpsql.mechanisms.oracles.unary_encoding import bits_cost, bits_moved, bits_noise, bits_structure
 
 SEED_POOL = 1 << 16
 SEED = 2
@@ -35,7 +33,7 @@ SEED = 2
 
 
 @dataclass(frozen=True)
-class LocalHashing:
+class LocalHashing(BitOracle):
     """A seed and one of `extra` buckets.
 
     Example:
@@ -45,8 +43,6 @@ class LocalHashing:
 
     name: ClassVar[str] = "OLH"
     tilted: ClassVar[bool] = True
-    domain: int
-    own: int
     extra: int
 
     @classmethod
@@ -55,55 +51,9 @@ class LocalHashing:
         return cls(domain, own, round(own / OTHER) + 1)
 
     @property
-    def cost(self) -> Fraction:
-        """v(eps): that of e^eps + 1 buckets, from which rounding is never far."""
-        return bits_cost(self.own)
-
-    @property
-    def width(self) -> int:
-        """Items."""
-        return self.domain
-
-    @property
     def exact(self) -> tuple[Fraction, Fraction]:
         """The bucket's own probability, and one bucket's share."""
         return Fraction(self.own, self.own + (self.extra - 1) * OTHER), Fraction(1, self.extra)
-
-    @property
-    def p(self) -> float:
-        """See `Oracle`."""
-        return float(self.exact[0])
-
-    @property
-    def q(self) -> float:
-        """See `Oracle`."""
-        return float(self.exact[1])
-
-    @property
-    def slope(self) -> float:
-        """(1 - 2q) / (p - q)."""
-        return (1 - 2 * self.q) / (self.p - self.q)
-
-    @property
-    def item_noise(self) -> float:
-        """See `Oracle`."""
-        return bits_noise(self)
-
-    def structure(self, shares: FloatArray, fan: float | FloatArray = 1.0) -> Structure:
-        """lambda (1 - lambda) / (p - q)^2 + f^2, and f: seeds make items independent."""
-        return bits_structure(self, shares, fan)
-
-    def plugged(self, cells: FloatArray) -> FloatArray:
-        """Cut to 0 .. 1."""
-        return np.asarray(np.clip(cells, 0, 1))
-
-    def even_support(self) -> FloatArray:
-        """lambda at 1 / D."""
-        return np.full(self.domain, self.q + (self.p - self.q) / self.domain)
-
-    def moved(self, gain: FloatArray, shares: FloatArray, fan: float | FloatArray) -> float:
-        """Some seed may put any items into one bucket."""
-        return bits_moved(self, gain, shares, fan)
 
     def check(self, payloads: Bytes) -> Checked:
         """Any seed, and a number of a bucket."""

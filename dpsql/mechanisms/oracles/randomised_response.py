@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpsql.client.oracles import varint
+from dpsql.mechanisms.oracles.items import ItemOracle
 from dpsql.mechanisms.oracles.oracle import (
     OTHER,
     Bytes,
@@ -32,7 +33,7 @@ from dpsql.mechanisms.oracles.oracle import (
 
 
 @dataclass(frozen=True)
-class RandomisedResponse:
+class RandomisedResponse(ItemOracle):
     """One item of the domain.
 
     Example:
@@ -42,8 +43,6 @@ class RandomisedResponse:
 
     name: ClassVar[str] = "GRR"
     tilted: ClassVar[bool] = False
-    domain: int
-    own: int
     extra: int = 0
 
     @classmethod
@@ -58,25 +57,10 @@ class RandomisedResponse:
         return (ratio + self.domain - 2) / (ratio - 1) ** 2
 
     @property
-    def width(self) -> int:
-        """Items."""
-        return self.domain
-
-    @property
     def exact(self) -> tuple[Fraction, Fraction]:
         """(W, S) over the sum of all weights."""
         total = self.own + (self.domain - 1) * OTHER
         return Fraction(self.own, total), Fraction(OTHER, total)
-
-    @property
-    def p(self) -> float:
-        """See `Oracle`."""
-        return float(self.exact[0])
-
-    @property
-    def q(self) -> float:
-        """See `Oracle`."""
-        return float(self.exact[1])
 
     @property
     def slope(self) -> float:
@@ -93,14 +77,6 @@ class RandomisedResponse:
         gap = self.p - self.q
         support = fan * self.q + shares * gap
         return Structure(np.asarray(support / gap**2), np.asarray(support / gap))
-
-    def plugged(self, cells: FloatArray) -> FloatArray:
-        """Cut to 0 .. 1."""
-        return np.asarray(np.clip(cells, 0, 1))
-
-    def even_support(self) -> FloatArray:
-        """lambda at 1 / D."""
-        return np.full(self.domain, self.q + (self.p - self.q) / self.domain)
 
     def moved(self, gain: FloatArray, shares: FloatArray, fan: float | FloatArray) -> float:
         """A report says one cell."""

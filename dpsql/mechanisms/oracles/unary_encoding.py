@@ -13,15 +13,13 @@ from typing import ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from dpsql.mechanisms.oracles.items import BitOracle
 from dpsql.mechanisms.oracles.oracle import (
     OTHER,
     Bytes,
     Checked,
-    FloatArray,
     IntArray,
-    Oracle,
     Packed,
-    Structure,
 )
 
 LONGEST = 2048
@@ -31,7 +29,7 @@ CHUNK = 252
 
 
 @dataclass(frozen=True)
-class UnaryEncoding:
+class UnaryEncoding(BitOracle):
     """A bit per item.
 
     Example:
@@ -41,8 +39,6 @@ class UnaryEncoding:
 
     name: ClassVar[str] = "OUE"
     tilted: ClassVar[bool] = True
-    domain: int
-    own: int
     extra: int = 0
 
     @classmethod
@@ -51,55 +47,9 @@ class UnaryEncoding:
         return cls(domain, own) if domain <= LONGEST else None
 
     @property
-    def cost(self) -> Fraction:
-        """v(eps), whatever the number of items."""
-        return bits_cost(self.own)
-
-    @property
-    def width(self) -> int:
-        """Items."""
-        return self.domain
-
-    @property
     def exact(self) -> tuple[Fraction, Fraction]:
         """1/2 and S / (W + S)."""
         return Fraction(1, 2), Fraction(OTHER, self.own + OTHER)
-
-    @property
-    def p(self) -> float:
-        """See `Oracle`."""
-        return float(self.exact[0])
-
-    @property
-    def q(self) -> float:
-        """See `Oracle`."""
-        return float(self.exact[1])
-
-    @property
-    def slope(self) -> float:
-        """(1 - 2q) / (p - q)."""
-        return (1 - 2 * self.q) / (self.p - self.q)
-
-    @property
-    def item_noise(self) -> float:
-        """See `Oracle`."""
-        return bits_noise(self)
-
-    def structure(self, shares: FloatArray, fan: float | FloatArray = 1.0) -> Structure:
-        """lambda (1 - lambda) / (p - q)^2 + f^2, and f."""
-        return bits_structure(self, shares, fan)
-
-    def plugged(self, cells: FloatArray) -> FloatArray:
-        """Cut to 0 .. 1."""
-        return np.asarray(np.clip(cells, 0, 1))
-
-    def even_support(self) -> FloatArray:
-        """lambda at 1 / D."""
-        return np.full(self.domain, self.q + (self.p - self.q) / self.domain)
-
-    def moved(self, gain: FloatArray, shares: FloatArray, fan: float | FloatArray) -> float:
-        """A report may say all cells at once."""
-        return bits_moved(self, gain, shares, fan)
 
     def check(self, payloads: Bytes) -> Checked:
         """As many bytes as the items take, padded with zero bits."""
@@ -135,34 +85,3 @@ class UnaryEncoding:
         bits = rng.integers(0, self.own + OTHER, size=(items.size, self.domain), dtype=np.int64) < OTHER
         bits[np.arange(items.size), items] = rng.integers(0, 2, size=items.size) == 1
         return [row.tobytes() for row in np.packbits(bits, axis=1)]
-
-
-def bits_cost(own: int) -> Fraction:
-    """v(eps), exactly."""
-    ratio = Fraction(own, OTHER)
-    return 4 * ratio / (ratio - 1) ** 2
-
-
-def bits_structure(oracle: Oracle, shares: FloatArray, fan: float | FloatArray) -> Structure:
-    """Covariance where a report supports each item independently of the others.
-
-    lambda (1 - lambda) + f^2 (p - q)^2 is linear in f, so cells of several items add up without knowing each one.
-    """
-    gap = oracle.p - oracle.q
-    diagonal = fan * oracle.q * (1 - oracle.q) / gap**2 + shares * (1 - 2 * oracle.q) / gap
-    return Structure(np.asarray(diagonal), shares)
-
-
-def bits_noise(oracle: Oracle) -> float:
-    """`item_noise` where a report supports each item independently of the others."""
-    own = oracle.p * (1 - oracle.p) - oracle.q * (1 - oracle.q)
-    return (oracle.q * (1 - oracle.q) + own / oracle.domain) / (oracle.p - oracle.q) ** 2
-
-
-def bits_moved(oracle: Oracle, gain: FloatArray, shares: FloatArray, fan: float | FloatArray) -> float:
-    """`moved` where a report may support any items at once: the sum over cells of what each may add at most."""
-    gap, fan = oracle.p - oracle.q, np.broadcast_to(np.asarray(fan, np.float64), shares.shape)
-    most, least = fan * (1 - oracle.q) / gap, fan * oracle.q / gap
-    up, down = np.maximum(gain, 0).sum(axis=0), np.maximum(-gain, 0).sum(axis=0)
-    rest = float(np.abs(gain @ shares).sum())
-    return rest + float(max(up @ most + down @ least, down @ most + up @ least))
