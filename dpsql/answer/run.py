@@ -20,17 +20,20 @@ import atexit
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
-from contextvars import ContextVar
+from contextvars import ContextVar, copy_context
 from dataclasses import dataclass
 from queue import Empty, LifoQueue
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import duckdb
 
 from dpsql.errors import NotSupportedError, QueryTimeout, ReleaseError
 from dpsql.release import Release
 from dpsql.release.read import LOCKDOWN
+
+T = TypeVar("T")
 
 LIMIT = 30.0
 """Seconds that a question may take, with all the statements that it needs."""
@@ -118,6 +121,32 @@ class Answer(NamedTuple):
     names: tuple[str, ...]
     types: tuple[str, ...]
     rows: list[tuple[Any, ...]]
+
+
+def heeding_keys(work: Callable[[], T]) -> T:
+    """Do some work in a thread of its own, so that Ctrl-C stops what it asks.
+
+    Python heeds a signal in its main thread only. There DuckDB itself looks for one, but between tasks, and a join
+    may be a single task that takes hours.
+
+    Args:
+        work: what asks.
+
+    Returns:
+        What it gave.
+
+    Raises:
+        QueryTimeout: Ctrl-C was pressed before the last of its statements.
+    """
+    stopper = Stopper()
+    with stopper.statement(), ThreadPoolExecutor(1) as worker:
+        done = worker.submit(copy_context().run, work)
+        while not done.done():
+            try:
+                wait([done], timeout=1.0)  # Windows heeds no key while a thread waits
+            except KeyboardInterrupt:
+                stopper.stop()
+        return done.result()
 
 
 @contextmanager

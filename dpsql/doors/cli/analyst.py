@@ -11,6 +11,7 @@ import click
 
 from dpsql import api
 from dpsql.answer.output import FORMATS, STYLES, notes_beside, render
+from dpsql.answer.run import heeding_keys
 from dpsql.doors.cli import FILE, Told, cli, tells
 from dpsql.errors import OperationalError
 
@@ -36,7 +37,7 @@ def query(releases: tuple[Path, ...], sql: str, style: str, level: float, **aski
 
     Several releases of one population are alternatives: block by block the smallest predicted error answers.
     """
-    result = api.query(sql, release=releases, **asking)
+    result = heeding_keys(lambda: api.query(sql, release=releases, **asking))
     click.echo(render(result, style, level))
     for note in notes_beside(result, style):
         click.echo(f"note: {note}", err=True)

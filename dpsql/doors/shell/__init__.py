@@ -13,6 +13,7 @@ import time
 from pathlib import Path
 
 from dpsql.answer.output import notes_beside, render
+from dpsql.answer.run import heeding_keys
 from dpsql.doors.scan import Piece, is_command, split, unfinished
 from dpsql.doors.shell.commands import NAMES, SYNONYMS, TABLE, State, read_file
 from dpsql.errors import Error, InterfaceError
@@ -76,7 +77,7 @@ def _statement(text: str, state: State) -> str:
     if told := state.settings.take(text):
         print(f"dpsql: {told}", file=sys.stderr, flush=True)
         return ""
-    result = state.asked.query(text)
+    result = heeding_keys(lambda: state.asked.query(text))
     style = "vertical" if state.expanded and state.style == "table" else state.style
     for note in notes_beside(result, style):
         print(f"note: {note}", file=sys.stderr, flush=True)
