@@ -20,7 +20,7 @@ import numpy.typing as npt
 from dpsql.answer.block import Linear, Noisy, Term
 from dpsql.answer.cuts import most_moved
 from dpsql.answer.errorbars import LAPLACE_KURTOSIS, Errors, quantile
-from dpsql.answer.leafsets import FloatArray, IntArray, masks
+from dpsql.answer.leafsets import FloatArray, IntArray, Reach, Weighed, masks, reach
 from dpsql.answer.plan import Box, Plan, presence
 from dpsql.answer.run import run
 from dpsql.errors import DataError
@@ -36,17 +36,24 @@ class NodeList:
 
     Args:
         group, node: indices, shape (m,).
-        weight: 1 for whole nodes, the coverage for a cut leaf, shape (m,).
+        weight: 1 for whole nodes, the coverage for a cut leaf, a factor's mean where one weighs it, shape (m,).
+        reach: between which values one row's weight lies, where a factor weighs it; arrays of shape (m,).
     """
 
     group: IntArray
     node: IntArray
     weight: FloatArray
+    reach: Reach | None = None
 
     @property
     def whole(self) -> bool:
-        """Whether no leaf is cut."""
-        return bool(np.all(self.weight == 1.0))
+        """Whether no leaf is cut, and none is weighed."""
+        return bool(np.all(self.weight == 1.0)) and self.reach is None
+
+    @property
+    def ends(self) -> Reach:
+        """Between which values one row's weight lies: a row of a cut leaf counts or does not."""
+        return self.reach or Reach(np.where(self.weight < 1.0, 0.0, 1.0), np.ones(len(self.weight)))
 
 
 class Runs(NamedTuple):
@@ -86,6 +93,19 @@ def node_list(mask: FloatArray, tree: Tree) -> NodeList:
         np.concatenate([node, tree.leaves[part_leaf]]),
         np.concatenate([np.ones(len(node)), mask[part_row, part_leaf]]),
     )
+
+
+def weighed_list(mask: FloatArray, reach: Reach, tree: Tree) -> NodeList:
+    """Leaves with their weights; those that may only count for 0 are left out.
+
+    Args:
+        mask: weights, shape (groups, leaves).
+        reach: between which values they may lie.
+        tree: the axis's look-up tree.
+    """
+    group, leaf = np.nonzero((mask != 0) | (reach.low < 0) | (reach.high > 0))
+    ends = Reach(reach.low[group, leaf], reach.high[group, leaf])
+    return NodeList(group, tree.leaves[leaf], mask[group, leaf], ends)
 
 
 def picked(mask: FloatArray) -> NodeList:
@@ -145,15 +165,19 @@ def axis_nodes(
     tree, made = release.tree(plan.view.axes[position]), dict[Any, NodeList]()
     listed = position in sums[0].listed
     for box, each in zip(boxes, sums, strict=True):
-        if box[position] not in made:
-            mask = each.masks[position]
-            made[box[position]] = picked(mask) if listed else node_list(mask, tree)
+        taken, mask = box[position], each.masks[position]
+        if taken not in made and isinstance(taken, Weighed):
+            made[taken] = weighed_list(mask, reach(plan.cells[position], taken), tree)
+        elif taken not in made:
+            made[taken] = picked(mask) if listed else node_list(mask, tree)
     parts = [made[box[position]] for box in boxes]
+    ends = [np.concatenate(sides) for sides in zip(*(part.ends for part in parts), strict=True)]
     return AxisNodes(
         np.concatenate([np.full(len(part.node), b, np.int64) for b, part in enumerate(parts)]),
         NodeList(
             np.concatenate([part.group for part in parts]), np.concatenate([part.node for part in parts]),
             np.concatenate([part.weight for part in parts]),
+            Reach(*ends) if any(part.reach is not None for part in parts) else None,
         ),
         len(plan.cells[position].keys),
     )  # fmt: skip
@@ -187,9 +211,8 @@ def lookup(plan: Plan, statistic: int, boxes: Sequence[Box], sums: Sequence[Sum]
         joins.append(f"c.n{i + 1} = a{i + 1}.n")
         joins += [f"a{i + 1}.b = a{listed[0] + 1}.b"] if many and i != listed[0] else []
     value = f"c.{release.estimate(statistic)}"
-    weight = " * ".join(f"a{i + 1}.w" for i in listed)
     keys = ([f"a{listed[0] + 1}.b"] if many and listed else []) + [f"a{i + 1}.g" for i in listed]
-    totals = [f"SUM({value}) AS total"] if whole else _weighted(value, weight)
+    totals = [f"SUM({value}) AS total"] if whole else _weighted(value, parts, listed)
     sql = f"SELECT {', '.join([*keys, *totals])} FROM {', '.join(sources)}"
     sql += f" WHERE {' AND '.join(joins)}" if joins else ""
     sql += f" GROUP BY {', '.join(keys)}" if keys else ""
@@ -197,18 +220,31 @@ def lookup(plan: Plan, statistic: int, boxes: Sequence[Box], sums: Sequence[Sum]
     return Lookup(statistic, sql, tuple(values), counts, listed, many and bool(listed), whole)
 
 
-def _weighted(value: str, weight: str) -> list[str]:
+def _weighted(value: str, parts: Sequence[AxisNodes], listed: Sequence[int]) -> list[str]:
     """The interpolated sum, and the mass that interpolation may have put on the wrong side: all of a cut cell's may lie
-    on one side of the cut. Masses keep their sign, so that noise cancels over cells."""
-    cut = f"CASE WHEN {weight} < 1 THEN {value} * greatest({weight}, 1 - {weight}) ELSE 0 END"
+    on one side of the cut, or have one of the values that a factor has in it. Masses keep their sign, so that noise
+    cancels over cells."""
+    weight = " * ".join(f"a{i + 1}.w" for i in listed)
+    weighed = [i for i in listed if parts[i].nodes.reach is not None]
+    plain = " * ".join(f"a{i + 1}.w" for i in listed if i not in weighed)
+    low, high = f"CASE WHEN {plain or '1'} < 1 THEN 0 ELSE 1 END", "1"
+    for i in weighed:
+        ends = ", ".join(f"{one} * a{i + 1}.{two}" for one in (f"({low})", high) for two in ("l", "h"))
+        low, high = f"least({ends})", f"greatest({ends})"
+    cut = f"{value} * greatest({high} - {weight}, {weight} - {low})"
+    if not weighed:
+        cut = f"CASE WHEN {weight} < 1 THEN {value} * greatest({weight}, 1 - {weight}) ELSE 0 END"
     return [f"SUM({value} * {weight}) AS total", f"SUM({cut}) AS cut"]
 
 
 def _fields(part: AxisNodes, whole: bool, many: bool) -> tuple[str, list[Any]]:
-    """Columns b (box, where there are several), g (group), n (node) and w (weight) of one axis, and their values."""
+    """Columns b (box, where there are several), g (group), n (node), w (weight), l and h (its reach, where a factor
+    weighs it) of one axis, and their values."""
     wanted: list[tuple[str, str, Any]] = [("INTEGER", "b", part.box)] if many else []
     wanted += [("INTEGER", "g", part.nodes.group), ("INTEGER", "n", part.nodes.node)]
     wanted += [] if whole else [("DOUBLE", "w", part.nodes.weight)]
+    if part.nodes.reach is not None:
+        wanted += [("DOUBLE", name, ends) for name, ends in zip("lh", part.nodes.reach, strict=True)]
     text = ", ".join(f"unnest(?::{kind}[]) AS {name}" for kind, name, _ in wanted)
     return text, [values.tolist() for _, _, values in wanted]
 
@@ -337,7 +373,7 @@ def answer_terms(
     wanted: dict[int, dict[Any, None]] = {}
     for term in terms:
         for statistic in _statistics(plan, term):
-            wanted.setdefault(statistic, {}).update(dict.fromkeys(plan.boxes_of(term.condition)))
+            wanted.setdefault(statistic, {}).update(dict.fromkeys(plan.boxes_for(term)))
     found = {s: recombine(plan, s, list(boxes), release) for s, boxes in wanted.items() if boxes}
     totals = {term: _total(plan, term, found, index) for term in [*terms, *_rows_of(plan, terms)]}
     cuts = {term: _cut(plan, term, found, index, release) for term in terms}
@@ -366,7 +402,7 @@ def _total(plan: Plan, term: Term, found: dict[int, Recombined], index: tuple[np
     statistic = plan.view.statistics[term.measure]
     used = _statistics(plan, term)
     units = np.zeros(len(index[0]) if index else 1, np.int64)
-    for box in plan.boxes_of(term.condition):
+    for box in plan.boxes_for(term):
         for which, factor in zip(used, (1, statistic.mid), strict=False):
             part = found[which].totals[box]
             flat = part[index] if index else part.reshape(1)
@@ -385,7 +421,7 @@ def _cut(
     misplaced = {}
     for which in used:
         rows = np.zeros(len(index[0]) if index else 1)
-        for box in plan.boxes_of(term.condition):
+        for box in plan.boxes_for(term):
             part = found[which].cuts[box]
             rows = rows + (part[index] if index else part.reshape(1)) / UNIT
         misplaced[release.statistics[which].measure] = rows

@@ -154,10 +154,16 @@ class Term:
     Args:
         measure: `count`, `people`, `table.column` or `count(table.column)`.
         condition: which rows, besides the block's WHERE.
+        factor: an expression over one axis that each row's 1, or value, is multiplied by; NULL counts as 0.
     """
 
     measure: str
     condition: Condition = TRUE
+    factor: Expression | None = None
+
+    def __str__(self) -> str:
+        """As notes and refusals call it."""
+        return self.measure if self.factor is None else f"{self.measure} times {self.factor.words()}"
 
 
 @dataclass(frozen=True)

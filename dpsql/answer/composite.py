@@ -379,7 +379,7 @@ class Composite:
         answered, term = self.answered(key), key.term
         plan = answered.plan
         statistic, count = plan.view.statistics[term.measure], presence(term.measure, plan.view)
-        for box in plan.boxes_of(term.condition):
+        for box in plan.boxes_for(term):
             by_unit = weights._replace(weight=weights.weight * 10.0**-statistic.scale)
             yield Source(key.block, key.answered, statistic.id, box), by_unit
             if statistic.noise_mid is not None and count is not None and count.id != statistic.id:

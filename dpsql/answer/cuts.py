@@ -14,6 +14,10 @@ NULL, MISSING and OTHER are no stretch of an axis and are never cut: they weigh 
 nothing else, lest a predicate that also takes NULL hides that its bins are cut. A share is a function of the statement
 and of the catalog. Noise has no part in it, so a statement is answered or refused whatever the release says.
 
+Where rows are multiplied by an expression of an axis (SUM of the axis's column), w is its mean over the atoms that are
+taken, and max(w, 1 - w) becomes max(high - w, w - low): each row counts for a value between the least and the largest
+of them, or for 0 where the cell is cut.
+
 A cut cell's N rows are taken as spread evenly, so w N of them count; they may lie all on one side. COUNT is off by at
 most d of the rows. SUM of values of one sign is off by at most d of the sum itself, since a part of it lies between 0
 and all of it; of values of both signs, by d of the rows times the reach. An average r = a / b of values in [low, high]
@@ -34,7 +38,7 @@ from typing import Any
 import numpy as np
 
 from dpsql.answer.block import Block, Condition, Expression, Linear, Ratio, Term
-from dpsql.answer.leafsets import NEAR, FloatArray, bounds_of, masks, quoted, special_leaves
+from dpsql.answer.leafsets import NEAR, FloatArray, Weighed, bounds_of, masks, quoted, reach, special_leaves
 from dpsql.answer.plan import Plan
 from dpsql.answer.run import run
 from dpsql.errors import PartialBinError
@@ -330,26 +334,46 @@ def average_of(form: Ratio) -> tuple[Term, float] | None:
     if not (form.mean and one and len(form.below.weights) == 1 and not form.below.constant):
         return None
     (term, factor), (_, of) = form.above.weights[0], form.below.weights[0]
-    return term, factor / of
+    return None if term.factor is not None else (term, factor / of)
 
 
 def cut_notes(
     plan: Plan, terms: Sequence[Term], cuts: Mapping[Term, FloatArray], release: Release
 ) -> list[str]:
     """The same in words: which axes, and how far counts and sums may be off in the group that is off most."""
-    cut = interpolated(plan, terms)
-    if not cut or not terms:
+    cut, mixed = interpolated(plan, terms), mixed_axes(plan, terms, release)
+    if not (cut or mixed) or not terms:
         return []
     axes = ", ".join(
         f"{each.bins} bin{'s' * (each.bins > 1)} of {release.axes[plan.view.axes[each.axis]].name}"
         for each in cut
     )
+    why = [f"{axes} cut: interpolating them"] if cut else []
+    why += [f"bins of {mixed} hold several values: spreading these evenly"] if mixed else []
     most: dict[str, float] = {}
     for term in terms:
         largest = float(np.max(cuts[term], initial=0.0))
-        most[term.measure] = max(most.get(term.measure, 0.0), largest)
+        most[str(term)] = max(most.get(str(term), 0.0), largest)
     each = ", ".join(
         f"{measure} by an unknown amount" if value != value else f"{measure} by up to {value:.4g}"
         for measure, value in most.items()
     )
-    return [f"{axes} cut: interpolating them may put off {each}, beside the noise"]
+    return [f"{', '.join(why)} may put off {each}, beside the noise"]
+
+
+def mixed_axes(plan: Plan, terms: Sequence[Term], release: Release) -> str:
+    """Names of axes over which rows are multiplied by what differs inside of a bin; empty where there are none."""
+    weighed = {
+        (at, taken)
+        for term in terms
+        if term.factor is not None
+        for box in plan.boxes_for(term)
+        for at, taken in enumerate(box)
+        if isinstance(taken, Weighed)
+    }
+    found = []
+    for at, taken in sorted(weighed, key=repr):
+        ends, whole = reach(plan.cells[at], taken), masks(plan.cells[at], taken.truths) == 1.0
+        if np.any(whole & (ends.low < ends.high)):
+            found.append(release.axes[plan.view.axes[at]].name)
+    return ", ".join(dict.fromkeys(found))

@@ -144,12 +144,12 @@ def reads(plan: Plan, term: Term) -> list[Read]:
     """What a term reads: its statistic, and the count that its centre is multiplied by."""
     statistic = plan.view.statistics[term.measure]
     scale = 10.0**-statistic.scale
-    found = [Read(statistic.id, box, scale) for box in plan.boxes_of(term.condition)]
+    found = [Read(statistic.id, box, scale) for box in plan.boxes_for(term)]
     if statistic.mid:
         count = presence(term.measure, plan.view)
         assert count is not None
         mid = statistic.mid if statistic.noise_mid is None else statistic.noise_mid
-        found += [Read(count.id, box, mid * scale) for box in plan.boxes_of(term.condition)]
+        found += [Read(count.id, box, mid * scale) for box in plan.boxes_for(term)]
     return found
 
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import duckdb
 import numpy as np
@@ -102,6 +102,7 @@ class AxisQuestion:
         groups: group expressions.
         classes: predicates whose truth is told apart.
         inner: whether the MISSING leaf is left out.
+        factors: expressions that rows are multiplied by.
     """
 
     axis: int
@@ -110,11 +111,41 @@ class AxisQuestion:
     groups: tuple[Expression, ...] = ()
     classes: tuple[Predicate, ...] = ()
     inner: bool = False
+    factors: tuple[Expression, ...] = ()
 
     @property
     def whole(self) -> bool:
         """Whether every leaf counts fully and there is nothing to evaluate."""
-        return not (self.filters or self.groups or self.classes or self.inner)
+        return not (self.filters or self.groups or self.classes or self.inner or self.factors)
+
+
+class Factor(NamedTuple):
+    """Values of an expression over the atoms of each cell, arrays of shape (c,); NULL is 0.
+
+    Args:
+        total: added up, each times the atom's weight in its leaf.
+        low, high: the least and the largest.
+    """
+
+    total: FloatArray
+    low: FloatArray
+    high: FloatArray
+
+
+class Weighed(NamedTuple):
+    """What is taken of an axis, every value of it times an expression's.
+
+    Args:
+        truths: the truth patterns taken, None for all.
+        factor: which of the axis's factors.
+    """
+
+    truths: frozenset[int] | None
+    factor: int
+
+
+Taken: TypeAlias = frozenset[int] | Weighed | None
+"""What is taken of an axis: some truth patterns, or all."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,6 +159,7 @@ class AxisCells:
         group, truths, leaf: indices, shape (c,); truths index `patterns`.
         coverage: share of the leaf, shape (c,).
         patterns: distinct truths of the class predicates.
+        factors: what rows are multiplied by.
     """
 
     leaves: int
@@ -138,6 +170,7 @@ class AxisCells:
     leaf: IntArray
     coverage: FloatArray
     patterns: tuple[tuple[bool, ...], ...]
+    factors: tuple[Factor, ...] = ()
 
     @cached_property
     def cut(self) -> bool:
@@ -167,17 +200,22 @@ def axis_sql(question: AxisQuestion, meta: AxisMeta) -> str:
     inner += [f"{quoted(name)} AS dp_c{i}" for i, name in question.columns]
     keys = [f"({group.sql}) AS k{j}" for j, group in enumerate(question.groups)]
     truths = [f"{truth_sql(each)} AS p{j}" for j, each in enumerate(question.classes)]
+    factors = [
+        f"CASE WHEN dp_kind <> 3 THEN ({each.sql}) END AS x{j}" for j, each in enumerate(question.factors)
+    ]
     wanted = [truth_sql(each) for each in question.filters] + (["dp_kind <> 2"] if question.inner else [])
     where = f" WHERE {' AND '.join(wanted)}" if wanted else ""
     source = f"(SELECT {', '.join(inner)} FROM {axis_source(question, meta)})"
-    if not keys and not truths:
+    if not keys and not truths and not factors:
         return f"SELECT leaf, weight FROM {source}{where}"  # added up in numpy: half the time of a GROUP BY
     names = [f"k{j}" for j in range(len(keys))] + [f"p{j}" for j in range(len(truths))]
-    rows = f"SELECT {', '.join([*keys, *truths, 'leaf', 'weight', 'atom'])} FROM {source}{where}"
+    rows = f"SELECT {', '.join([*keys, *truths, *factors, 'leaf', 'weight', 'atom'])} FROM {source}{where}"
     by = ", ".join([*names, "leaf"])
-    return (
-        f"SELECT {by}, SUM(weight) AS coverage, MIN(atom) AS first FROM ({rows}) GROUP BY {by} ORDER BY first"
-    )
+    found = ["SUM(weight) AS coverage", "MIN(atom) AS first"]
+    for j in range(len(factors)):
+        found += [f"CAST({call} AS DOUBLE)" for call in (f"COALESCE(SUM(x{j} * weight), 0)",
+                  f"MIN(COALESCE(x{j}, 0))", f"MAX(COALESCE(x{j}, 0))")]  # fmt: skip
+    return f"SELECT {', '.join([by, *found])} FROM ({rows}) GROUP BY {by} ORDER BY first"
 
 
 def axis_source(question: AxisQuestion, meta: AxisMeta) -> str:
@@ -189,7 +227,11 @@ def axis_source(question: AxisQuestion, meta: AxisMeta) -> str:
     table = f"axis_{question.axis}"
     if meta.atomic:
         return table
-    asked = [*(p.expression for p in (*question.filters, *question.classes)), *question.groups]
+    asked = [
+        *(p.expression for p in (*question.filters, *question.classes)),
+        *question.groups,
+        *question.factors,
+    ]
     odd = next((e for e in asked if not e.monotone), None)
     if odd is not None:
         raise NotSupportedError(
@@ -252,7 +294,8 @@ def ask_axis(release: Release, question: AxisQuestion) -> AxisCells:
 
 
 def _ask(release: Release, question: AxisQuestion, leaves: int) -> AxisCells:
-    if release.axes[question.axis].atomic and not question.groups and not question.classes:
+    plain = not (question.groups or question.classes or question.factors)
+    if release.axes[question.axis].atomic and plain:
         held = atoms_that_hold(release, question.axis, question.columns, question.filters, question.inner)
         if held is not None:
             return _covered(leaves, *held)
@@ -279,7 +322,7 @@ def _grouped(
     leaves: int, question: AxisQuestion, types: tuple[str, ...], rows: Sequence[tuple[Any, ...]]
 ) -> AxisCells:
     """Number groups and truths in order of appearance: rows come in order of their first atom."""
-    if not question.groups and not question.classes:
+    if not (question.groups or question.classes or question.factors):
         atoms = np.array(rows, np.float64).reshape(len(rows), 2)
         return _covered(leaves, atoms[:, 0].astype(np.int64), atoms[:, 1])
     wide = len(question.groups)
@@ -290,10 +333,14 @@ def _grouped(
     truths = [patterns.setdefault(row[wide:stop], len(patterns)) for row in rows]
     if not wide:
         keys = {(): 0}
+    values = np.array([row[stop + 3 :] for row in rows], np.float64).reshape(
+        len(rows), len(question.factors), 3
+    )
     return AxisCells(
         leaves, tuple(keys), types, np.array(group, np.int64), np.array(truths, np.int64),
         np.array([row[stop] for row in rows], np.int64), _rounded([row[stop + 1] for row in rows]),
         tuple(patterns) or ((False,) * len(question.classes),),
+        tuple(Factor(*values[:, j].T) for j in range(len(question.factors))),
     )  # fmt: skip
 
 
@@ -310,16 +357,43 @@ def _rounded(coverage: Any) -> FloatArray:
     return np.where(np.abs(values - 1.0) < NEAR, 1.0, values)
 
 
-def masks(cells: AxisCells, truths: frozenset[int] | None) -> FloatArray:
-    """Coverage of every leaf by every group, over the given truths (None: all).
+def masks(cells: AxisCells, taken: Taken) -> FloatArray:
+    """Coverage of every leaf by every group, over what is taken.
 
     Returns:
-        Shape (groups, leaves), in [0, 1].
+        Shape (groups, leaves), in [0, 1]; where a factor weighs it, times the factor's mean over what is covered.
     """
     mask = np.zeros((len(cells.keys), cells.leaves))
-    keep = slice(None) if truths is None else np.isin(cells.truths, list(truths))
+    if isinstance(taken, Weighed):
+        keep = _kept(cells, taken.truths)
+        np.add.at(mask, (cells.group[keep], cells.leaf[keep]), cells.factors[taken.factor].total[keep])
+        return mask
+    keep = _kept(cells, taken)
     np.add.at(mask, (cells.group[keep], cells.leaf[keep]), cells.coverage[keep])
     return _rounded(np.minimum(mask, 1.0))
+
+
+def _kept(cells: AxisCells, truths: frozenset[int] | None) -> Any:
+    """The cells of some truth patterns."""
+    return slice(None) if truths is None else np.isin(cells.truths, list(truths))
+
+
+class Reach(NamedTuple):
+    """The least and the most that one row of each leaf may count for in each group, shape (groups, leaves)."""
+
+    low: FloatArray
+    high: FloatArray
+
+
+def reach(cells: AxisCells, taken: Weighed) -> Reach:
+    """Between which values a factor lies in each leaf; 0 is one of them where a part of the leaf is not taken."""
+    keep, factor = _kept(cells, taken.truths), cells.factors[taken.factor]
+    at = cells.group[keep], cells.leaf[keep]
+    low, high = (np.full((len(cells.keys), cells.leaves), edge) for edge in (np.inf, -np.inf))
+    np.minimum.at(low, at, factor.low[keep])
+    np.maximum.at(high, at, factor.high[keep])
+    partly = masks(cells, taken.truths) < 1.0
+    return Reach(np.where(partly, np.minimum(low, 0.0), low), np.where(partly, np.maximum(high, 0.0), high))
 
 
 def special_leaves(axis: AxisMeta) -> tuple[int, ...]:

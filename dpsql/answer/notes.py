@@ -186,7 +186,12 @@ def bias_notes(plan: Plan, terms: Sequence[Term], release: Release) -> list[Note
         notes.append(Note(f"non-negative estimates of view {name}: biased; errors are {whose}", flag=True))
     elif release.nonnegative and any(statistic.measure == "count" for statistic in read):
         notes.append(Note(f"view {name} has no non-negative estimates: its counts are unbiased"))
-    return [*channel_notes(plan, release), *notes, *bounding_notes(plan.view.of, release)]
+    outside = [
+        Note(f"rows out of the domain of {axis.name} are left out of its sums and averages")
+        for axis in (release.axes[question.axis] for question in plan.questions if question.factors)
+        if axis.other_leaf is not None
+    ]
+    return [*channel_notes(plan, release), *notes, *outside, *bounding_notes(plan.view.of, release)]
 
 
 def bounding_notes(of: str, release: Release) -> list[Note]:

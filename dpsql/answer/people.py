@@ -20,7 +20,7 @@ def not_taken(plan: Plan, terms: Sequence[Term], release: Release) -> str:
     for term in terms:
         statistic = plan.view.statistics[term.measure]
         reading = release.reading(statistic.id)
-        if not reading.takes(plan.box_masks(box) for box in plan.boxes_of(term.condition)):
+        if not reading.takes(plan.box_masks(box) for box in plan.boxes_for(term)):
             if not reading.listed:
                 return f"{plan.view.name} was bought for a few questions, and what is asked is no sum of them"
             names = ", ".join(release.axes[statistic.axes[at]].name for at in sorted(reading.listed))

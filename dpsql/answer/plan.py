@@ -27,7 +27,7 @@ from dpsql.answer.block import (
     predicates,
     some,
 )
-from dpsql.answer.leafsets import AxisCells, AxisQuestion, FloatArray, ask_axis, masks
+from dpsql.answer.leafsets import AxisCells, AxisQuestion, FloatArray, Taken, Weighed, ask_axis, masks
 from dpsql.answer.schema import Schema
 from dpsql.errors import NotSupportedError, NoViewError
 from dpsql.release import Release, StatisticMeta
@@ -35,8 +35,8 @@ from dpsql.release import Release, StatisticMeta
 MAX_BOXES = 64
 """Each box is one more join; 64 keep the slowest statement under a second."""
 
-Box = tuple[frozenset[int] | None, ...]
-"""For each axis of the view the truth patterns taken, or None for all of them."""
+Box = tuple[Taken, ...]
+"""For each axis of the view what is taken of it."""
 
 
 def disjoint_boxes(
@@ -152,6 +152,16 @@ class Plan:
             )
         return self.boxes[condition]
 
+    def boxes_for(self, term: Term) -> list[Box]:
+        """The boxes of a term's condition, weighed by its factor."""
+        boxes, factor = self.boxes_of(term.condition), term.factor
+        if factor is None:
+            return boxes
+        at, number = next(
+            (i, q.factors.index(factor)) for i, q in enumerate(self.questions) if factor in q.factors
+        )
+        return [(*box[:at], Weighed(box[at], number), *box[at + 1 :]) for box in boxes]  # type: ignore[arg-type]
+
     def box_masks(self, box: Box) -> list[FloatArray]:
         """Leaf masks of a box, one array (groups on the axis, leaves) for each axis."""
         return [masks(cells, truths) for cells, truths in zip(self.cells, box, strict=True)]
@@ -200,6 +210,7 @@ def place(
     placed: dict[int, tuple[int, str]] = {}
     used = {c for group in block.groups for c in group.columns}
     used |= {c for each in conditions(block, terms) for p in predicates(each) for c in p.expression.columns}
+    used |= {c for term in terms if term.factor is not None for c in term.factor.columns}
     for number in sorted(used):
         ref = block.columns[number]
         found = [
@@ -239,11 +250,14 @@ def make_plan(
         mine = [p for p in sorted(others, key=repr) if _axis_of(p, placed) == position]
         groups = tuple(g for g in block.groups if _position(g.columns, placed) == position)
         filters = tuple(own.get(position, ()))
-        used = {c for e in [*groups, *(p.expression for p in [*mine, *filters])] for c in e.columns}
+        weighing = dict.fromkeys(term.factor for term in terms if term.factor is not None)
+        factors = tuple(each for each in weighing if _position(each.columns, placed) == position)
+        tested = (p.expression for p in [*mine, *filters])
+        used = {c for e in [*groups, *tested, *factors] for c in e.columns}
         meta = release.axes[axis]
         inner = meta.missing_leaf is not None and bool(meta.path) and block.inner(meta.path)
         columns = tuple((c, placed[c][1]) for c in sorted(used))
-        questions.append(AxisQuestion(axis, columns, filters, groups, tuple(mine), inner))
+        questions.append(AxisQuestion(axis, columns, filters, groups, tuple(mine), inner, factors))
     cells = tuple(ask_axis(release, question) for question in questions)
     plan = Plan(view, tuple(questions), cells, rest, tuple(q.classes for q in questions))
     if int(np.prod([float(g) for g in plan.shape])) > MAX_GROUPS:
@@ -287,7 +301,7 @@ def predicted(plan: Plan, terms: Sequence[Term], release: Release) -> float:
     """Mean predicted variance of the terms over a few groups; what views are compared by."""
     total = 0.0
     for term in terms:
-        for box in plan.boxes_of(term.condition):
+        for box in plan.boxes_for(term):
             chosen = [
                 mask[np.linspace(0, len(mask) - 1, SAMPLE).astype(int)]
                 for mask in plan.box_masks(box)

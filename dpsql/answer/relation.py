@@ -21,7 +21,7 @@ import numpy as np
 
 from dpsql.answer.answered import Answered, answer_terms, central, nullable
 from dpsql.answer.block import TRUE, Block, ErrorOf, Expression, Form, Known, Noisy, Term, Value, terms_of
-from dpsql.answer.cuts import cut_notes, excess, refuse_partial
+from dpsql.answer.cuts import cut_notes, excess, mixed_axes, refuse_partial
 from dpsql.answer.errorfunctions import ErrorFunction
 from dpsql.answer.estimated import Groups
 from dpsql.answer.known import Prefix, along, catalog_plan, known_values, not_an_axis, prefixes
@@ -106,6 +106,10 @@ def choose(
         rule = partial_bin(plan, release, asked)
         if rule == "refuse" and (cut := _cut_axes(plan, release)):
             said.append(f"{view.name} would cut a bin of {cut}; put the bounds on its edges")
+        elif rule == "refuse" and (mixed := mixed_axes(plan, terms, release)):
+            said.append(
+                f"{view.name} has bins of {mixed} that hold several values, and would spread them evenly"
+            )
         elif rule == "limit" and (most := excess(plan, terms, release, along)):
             partial = partial or refuse_partial(plan, most, block, release, along)
         else:

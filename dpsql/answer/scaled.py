@@ -156,7 +156,7 @@ def _shares_off(slopes: Mapping[Term, FloatArray], answered: Answered) -> Covari
 
     plan = answered.plan
     for term, slope in slopes.items():
-        statistic, boxes = plan.view.statistics[term.measure], tuple(plan.boxes_of(term.condition))
+        statistic, boxes = plan.view.statistics[term.measure], tuple(plan.boxes_for(term))
         add(statistic.id, boxes, slope * 10.0**-statistic.scale)
         count = presence(term.measure, plan.view)
         if statistic.noise_mid is not None and count is not None and count.id != statistic.id:

@@ -48,6 +48,19 @@ ALIKE = {
         f"SELECT SUM(n) - (SELECT COUNT(*) FROM clinic) FROM {DAYS}",
         f"SELECT SUM(n) - (SELECT SUM(n) FROM {WARDS}) FROM {DAYS}",
     ]),
+    "sums of an axis": (LINEAR, [
+        "SELECT SUM(day) FROM clinic", f"SELECT SUM(day * n) FROM {DAYS}",
+        "SELECT SUM(day - 2) + 2 * COUNT(*) FILTER (WHERE day > 0) FROM clinic",
+        "SELECT SUM(t) FROM (SELECT ward, SUM(day) AS t FROM clinic GROUP BY 1) AS g",
+        "SELECT SUM(CASE WHEN day > 4 THEN day END) + SUM(day) FILTER (WHERE day <= 4) FROM clinic",
+    ]),
+    "an axis times a measure": (LINEAR, [
+        "SELECT SUM(cost * day) FROM clinic", f"SELECT SUM(day * s) FROM {DAYS}",
+        "SELECT SUM(day * 2 * cost) / 2 FROM clinic",
+    ]),
+    "the mean of an axis": (RATIO, [
+        "SELECT AVG(day) FROM clinic", f"SELECT SUM(day * n) / SUM(n) FROM {DAYS} WHERE day IS NOT NULL",
+    ]),
     "a mean": (RATIO, [
         "SELECT AVG(cost) FROM clinic", "SELECT SUM(cost) / COUNT(*) FROM clinic",
         f"SELECT SUM(s) / SUM(n) FROM {DAYS}",

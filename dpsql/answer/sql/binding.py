@@ -431,20 +431,69 @@ def condition(binding: Binding, node: Node, negated: bool = False) -> Condition:
         return condition(binding, _tuples(node), negated)
     if _is_case(node):
         return _case(binding, node, negated)
-    if isinstance(node, exp.Is) and isinstance(node.expression, exp.Null) and _never_null(binding, node.this):
-        return TRUE if negated else FALSE
+    if (
+        isinstance(node, exp.Is)
+        and isinstance(node.expression, exp.Null)
+        and isinstance(node.this, exp.Column)
+    ):
+        if _never_null(binding, node.this):
+            return TRUE if negated else FALSE
+        if (partner := _partner(binding, node.this)) is not None:
+            return complement(partner) if not negated else partner
     leaf = exp.Not(this=exp.Paren(this=node.copy())) if negated else node
     return Predicate(expression(binding, leaf))
 
 
-def _never_null(binding: Binding, node: Node) -> bool:
-    """Whether a column of the rows themselves, of which the release has no axis, is declared never to be NULL."""
-    if not isinstance(node, exp.Column):
-        return False
+def _never_null(binding: Binding, node: exp.Column) -> bool:
+    """Whether a column without an axis is never NULL: declared so, or the key of a partner that every row has."""
     instance, name = binding.rows.of(node)
-    declared = name not in instance.table.nullable and name not in instance.table.foreign_keys
-    root = not binding.paths.path[instance.number]
-    return declared and root and not binding.schema.axis_columns(binding.ref(node))
+    path = binding.paths.path[instance.number]
+    if binding.schema.axis_columns(binding.ref(node)):
+        return False
+    if name in instance.table.foreign_keys:
+        return _has_partner(binding, (*path, name))
+    declared = name not in instance.table.nullable
+    return declared and (not path or (name == instance.table.key and _has_partner(binding, path)))
+
+
+def _has_partner(binding: Binding, path: tuple[str, ...]) -> bool:
+    """Whether every row has a partner along a path: it is joined so, or the release keeps no row without."""
+    if any(join.inner and join.path[: len(path)] == path for join in binding.paths.joins):
+        return True
+    root = binding.paths.root.lower()
+    along = [a for a in binding.schema.axes if a.of.lower() == root and a.path[: len(path)] == path]
+    return any(axis.missing_leaf is None for axis in along)
+
+
+def _partner(binding: Binding, node: exp.Column) -> Condition | None:
+    """Rows with a partner, where a column is the partner's key; None for any other column.
+
+    Raises:
+        NotSupportedError: a foreign key, which a release does not tell from one that finds no row.
+    """
+    instance, name = binding.rows.of(node)
+    path = binding.paths.path[instance.number]
+    if binding.schema.axis_columns(binding.ref(node)):
+        return None
+    if name in instance.table.foreign_keys:
+        target = instance.table.foreign_keys[name]
+        raise refusal(
+            NotSupportedError, f"NULLs of {node.name} and keys that find no {target} are counted together",
+            at=node, clause="WHERE", hint=f"LEFT JOIN {target} and ask whether its key is NULL",
+        )  # fmt: skip
+    if not path or name != instance.table.key:
+        return None
+    refs = [
+        ColumnRef(axis.columns[0].path, axis.columns[0].table, axis.columns[0].column)
+        for axis in binding.schema.axes
+        if axis.path == path and axis.of.lower() == binding.paths.root.lower() and axis.columns
+    ]
+    chosen = next((ref for ref in refs if ref in binding.known), next(iter(refs), None))
+    if chosen is None:
+        return None
+    number = binding.placeholder(chosen)
+    words = f"{instance.table.name}.{name} IS NOT NULL"
+    return Predicate(Expression("dp_kind <> 2", frozenset({number}), True, span(node), lambda: words))
 
 
 def _is_case(node: Node) -> bool:

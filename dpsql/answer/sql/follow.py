@@ -457,10 +457,11 @@ def _call(node: Node, names: Names) -> Dependence:
 
 
 def _summed(call: Call, value: Follows) -> Follows:
-    """SUM: the lists of all rows together."""
+    """SUM: the lists of all rows together, without those of rows whose value is NULL."""
+    there = f"{written(call.function.this)} IS NOT NULL"
 
     def collected(text: str) -> str:
-        return f"FLATTEN({call.around(f'LIST({text})')})"
+        return f"FLATTEN({call.around(f'LIST(CASE WHEN {there} THEN {text} END)')})"
 
     if value.linear:
         return Follows(collected(value.cells))

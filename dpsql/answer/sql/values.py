@@ -11,9 +11,11 @@ from sqlglot import exp
 from dpsql.answer.block import (
     TRUE,
     Condition,
+    Expression,
     Form,
     Known,
     Linear,
+    Predicate,
     Ratio,
     Term,
     Value,
@@ -211,7 +213,31 @@ def _total(binding: Binding, node: Node, where: Condition, call: Node) -> tuple[
         return _total(binding, node.this, where, call)[0], one(Term("count", where))
     if isinstance(node, (exp.Case, exp.If)):
         return _cases(binding, node, where, call)
+    if isinstance(node, (exp.Predicate, exp.Connector, exp.Not)) and _of_one_axis(binding, node):
+        true, known = condition(binding, node), condition(binding, _present(node))
+        return one(Term("count", every([where, true]))), one(Term("count", every([where, known])))
+    if _of_one_axis(binding, node):
+        factor = expression(binding, node)
+        return one(Term("count", where, factor)), one(Term("count", every([where, _in_domain(factor)])))
     raise _no_measure(binding, node, call)
+
+
+def _of_one_axis(binding: Binding, node: Node) -> bool:
+    """Whether a row's value of an expression follows from its place on one axis of the release."""
+    offers = [
+        {axis for axis, _ in binding.schema.axis_columns(binding.ref(column))}
+        for column in node.find_all(exp.Column)
+    ]
+    return bool(offers) and bool(set.intersection(*offers))
+
+
+def _present(node: Node) -> Node:
+    return exp.Not(this=exp.Is(this=exp.Paren(this=node.copy()), expression=exp.Null()))
+
+
+def _in_domain(factor: Expression) -> Predicate:
+    """Where an expression of an axis has a value that the catalog knows."""
+    return Predicate(replace(factor, sql=f"({factor.sql}) IS NOT NULL AND dp_kind <> 3", comparisons=()))
 
 
 def _combined(binding: Binding, node: exp.Binary, where: Condition, call: Node) -> tuple[Linear, Linear]:
@@ -248,6 +274,25 @@ def _product(
     if left is not None and isinstance(node, exp.Mul):
         above, below = _total(binding, node.right, where, call)
         return above.scaled(left), below
+    return _weighed(binding, node, where, call)
+
+
+def _weighed(
+    binding: Binding, node: exp.Binary, where: Condition, call: Node
+) -> tuple[Linear, Linear] | None:
+    """A measure times or divided by what an axis tells; None where it is neither."""
+    pairs = [(node.left, node.right)]
+    if isinstance(node, exp.Mul):
+        pairs.append((node.right, node.left))
+    for value, by in pairs:
+        if _of_one_axis(binding, by) and not _of_one_axis(binding, node):
+            if isinstance(node, exp.Div):
+                by = exp.Div(this=exp.Literal.number("1.0"), expression=exp.Paren(this=by.copy()))
+            factor = expression(binding, by)
+            above, below = _total(binding, value, every([where, _in_domain(factor)]), call)
+            if not above.constant and all(term.factor is None for term, _ in above.weights):
+                weights = tuple((replace(term, factor=factor), weight) for term, weight in above.weights)
+                return Linear(weights), below
     return None
 
 
@@ -340,7 +385,7 @@ def _no_measure(binding: Binding, node: Node, call: Node) -> NotSupportedError:
     known = sorted(m for m in binding.schema.measures if "." in m and "(" not in m)
     return refusal(
         NotSupportedError,
-        f"{call.key.upper()} of {_said(binding, node)}: no release has it as a measure",
+        f"{call.key.upper()} of {_said(binding, node)}: no release has it as a measure or on one axis",
         at=call,
         clause="SELECT",
         hint=f"measures: {', '.join(known)}" if known else "only COUNT is published",
