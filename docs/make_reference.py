@@ -20,6 +20,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 import click
 from pydantic.fields import FieldInfo
+from pydantic.json_schema import GenerateJsonSchema
 
 import dpsql
 from dpsql.answer.errorfunctions import ERRORS
@@ -89,13 +90,22 @@ SHORTHANDS: dict[str, dict[str, Any]] = {
 }
 
 
+class Words(GenerateJsonSchema):
+    """Writes a default that is one word in a catalog as that word."""
+
+    def encode_default(self, dft: Any) -> Any:
+        """The word, or what pydantic writes."""
+        word = getattr(dft, "name", None)
+        return word if isinstance(word, str) else super().encode_default(dft)
+
+
 def catalog_schema() -> dict[str, Any]:
     """The schema, shorthands included.
 
     Returns:
         A JSON Schema (draft 2020-12) as plain values.
     """
-    schema = Catalog.model_json_schema(by_alias=True)
+    schema = Catalog.model_json_schema(by_alias=True, schema_generator=Words)
     definitions = schema["$defs"]
     for name, short in SHORTHANDS.items():
         definitions[name] = {"anyOf": [short, definitions[name]]}
