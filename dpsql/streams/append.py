@@ -33,7 +33,7 @@ import numpy as np
 
 from dpsql.errors import BatchOrderError, IntegrityError, InternalError, OperationalError
 from dpsql.ledger.files import PRIVATE_FILE
-from dpsql.mechanisms.law import AxisBudget, NoiseLaw, refined
+from dpsql.mechanisms.law import AxisBudget, NoiseLaw
 from dpsql.mechanisms.timeline.strategy import Emission, Read, TimeStrategy
 from dpsql.noise import Noise
 from dpsql.streams.public import (
@@ -118,49 +118,27 @@ class StreamSpec:
         return json.dumps(fixed, sort_keys=True)
 
     def refined(self, exact: IntArray, statistic: int) -> IntArray:
-        """Exact sums as noise is drawn for them."""
-        return refined(exact, self.grains[statistic]) if self.grains else exact
-
-
-LIMB = 20
-"""Bits of the limbs that weighted sums are added up in."""
-LOW = (1 << LIMB) - 1
-CARRY = 1 << 10
-"""Additions after which limbs are brought below `LIMB` bits again: 2^10 weights of 31 bits times 20 bits fit."""
+        """Exact sums as noise is drawn for them; modulo 2^64, as they may have wrapped before."""
+        return exact * self.grains[statistic] if self.grains else exact
 
 
 def weighted_sum(terms: Iterable[tuple[int, IntArray]], cells: int) -> IntArray:
-    """The sum of int64 values times weights below 2^31, in whole numbers wider than 64 bits, cut at +-2^62.
+    """The sum of int64 values times whole weights, modulo 2^64.
 
     Args:
         terms: weight and values of each term, int64[cells].
         cells: how many sums.
 
-    **Privacy**: cutting once, at the end, moves two integers no further apart; wrapping would tear them apart.
+    **Privacy**: what is published is the sum plus noise modulo 2^64, a function of the noisy whole number, however far
+    either lies outside of 64 bits. Cutting what has wrapped before would tear two neighbours apart.
 
-    >>> found = weighted_sum([(1 << 30, np.array([1, 1 << 40])), (-1, np.array([5, 0]))], 2)
-    >>> found.tolist() == [(1 << 30) - 5, 1 << 62]
+    >>> weighted_sum([(1 << 30, np.array([1, 1 << 40])), (-1, np.array([5, 0]))], 2).tolist() == [(1 << 30) - 5, 0]
     True
     """
-    limbs = np.zeros((6, cells), dtype=np.int64)
-    for place, (weight, values) in enumerate(terms, start=1):
-        rest = values
-        for limb in range(3):
-            limbs[limb] += weight * (rest & LOW)
-            rest = rest >> LIMB
-        limbs[3] += weight * rest
-        if place % CARRY == 0:
-            _carry(limbs)
-    _carry(limbs)
-    whole = sum((limb.astype(object) << (LIMB * i) for i, limb in enumerate(limbs)), np.zeros(cells, object))
-    return np.clip(whole, -(1 << 62), 1 << 62).astype(np.int64)
-
-
-def _carry(limbs: IntArray) -> None:
-    """Bring all limbs but the last below `LIMB` bits, in place."""
-    for limb in range(len(limbs) - 1):
-        limbs[limb + 1] += limbs[limb] >> LIMB
-        limbs[limb] &= LOW
+    total = np.zeros(cells, dtype=np.int64)
+    for weight, values in terms:
+        total += weight * values
+    return total
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from dpsql.noise import Noise
 from dpsql.publishing import squares
 from dpsql.publishing.central import publish_release
 from dpsql.star import load_catalog
-from tests.privacy.loss import KEY, Loss, Rows, _contents, _write_side, loss_of
+from tests.privacy.loss import KEY, Loss, Rows, contents, loss_of, write_side
 from tests.publishing.test_hybrid import store
 
 CATALOG = """
@@ -74,7 +74,7 @@ def side(folder: Path, promise: str, who: Twice | None) -> Path:
     sales = [(i, (i + j) % 4, (i * 3 + j) % 11) for i in range(PEOPLE) for j in range(3)]
     customers = [(str(i),) for i in range(PEOPLE)] + [(key,) for key in her.keys]
     tables = {"sales": Rows(SALES, [*sales, *her.sales]), "customer": Rows("id VARCHAR", customers)}
-    place = _write_side(folder, CATALOG.replace("PROMISE", promise), tables)
+    place = write_side(folder, CATALOG.replace("PROMISE", promise), tables)
     reports = [(str(i), 0, i % 4) for i in range(PEOPLE)] + [(key, 0, item) for key, item in her.reports]
     store(place, reports)
     return place
@@ -82,7 +82,7 @@ def side(folder: Path, promise: str, who: Twice | None) -> Path:
 
 def publisher(place: Path) -> Callable[[Noise], object]:
     known = load_catalog(place / "catalog.yaml")
-    return lambda noise: _contents(publish_release(known, place / "r.dpsql", noise=noise, key=KEY).path)
+    return lambda noise: contents(publish_release(known, place / "r.dpsql", noise=noise, key=KEY).path)
 
 
 def loss(sides: Sequence[Path]) -> Loss:

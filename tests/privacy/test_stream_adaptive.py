@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-from dpsql.mechanisms.law import GAUSSIAN, AxisBudget
+from dpsql.mechanisms.law import GAUSSIAN, AxisBudget, refined
 from dpsql.mechanisms.timeline.strategy import TimeStrategy
 from dpsql.mechanisms.timeline.toeplitz import square_root
 from dpsql.mechanisms.timeline.tree import TreeStrategy
@@ -130,3 +130,50 @@ def test_noise_for_the_first_weight_alone_is_found(
     first = int(strategy.emissions(0)[0].weights[0]) ** 2  # type: ignore[index]
     monkeypatch.setattr(type(strategy), "share", property(lambda self: Fraction(1, first)))
     assert Stream(strategy, 1, at_once, Fraction(1)).share(tmp_path, seed=2) > 1.01
+
+
+class Crowded(NamedTuple):
+    """A stream whose other rows add up to some number in every batch; she is in the first one."""
+
+    strategy: TimeStrategy
+    others: int
+
+    def publish(self, folder: Path, *, with_her: bool) -> Callable[[Noise], object]:
+        """A side: four batches."""
+        statistic = StreamStatistic(GAUSSIAN, (AxisBudget(np.ones(1, np.int64), 1),), MU2, 64 * BOUND)
+
+        def run(noise: Noise) -> object:
+            spec = StreamSpec(self.strategy, (1,), None, (64,))
+            directory, private = folder / "release", folder / "private" / "state"
+            create_stream(directory, private, spec, release_id="r", secret=bytes(32))
+            with opened_stream(directory, private, spec) as stream, stream.state.transaction():
+                for number in range(4):
+                    rows = self.others + BOUND * (with_her and number == 0)
+                    exact = np.array([rows % (1 << 64)], np.uint64).view(np.int64)
+                    stream.decide(Batch(number, b"", (exact,)), noise_for([statistic], noise))
+                return [node.values.tolist() for number in range(4) for node in stream.state.outbox(number)]
+
+        return run
+
+    def share(self, folder: Path) -> float:
+        """The exact loss over the claim."""
+        sides = [self.publish(folder / name, with_her=name == "left") for name in ("left", "right")]
+        return float(sum(draw.mu2 for draw in loss_of(*sides)) / MU2)
+
+
+EDGES = sorted({(1 << bits) // parts - BOUND // 2 for bits in (56, 57, 62, 63) for parts in (1, 2, 3)})
+
+
+def worst_at_edges(folder: Path, strategy: TimeStrategy) -> float:
+    return max(Crowded(strategy, others).share(folder / f"{others}") for others in EDGES)
+
+
+@pytest.mark.parametrize("name", ["no end", "square root", "blocks"])
+def test_sums_beyond_64_bits_cost_no_more(tmp_path: Path, name: str) -> None:
+    """Wherever sums, or sums times weights and grain, leave 64 bits."""
+    assert worst_at_edges(tmp_path, STRATEGIES[name]) <= 1
+
+
+def test_a_cut_of_what_has_wrapped_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(StreamSpec, "refined", lambda self, exact, statistic: refined(exact, 64))
+    assert worst_at_edges(tmp_path, STRATEGIES["blocks"]) > 1

@@ -34,7 +34,7 @@ from dpsql.release import open_release
 from dpsql.star import load_catalog, parse_catalog
 from dpsql.star.reported import reported_columns
 from dpsql.tree import FloatArray
-from tests.privacy.loss import KEY, Loss, Rows, _contents, _write_side, loss_of
+from tests.privacy.loss import KEY, Loss, Rows, contents, loss_of, write_side
 
 CATALOG = """
 dpsql: 1
@@ -76,7 +76,7 @@ def side(folder: Path, items: dict[int, int], sales: Sequence[tuple[int, int, in
     """Raw tables, reports and the catalog; items by person."""
     customers = sorted({row[0] for row in sales} | set(items))
     tables = {"sales": Rows(SALES, list(sales)), "customer": Rows(CUSTOMER, [(i,) for i in customers])}
-    place = _write_side(folder, catalog, tables)
+    place = write_side(folder, catalog, tables)
     store(place, [(str(i), 0, y) for i, y in items.items()])
     return place
 
@@ -99,7 +99,7 @@ def test_a_person_with_her_report_costs_the_release_s_epsilon(
 
     def publisher(place: Path):  # type: ignore[no-untyped-def]
         known = load_catalog(place / "catalog.yaml")
-        return lambda noise: _contents(publish_release(known, place / "r.dpsql", noise=noise, key=KEY).path)
+        return lambda noise: contents(publish_release(known, place / "r.dpsql", noise=noise, key=KEY).path)
 
     draws = loss_of(publisher(left), publisher(right))
     (entry,) = ledger_entries(left / "ledger.duckdb")
@@ -235,7 +235,7 @@ def test_devices_report_and_the_curator_joins(tmp_path: Path, mechanism: str) ->
     )
     sales = [(i, i % 4, i % 11) for i in range(people) for _ in range(2)]
     tables = {"sales": Rows(SALES, sales), "customer": Rows(CUSTOMER, [(i,) for i in range(people)])}
-    _write_side(place, catalog.replace("epsilon: 1}", "epsilon: 8}"), tables)
+    write_side(place, catalog.replace("epsilon: 1}", "epsilon: 8}"), tables)
     api.reported_plan(place / "catalog.yaml", "customer.age", place / "plan.json")
     plan = read_plan((place / "plan.json").read_bytes())
     lines = []

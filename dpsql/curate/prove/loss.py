@@ -1,0 +1,285 @@
+"""The exact privacy loss of publishing code on a pair of neighbours, measured end to end.
+
+The left side is published with real noise and every meeting of exact integers with noise is noted. The right side is
+published with a source that hands out the left side's *noisy* numbers, so that whatever is chosen from noisy numbers
+(bounds, partitions, weights) is chosen alike. The two runs then differ in nothing but their exact integers, and the
+loss of the pair at that output is a sum over the draws of numbers that are known exactly:
+
+    Laplace     sum_r units_r |d_r| / denominator      the largest log ratio over all outputs
+    Gaussian    sum_r d_r^2 / (sigma2 - 4)             mu^2 on the exact Gaussian curve
+
+with d the difference of the exact integers, on the circle of 2^64 where noisy integers live. Noise of a choice that is
+published without it (DAWA's costs) counts as its proof counts it: as much as the chosen candidate and its rivals may
+move. Two runs that ask for different draws, or that release anything else that differs, are `Distinguished`: there is
+no epsilon for that. A pair gives the loss on one path of choices, which bounds from below what the release costs; a
+claim that a pair exceeds is false.
+
+**Privacy**: sees exact integers of both sides: for made-up rows.
+**Source**: docs/privacy/loss.md; Dwork and Roth (2014), theorem 3.6.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from itertools import groupby
+from math import exp
+from statistics import NormalDist
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from dpsql.budget import SLACK
+from dpsql.errors import PrivacyError
+from dpsql.noise import ExactNoise, Noise, insecure_test_entropy, noised
+
+IntArray = npt.NDArray[np.int64]
+CHOICE = "dpsql.mechanisms.family.dawa._noisy"
+"""Draws of candidates' costs, of which only the chosen partition is published."""
+
+
+class Distinguished(PrivacyError):
+    """The two sides differ in something that no noise covers."""
+
+
+class Law(NamedTuple):
+    """What a draw was asked for: its shape and scale, equal on both sides or the sides are told apart.
+
+    Args:
+        where: module and function that drew.
+        units, denominator: of a Laplace draw, one of each row.
+        sigma2: of a Gaussian draw, else None.
+    """
+
+    where: str
+    units: IntArray
+    denominator: int
+    sigma2: Fraction | None
+
+    def is_like(self, other: Law) -> bool:
+        """Whether both ask for the same noise."""
+        scales = self.where == other.where and self[2:] == other[2:]
+        return scales and np.array_equal(self.units, other.units)
+
+
+class Meeting(NamedTuple):
+    """One place where exact integers met noise."""
+
+    law: Law
+    exact: IntArray
+    noisy: IntArray
+
+
+@dataclass(frozen=True)
+class DrawLoss:
+    """What one draw tells of the pair.
+
+    Args:
+        where: module and function that drew.
+        moved: sum |d|: how far the measured integers lie apart.
+        epsilon: the largest log ratio; None for a Gaussian draw.
+        mu2: of Gaussian differential privacy; for a Laplace draw what a pure epsilon costs.
+    """
+
+    where: str
+    moved: int
+    epsilon: Fraction | None
+    mu2: Fraction
+
+
+@dataclass(frozen=True)
+class Loss:
+    """What a release tells of the pair, beside what it claims.
+
+    Args:
+        draws: in order.
+        claimed: what the ledger was charged, in `currency`.
+        currency: `epsilon` or `mu2`.
+        lines: purpose and charge of each ledger line.
+    """
+
+    draws: tuple[DrawLoss, ...]
+    claimed: Fraction
+    currency: str
+    lines: tuple[tuple[str, Fraction], ...] = ()
+
+    @property
+    def epsilon(self) -> Fraction:
+        """The pure loss of all draws together; only where none is Gaussian."""
+        if any(draw.epsilon is None for draw in self.draws):
+            raise ValueError("Gaussian draws have no pure loss; read mu2")
+        return sum((draw.epsilon for draw in self.draws if draw.epsilon is not None), Fraction(0))
+
+    @property
+    def mu2(self) -> Fraction:
+        """The mu^2 of all draws together."""
+        return sum((draw.mu2 for draw in self.draws), Fraction(0))
+
+    @property
+    def share(self) -> float:
+        """Measured over claimed: above 1 the claim is false. For equal budgets this is the change over M."""
+        return float((self.mu2 if self.currency == "mu2" else self.epsilon) / self.claimed)
+
+
+@dataclass
+class Witness:
+    """The left side's noise: real draws, each meeting noted."""
+
+    noise: Noise
+    meetings: list[Meeting] = field(default_factory=list)
+    insecure = True
+
+    def laplace(self, units: IntArray, denominator: int, exact: IntArray | None = None) -> IntArray:
+        """See `Noise`."""
+        drawn = self.noise.laplace(units, denominator)
+        return self._note(Law(_who_draws(), _flat(units), denominator, None), exact, drawn)
+
+    def gaussian(self, sigma2: Fraction, size: int, exact: IntArray | None = None) -> IntArray:
+        """See `Noise`."""
+        drawn = self.noise.gaussian(sigma2, size)
+        return self._note(Law(_who_draws(), NO_UNITS, 0, sigma2), exact, drawn)
+
+    def _note(self, law: Law, exact: IntArray | None, drawn: IntArray) -> IntArray:
+        covered = _covered(law, exact)
+        noisy = noised(covered, drawn)
+        self.meetings.append(Meeting(law, _flat(covered), noisy))
+        return noisy.copy()
+
+
+@dataclass
+class Replay:
+    """The right side's noise: the noisy numbers of the left side, whatever the exact ones are."""
+
+    meetings: Sequence[Meeting]
+    exact: list[IntArray] = field(default_factory=list)
+    insecure = True
+
+    def laplace(self, units: IntArray, denominator: int, exact: IntArray | None = None) -> IntArray:
+        """See `Noise`."""
+        return self._give(Law(_who_draws(), _flat(units), denominator, None), exact)
+
+    def gaussian(self, sigma2: Fraction, size: int, exact: IntArray | None = None) -> IntArray:
+        """See `Noise`."""
+        return self._give(Law(_who_draws(), NO_UNITS, 0, sigma2), exact)
+
+    def _give(self, law: Law, exact: IntArray | None) -> IntArray:
+        covered = _covered(law, exact)
+        if len(self.exact) == len(self.meetings):
+            raise Distinguished(f"only the right side draws in {law.where}")
+        left = self.meetings[len(self.exact)]
+        if not left.law.is_like(law) or left.exact.size != covered.size:
+            raise Distinguished(f"{left.law.where} and {law.where} ask for different draws")
+        self.exact.append(_flat(covered))
+        return left.noisy.copy()
+
+    def losses(self) -> tuple[DrawLoss, ...]:
+        """The loss of each draw, once the right side is published."""
+        if len(self.exact) < len(self.meetings):
+            raise Distinguished(f"only the left side draws in {self.meetings[len(self.exact)].law.where}")
+        apart = [_apart(*each) for each in zip(self.meetings, self.exact, strict=True)]
+        found: list[DrawLoss] = []
+        for hidden, together in groupby(apart, lambda each: each.law.where == CHOICE):
+            draws = list(together)
+            found += [_choice_loss(draws)] if hidden else [_draw_loss(draw) for draw in draws]
+        return tuple(found)
+
+
+Publish = Callable[[Noise], object]
+
+
+def loss_of(left: Publish, right: Publish, seed: int = 0) -> tuple[DrawLoss, ...]:
+    """Run any publishing code on both sides.
+
+    Args:
+        left, right: publish one side with the noise they are given; what they return must be equal.
+        seed: of the left side's noise.
+
+    Raises:
+        Distinguished: the sides draw differently, or return different things.
+    """
+    witness = Witness(ExactNoise(insecure_test_entropy(seed)))
+    first = left(witness)
+    replay = Replay(witness.meetings)
+    second = right(replay)
+    losses = replay.losses()
+    if first != second:
+        raise Distinguished("the released files differ beyond the noisy numbers")
+    return losses
+
+
+LAWS = "dpsql.mechanisms.law"
+NO_UNITS: IntArray = np.zeros(0, np.int64)
+
+
+def _who_draws() -> str:
+    """Module and function that asked a source for noise, or that asked the law of noise which did."""
+    frame = sys._getframe(2)
+    while frame.f_back is not None and frame.f_globals["__name__"] == LAWS:
+        frame = frame.f_back
+    return f"{frame.f_globals['__name__']}.{frame.f_code.co_name}"
+
+
+def _covered(law: Law, exact: IntArray | None) -> IntArray:
+    """The exact integers, refused where noise does not meet any and so cannot be followed."""
+    if exact is None:
+        raise Distinguished(f"{law.where} draws noise without the exact integers that it covers")
+    return exact
+
+
+def _flat(values: npt.ArrayLike) -> IntArray:
+    return np.array(values, dtype=np.int64).ravel()
+
+
+class _Apart(NamedTuple):
+    """What one draw was asked for, and how far its exact integers lie apart.
+
+    Args:
+        law: of the draw.
+        units: of the rows that differ.
+        moved: how far each of them, as whole numbers of any size.
+    """
+
+    law: Law
+    units: list[int]
+    moved: list[int]
+
+
+def _apart(left: Meeting, right: IntArray) -> _Apart:
+    """Noisy integers are what 64 bits keep of a sum, so exact ones are no further apart than on that circle."""
+    difference = left.exact - right  # of 64 bits: the shorter way round
+    rows = np.flatnonzero(difference)
+    units = left.law.units[rows] if left.law.sigma2 is None else NO_UNITS
+    return _Apart(left.law, units.tolist(), [abs(int(d)) for d in difference[rows].tolist()])
+
+
+def _choice_loss(levels: Sequence[_Apart]) -> DrawLoss:
+    """The loss of a choice between candidates, for neighbours that differ in one cell.
+
+    The chosen candidate that holds the cell makes up for its own change and for its worst rival's.
+    """
+    own = [max(level.moved, default=0) for level in levels]
+    worst = max(Fraction(int(level.law.units[0]) * (moved + max(own)), level.law.denominator)
+                for level, moved in zip(levels, own, strict=True))  # fmt: skip
+    return DrawLoss(CHOICE, max(own), worst, _pure(worst))
+
+
+LARGEST = 700.0
+"""Epsilons above it are this one: e^epsilon is still a number."""
+
+
+def _pure(epsilon: Fraction) -> Fraction:
+    """What a pure draw costs on the Gaussian curve: (2 Q^-1(1 / (1 + e^epsilon)))^2."""
+    odds = exp(min(float(epsilon), LARGEST))
+    return Fraction((2 * NormalDist().inv_cdf(1 / (1 + odds))) ** 2)
+
+
+def _draw_loss(apart: _Apart) -> DrawLoss:
+    """The loss of one draw: exact, and the largest over its outputs."""
+    law, units, moved = apart
+    if law.sigma2 is not None:
+        return DrawLoss(law.where, sum(moved), None, sum(d * d for d in moved) / (law.sigma2 - SLACK))
+    epsilon = Fraction(sum(u * d for u, d in zip(units, moved, strict=True)), law.denominator)
+    return DrawLoss(law.where, sum(moved), epsilon, _pure(epsilon))
