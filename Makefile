@@ -141,7 +141,7 @@ test-engines: $(VENV)/.dev
 	$(BIN)/python -m pip install --quiet --editable '.[postgresql,spark]'
 	$(BIN)/python -m pytest -q -s -m "slow or not slow" tests/engines > $(VENV)/engines.log 2>&1 || (grep 'figure ' $(VENV)/engines.log; tail -40 $(VENV)/engines.log; exit 1)
 	grep -o 'figure .*' $(VENV)/engines.log
-	test $$(grep -c 'figure ' $(VENV)/engines.log) -ge 6 && ! grep -q ' short$$' $(VENV)/engines.log
+	test $$(grep -c 'figure ' $(VENV)/engines.log) -ge 8 && ! grep -q ' short$$' $(VENV)/engines.log
 
 # Superset in an environment of its own: database by URI, SQL Lab, a dataset, charts over REST, one drawn in Chromium.
 superset: $(VENV)/.dev

@@ -272,16 +272,20 @@ def collect(
     *,
     catalog: ReleasePath | None = None,
     state: ReleasePath | None = None,
+    engine: str | None = None,
+    root: str = "",
     progress: Progress | None = None,
 ) -> Collected:
     """Count people's reports and write a release of the same shape as a central one.
 
     Args:
         plan: the plan that they answered.
-        reports: Parquet, CSV and JSON-lines files, or folders of them; one may stand alone.
+        reports: Parquet, CSV and JSON-lines files, or folders of them; with `engine`, tables; one may stand alone.
         output: the release file to make.
         catalog: the YAML file; only where an axis is a public dimension's rows.
         state: a private file that remembers what was counted, for later runs with more files.
+        engine: `postgresql` or `spark`: the server counts the reports, and only counts leave it.
+        root: its address, as in a catalog's `source`; empty for its client's own profile.
         progress: called with each step, a value that prints as a line.
 
     Returns:
@@ -289,22 +293,25 @@ def collect(
 
     Raises:
         OperationalError: a file cannot be opened or written, or the output exists.
-        InterfaceError: the catalog is needed, or is not the one that the plan was made from.
+        InterfaceError: the catalog is needed, or is not the one that the plan was made from; a state beside a server.
         DataError: no report was accepted.
+        SourceError, EngineLost: a table holds no reports, or the server was lost.
 
     **Privacy**: post-processing; each person spent the plan's epsilon on her own device. No cap is charged.
     """
     from dpsql.collecting import run
     from dpsql.ledger import new_release_id
     from dpsql.noise import os_entropy
+    from dpsql.star.source import server_tables
 
     named = [reports] if isinstance(reports, str | PathLike) else reports
     back = run.Reports(
         Path(plan),
-        [Path(spool) for spool in named],
+        [] if engine else [Path(spool) for spool in named],
         os_entropy()(32),
         None if catalog is None else Path(catalog),
         None if state is None else Path(state),
+        server_tables(engine, root, [str(place) for place in named]) if engine else None,
     )
     return run.collect(back, Path(output), new_release_id(), progress or silent)
 

@@ -9,6 +9,7 @@
 | services  | one plan for each of several services that cannot join on a device |
 | files     | plans, the collector's private state, the release: whole or not there |
 | collector | spools in, tallies out: idempotent by file, one report a token |
+| tables    | the same of reports in tables of a server, which counts them |
 | tallies   | counts per view and fold of people, and what each kind of view tells |
 | estimate  | tallies to tables of shares with covariances |
 | totals    | one number from all axes: rows, a measure's total, its centre, one report's reach |

@@ -127,9 +127,13 @@ def _row(state: duckdb.DuckDBPyConnection, query: str) -> tuple[int, ...]:
     return tuple(int(value) for value in state.execute(query).fetchall()[0])
 
 
+def token_prefix(key: bytes) -> bytes:
+    """What stands before a token where it is hashed: 16 bytes made of the collection's key."""
+    return hashlib.blake2b(b"", key=key, digest_size=16, person=b"dpsql token").digest()
+
+
 def _hold(state: duckdb.DuckDBPyConnection, portion: str, key: bytes) -> None:
     """Keep reports that have a token, under its hash."""
-    prefix = hashlib.blake2b(b"", key=key, digest_size=16, person=b"dpsql token").digest()
     state.execute(
         f"""
         INSERT INTO held
@@ -137,7 +141,7 @@ def _hold(state: duckdb.DuckDBPyConnection, portion: str, key: bytes) -> None:
             SELECT CAST('0x' || left(sha256($prefix || encode(token)), 32) AS UHUGEINT) AS token, epoch, report
             FROM {portion} WHERE token IS NOT NULL)
         """,
-        {"prefix": prefix},
+        {"prefix": token_prefix(key)},
     )
 
 

@@ -42,6 +42,19 @@ LONGEST = 64
 """Bytes that any payload may have; beyond, none has more than a byte for each item of the largest view."""
 
 
+def heads_of(plan: Plan) -> list[bytes]:
+    """The first bytes of a report to each view."""
+    return [
+        MAGIC + plan.hash + number.to_bytes(2, "big") + bytes([view.perturbs.code])
+        for number, view in enumerate(plan.views)
+    ]
+
+
+def longest_report(plan: Plan) -> int:
+    """Bytes of the longest report that an oracle looks at."""
+    return HEADER + max(LONGEST, *(view.domain for view in plan.views))
+
+
 class Decoded(NamedTuple):
     """Tallies of the accepted reports, and how many were rejected for each reason."""
 
@@ -64,14 +77,15 @@ class Counting:
         self._tallies = empty_tallies(plan)
         self._rejected = Counter[str]()
         self._accepted = 0
-        heads = [
-            (number, MAGIC + plan.hash + number.to_bytes(2, "big") + bytes([view.perturbs.code]))
-            for number, view in enumerate(plan.views)
-        ]
+        heads = heads_of(plan)
         connection.execute("CREATE OR REPLACE TEMP TABLE plan_head (view INTEGER, head BLOB)")
-        connection.executemany("INSERT INTO plan_head VALUES (?, ?)", heads)
-        longest = HEADER + max(LONGEST, *(view.domain for view in plan.views))
-        self._known = {"magic": MAGIC, "plan": plan.hash, "last": heads[-1][1][10:12], "longest": longest}
+        connection.executemany("INSERT INTO plan_head VALUES (?, ?)", list(enumerate(heads)))
+        self._known = {
+            "magic": MAGIC,
+            "plan": plan.hash,
+            "last": heads[-1][10:12],
+            "longest": longest_report(plan),
+        }
 
     def add(self, rows: str) -> None:
         """Count one portion.

@@ -48,12 +48,14 @@ from dpsql.collecting.rounds import after_round, is_adaptive, rounds_design
 from dpsql.collecting.services import Sheet, make_sheet, predict_services, read_sheet, write_sheet
 from dpsql.collecting.spools import spool_files
 from dpsql.collecting.survey import Survey, design_of, needs_rows, public_axis_maker, survey_of
+from dpsql.collecting.tables import tally_tables
 from dpsql.collecting.tallies import ViewTally
 from dpsql.collecting.tau import Prediction, asks_rows_alone, first_plan, predict, row_reports, second_plan
+from dpsql.engines.registry import open_session
 from dpsql.errors import DataError, InterfaceError, OperationalError
 from dpsql.progress import Progress, Stage, silent
 from dpsql.release.write import ReleaseBuilder
-from dpsql.star import Catalog, catalog_from_json, load_catalog
+from dpsql.star import Catalog, Source, catalog_from_json, load_catalog
 
 _turn = threading.RLock()
 
@@ -84,6 +86,7 @@ class Reports(NamedTuple):
         key: secret bytes under which one-time tokens are hashed, unless the state has its own.
         catalog: the YAML file; needed only where an axis is a public dimension's rows.
         state: where to keep what was counted, for later runs.
+        server: tables of reports that a server counts, in the place of spools.
     """
 
     plan: Path
@@ -91,6 +94,7 @@ class Reports(NamedTuple):
     key: bytes
     catalog: Path | None = None
     state: Path | None = None
+    server: Source | None = None
 
 
 def write_plan(
@@ -298,7 +302,13 @@ def _counted(
 
 
 def _tallied(plan: Plan, reports: Reports, progress: Progress) -> tuple[list[ViewTally], Manifest]:
-    """Every spool once, into the state."""
+    """Every spool once, into the state; or tables of a server, by the server."""
+    if reports.server is not None:
+        if reports.state is not None:
+            raise InterfaceError(
+                "tables of a server are counted whole", hint="name all of them, and no state"
+            )
+        return _tallied_there(plan, reports, reports.server, progress)
     key = token_key(reports.state, reports.key)
     state = open_state(plan, None if reports.state is None else Kept(reports.state, key))
     try:
@@ -311,10 +321,27 @@ def _tallied(plan: Plan, reports: Reports, progress: Progress) -> tuple[list[Vie
         state.close()
 
 
+def _tallied_there(
+    plan: Plan, reports: Reports, server: Source, progress: Progress
+) -> tuple[list[ViewTally], Manifest]:
+    """Every table once; only counts leave the server."""
+    session = open_session(server)
+    try:
+        places = list(server.expanded().values())
+        tallies, manifest = tally_tables(session, plan, places, reports.key)
+    finally:
+        session.close()
+    counts = {"reports": manifest.reports, "accepted": manifest.accepted}
+    progress(Stage("counted", session.name, counts))
+    return tallies, manifest
+
+
 def _joined(
     sheet: Sheet, reports: Reports, release_id: str, progress: Progress
 ) -> tuple[ReleaseBuilder, Manifest]:
     """Join the reports of several services by pseudonym."""
+    if reports.server is not None:
+        raise InterfaceError("reports of services are joined by pseudonym", hint="write them to files")
     if reports.state is not None:
         raise InterfaceError("reports of services are joined in one run", hint="name all files, and no state")
     survey = _survey(sheet.catalog, reports.catalog)

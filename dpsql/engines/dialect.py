@@ -1,4 +1,4 @@
-"""The words in which engines differ: about fifteen small functions, one table of them an engine.
+"""The words in which engines differ: fewer than twenty small functions, one table of them an engine.
 
 The template (`dpsql.engines.template`) is one text for all engines; what is not spelt alike everywhere is asked of a
 `Dialect`. Rewriting DuckDB's SQL by a parser gets about as many constructs wrong, in silence: `is_nan` where there
@@ -11,7 +11,7 @@ is none, integer division in NUMERIC, 128-bit integers that do not exist.
 | `nearest` | `round(2.5)` is 2 in one engine and 3 in another; the floor of x + 0.5 is 3 in all |
 | `date`, `instant` | literals without a zone mean the session's zone |
 | `text` | a collation may take two texts for one |
-| `digest` | hashes differ; MD5 of a text is the same everywhere |
+| `number`, `hex`, `sha256` | hashes differ; MD5 and SHA-256 are the same everywhere, in hex digits |
 | `materialised` | a common table that is read twice is two scans of rows that may have moved |
 
 Types are named as DuckDB names them (`BIGINT`, `DECIMAL(12,2)`, `TIMESTAMP WITH TIME ZONE`); an engine says which of
@@ -105,7 +105,10 @@ class Dialect:
         position: where a value stands among texts, from 0; NULL where it is none of them. Texts are compared
             byte by byte.
         text: a value as a text that is compared byte by byte.
-        digest: the first 28 bits of the MD5 of a text, a BIGINT.
+        number: a BIGINT of at most 14 hex digits, a text.
+        hex: bytes as a text of hex digits in lower case, compared byte by byte.
+        sha256: hex digits in lower case of a prefix, itself in hex digits, and the UTF-8 bytes of a text.
+        chance: a number in [0, 1) that the engine draws for each row; it protects nobody.
         total: the sum of a BIGINT expression; `wide` where 64 bits may be too few.
         identifier: a quoted name.
         literal: a quoted text.
@@ -126,7 +129,10 @@ class Dialect:
     microseconds: Callable[[str], str]
     position: Callable[[str, Sequence[str]], str]
     text: Callable[[str], str]
-    digest: Callable[[str], str]
+    number: Callable[[str], str]
+    hex: Callable[[str], str]
+    sha256: Callable[[str, str], str]
+    chance: str
     total: Callable[[str, bool], str]
     identifier: Callable[[str], str] = identifier
     literal: Callable[[str], str] = literal
@@ -160,7 +166,10 @@ DUCK = Dialect(
     microseconds=lambda value: f"epoch_us({value})",
     position=_map_position,
     text=_varchar,
-    digest=lambda text: f"CAST('0x' || substr(md5({text}), 1, 7) AS BIGINT)",
+    number=lambda digits: f"CAST('0x' || {digits} AS BIGINT)",
+    hex=lambda value: f"lower(hex({value}))",
+    sha256=lambda prefix, text: f"sha256(from_hex('{prefix}') || encode({text}))",
+    chance="random()",
     total=lambda value, wide: f"sum({value})",
 )
 """DuckDB's words; it sums whole numbers of any width as HUGEINT."""

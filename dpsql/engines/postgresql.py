@@ -69,7 +69,12 @@ POSTGRES = Dialect(
     months=lambda value: f"CAST(extract(year FROM {value}) * 12 + extract(month FROM {value}) - 1 AS BIGINT)",
     position=searched(_text, literal),
     text=_text,
-    digest=lambda text: f"CAST(CAST('x' || substr(md5({text}), 1, 7) AS BIT(28)) AS BIGINT)",
+    number=lambda digits: f"CAST(CAST('x' || lpad({digits}, 16, '0') AS BIT(64)) AS BIGINT)",
+    hex=lambda value: f"encode({value}, 'hex') COLLATE \"C\"",
+    sha256=lambda prefix, text: (
+        f"encode(sha256(decode('{prefix}', 'hex') || convert_to({text}, 'UTF8')), 'hex')"
+    ),
+    chance="random()",
     total=lambda value, wide: f"sum({value})",
 )
 """PostgreSQL's words; settings of the session: UTC, ISO dates, standard strings. NaN equals itself there, DIV would be

@@ -10,10 +10,23 @@ from dpsql.engines.postgresql import PostgresSession
 from dpsql.engines.server import ServerEngine, Session
 from dpsql.engines.spark import SparkSession
 from dpsql.star import Catalog
-from dpsql.star.source import POSTGRESQL, SPARK, SourceKind
+from dpsql.star.source import POSTGRESQL, SPARK, Source, SourceKind
 
 SESSIONS: dict[SourceKind, Callable[[str, int], Session]] = {POSTGRESQL: PostgresSession, SPARK: SparkSession}
 """Kind of source -> how its server is opened: (the root, seconds that a statement may run)."""
+
+
+def open_session(source: Source) -> Session:
+    """Open a server.
+
+    Args:
+        source: of a kind in `SESSIONS`.
+
+    Raises:
+        CatalogError: a variable of its address is not set.
+        EngineLost: it cannot be reached.
+    """
+    return SESSIONS[source.kind](source.address, source.timeout)
 
 
 def open_engine(catalog: Catalog, names: Iterable[str] | None = None) -> Engine:
@@ -28,11 +41,10 @@ def open_engine(catalog: Catalog, names: Iterable[str] | None = None) -> Engine:
         EngineLost: a server cannot be reached, or is lost.
     """
     source = catalog.raw_source()
-    opened = SESSIONS.get(source.kind)
-    if opened is None:
+    if source.kind not in SESSIONS:
         return open_star(catalog, names)
     wanted = [name for name in (source.tables if names is None else names) if name in catalog.tables]
-    session = opened(source.address, source.timeout)
+    session = open_session(source)
     try:
         return ServerEngine(session, catalog, wanted)
     except BaseException:

@@ -63,7 +63,8 @@ def hash_sql(unit: str, kind: str | None, c: tuple[int, ...], dialect: Dialect) 
         return mod(f"{mod(f'{quadratic} * ({x}) + {c[1]}')} * ({x}) + {c0}")
 
     if kind not in INTEGERS:
-        return cubic(dialect.digest(f"'{c[4]} {c[5]} ' || {dialect.text(unit)}"), str(c[0]))
+        digest = f"substr(md5('{c[4]} {c[5]} ' || {dialect.text(unit)}), 1, 7)"
+        return cubic(dialect.number(digest), str(c[0]))
     # % keeps the sign; what is left above P, and the sign, must not make two units one. The quotient goes towards 0
     # by way of (x - x % P) / P; a part of it is taken mod P before anything is multiplied. Most keys need none of it.
     x = mod(f"CAST({mod(unit)} AS BIGINT) + {PRIME}")

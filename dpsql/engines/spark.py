@@ -72,7 +72,10 @@ SPARK = Dialect(
     microseconds=lambda value: f"unix_micros(CAST({value} AS TIMESTAMP))",
     position=searched(_text, _literal),
     text=_text,
-    digest=lambda text: f"CAST(conv(substr(md5({text}), 1, 7), 16, 10) AS BIGINT)",
+    number=lambda digits: f"CAST(conv({digits}, 16, 10) AS BIGINT)",
+    hex=lambda value: f"lower(hex({value}))",
+    sha256=lambda prefix, text: f"sha2(concat(unhex('{prefix}'), encode({text}, 'UTF-8')), 256)",
+    chance="rand()",
     total=_total,
 )
 """Spark's words; settings of the session: ANSI, UTC. A slash would compute in floats."""

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, ValidationError, model_validator
 
-from dpsql.errors import CatalogError
+from dpsql.errors import CatalogError, InterfaceError
 from dpsql.star.base import Model, OneOf, Problem
 from dpsql.star.sql.rowlocal import (
     Arm,
@@ -185,6 +185,31 @@ class Source(Model):
             f"source.root: `{self.root}` is neither beside the catalog nor in the working directory",
             hint="write an existing folder, or run the program that makes the data",
         )
+
+
+def server_tables(kind: str, root: str, places: Sequence[str]) -> Source:
+    """Tables of a server that no catalog names.
+
+    Args:
+        kind: of the source: `postgresql` or `spark`.
+        root: the server's address, empty for its client's own profile; ${NAME} expands.
+        places: the tables, as the server names them.
+
+    Raises:
+        InterfaceError: the kind is no server's, or the address holds a password.
+
+    >>> server_tables("spark", "", ["lake.reports"]).address
+    ''
+    """
+    try:
+        source = Source.model_validate(
+            {"kind": kind, "root": root or ".", "tables": {place: place for place in places}}
+        )
+    except ValidationError as error:
+        raise InterfaceError(str(error.errors()[0]["msg"]).removeprefix("Value error, ")) from None
+    if not source.kind.is_server:
+        raise InterfaceError(f"{kind} is no server", hint="name files without an engine")
+    return source
 
 
 def query_of(catalog: Catalog, table: str) -> Query | None:

@@ -57,6 +57,7 @@ class OneByte:
     code: ClassVar[int] = 99
     silent: ClassVar[bool] = False
     tilted: ClassVar[bool] = False
+    apart: ClassVar[int] = 0
     cost: ClassVar[Fraction] = Fraction(0)
     domain: int
     own: int = 0

@@ -168,9 +168,16 @@ def test_texts_are_bytes(words: Words) -> None:
     listed = TEXTS[3:]
     found = words.each(lambda x: words.dialect.position(x, listed), written, kind)
     assert found == [None] * 3 + [*range(len(listed)), None]
-    assert words.each(words.dialect.digest, written, kind) == [
-        *(int(hashlib.md5(text.encode()).hexdigest()[:7], 16) for text in TEXTS), None
-    ]  # fmt: skip
+    for digits in (1, 7, 14):
+        found = words.each(
+            lambda x, n=digits: words.dialect.number(f"substr(md5({words.dialect.text(x)}), 1, {n})"),
+            written,
+            kind,
+        )
+        hashes = [hashlib.md5(text.encode()).hexdigest() for text in TEXTS]
+        assert found == [*(int(digest[:digits], 16) for digest in hashes), None]
+    found = words.each(lambda x: words.dialect.sha256("00ff27", words.dialect.text(x)), written, kind)
+    assert found == [*(hashlib.sha256(b"\0\xff'" + text.encode()).hexdigest() for text in TEXTS), None]
 
 
 def test_dates_and_instants(words: Words) -> None:

@@ -11,6 +11,10 @@ from dpsql import api
 from dpsql.collecting.forecast import Forecast
 from dpsql.collecting.tau import asks_rows_alone
 from dpsql.doors.cli import FILE, Told, cli, steps, tells
+from dpsql.errors import InterfaceError
+from dpsql.star.source import POSTGRESQL, SPARK
+
+SERVERS = [kind.name for kind in (POSTGRESQL, SPARK)]
 
 
 class Share(click.ParamType[float]):
@@ -116,27 +120,30 @@ def _told(forecast: Forecast) -> list[dict[str, Any]]:
 
 @cli.command()
 @click.argument("plan", type=FILE)
-@click.argument("reports", type=FILE, nargs=-1, required=True)
+@click.argument("reports", nargs=-1, required=True)
 @click.option("-o", "--output", required=True, type=FILE, help="release file to write")
+@click.option(
+    "--engine", type=click.Choice(SERVERS), help="REPORTS are tables of this server, which counts them"
+)
+@click.option("--root", default="", help="the server's address, as in a catalog's source; ${NAME} expands")
 @click.option("--catalog", type=FILE, help="needed where an axis is a public dimension's rows")
 @click.option("--state", type=FILE, help="private file that remembers what was counted, for later runs")
 @click.option(
     "--for", "column", help="store reports about a column with `reported:`, table.column, for publish"
 )
 @tells
-def collect(
-    plan: Path,
-    reports: tuple[Path, ...],
-    output: Path,
-    catalog: Path | None,
-    state: Path | None,
-    column: str | None,
-) -> Told:
+def collect(plan: Path, reports: tuple[str, ...], output: Path, column: str | None, **asked: Any) -> Told:
     """Count REPORTS (Parquet, CSV, JSON lines, or folders of these) of PLAN and write a release.
+
+    With --engine they are tables of a server, and only counts leave it.
 
     With --for they are about a column that only devices know: they are checked and stored for the curator's publish.
     """
     if column is not None:
+        if asked["engine"]:
+            raise InterfaceError(
+                "publish joins stored reports from a file", hint="name files without --engine"
+            )
         stored = api.store_reports(plan, reports, output, column=column)
         lines = [f"wrote {stored.path}: reports of {stored.people} people about {column}"]
         lines += [f"  left out {count}: {reason}" for reason, count in stored.left_out.items()]
@@ -144,7 +151,7 @@ def collect(
             {"reports": str(stored.path), **stored._asdict(), "path": str(stored.path)}, "\n".join(lines)
         )
     with steps("collect") as progress:
-        done = api.collect(plan, reports, output, catalog=catalog, state=state, progress=progress)
+        done = api.collect(plan, reports, output, progress=progress, **asked)
     manifest = done.manifest
     lines = [f"wrote {done.path}: {manifest.accepted} of {manifest.reports} reports accepted"]
     lines += [f"  rejected {count}: {reason}" for reason, count in manifest.rejected.items()]

@@ -42,6 +42,7 @@ class LocalHashing(BitOracle):
     """
 
     name: ClassVar[str] = "OLH"
+    apart: ClassVar[int] = 0
     tilted: ClassVar[bool] = True
     extra: int
 

@@ -77,6 +77,10 @@ class Oracle(Protocol):
         """Number of cells that a tally counts."""
 
     @property
+    def apart(self) -> int:
+        """Bytes of a payload whose every bit is counted by itself; 0 where a payload is counted as one."""
+
+    @property
     def exact(self) -> tuple[Fraction, Fraction]:
         """(p, q) as exact fractions."""
 

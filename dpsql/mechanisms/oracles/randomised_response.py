@@ -42,6 +42,7 @@ class RandomisedResponse(ItemOracle):
     """
 
     name: ClassVar[str] = "GRR"
+    apart: ClassVar[int] = 0
     tilted: ClassVar[bool] = False
     extra: int = 0
 

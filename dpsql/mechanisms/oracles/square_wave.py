@@ -45,6 +45,7 @@ class SquareWave:
     """
 
     name: ClassVar[str] = "WAVE"
+    apart: ClassVar[int] = 0
     tilted: ClassVar[bool] = False
     slope: ClassVar[float] = 1.0
     exact: ClassVar[tuple[Fraction, Fraction]] = (Fraction(1), Fraction(0))

@@ -47,16 +47,20 @@ class UnaryEncoding(BitOracle):
         return cls(domain, own) if domain <= LONGEST else None
 
     @property
+    def apart(self) -> int:
+        """All bytes."""
+        return (self.domain + 7) // 8
+
+    @property
     def exact(self) -> tuple[Fraction, Fraction]:
         """1/2 and S / (W + S)."""
         return Fraction(1, 2), Fraction(OTHER, self.own + OTHER)
 
     def check(self, payloads: Bytes) -> Checked:
         """As many bytes as the items take, padded with zero bits."""
-        size = (self.domain + 7) // 8
-        if payloads.shape[1] != size:
+        if payloads.shape[1] != self.apart:
             return Checked(np.zeros(len(payloads), dtype=bool), "payload length")
-        spare = 8 * size - self.domain
+        spare = 8 * self.apart - self.domain
         return Checked((payloads[:, -1] & ((1 << spare) - 1)) == 0, "padding bits")
 
     def count(self, payloads: Bytes) -> IntArray:
@@ -74,7 +78,7 @@ class UnaryEncoding(BitOracle):
 
     def packed(self, payloads: Sequence[bytes]) -> Packed:
         """The bytes."""
-        return np.frombuffer(b"".join(payloads), np.uint8).reshape(-1, (self.domain + 7) // 8)
+        return np.frombuffer(b"".join(payloads), np.uint8).reshape(-1, self.apart)
 
     def supports(self, packed: Packed) -> NDArray[np.bool_]:
         """Items whose bit is 1."""
