@@ -13,8 +13,8 @@ releases (`dpsql.answer.session`) for as long as somebody asks.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from os import PathLike
+from collections.abc import Callable, Sequence
+from os import PathLike, fspath
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from dpsql.collecting.reported import Stored
     from dpsql.collecting.run import Collected
     from dpsql.curate.audit import AuditReport
+    from dpsql.curate.draft.drafting import Choices, Draft, Sketch
     from dpsql.curate.forecast import PlanReport
     from dpsql.ledger import BudgetReport
     from dpsql.publishing.central import Published
@@ -505,23 +506,31 @@ def audit(release: ReleasePath, *, catalog: ReleasePath | None = None, samples: 
     return audit_release(Path(release), ExactNoise(os_entropy()), catalog=known, samples=samples)
 
 
-def init(source: ReleasePath, output: ReleasePath, *, name: str | None = None) -> int:
-    """Draft a catalog from raw tables; every bound read from data is marked `confirm: true`.
+def init(
+    source: ReleasePath,
+    output: ReleasePath,
+    *,
+    name: str | None = None,
+    ask: Callable[[Sketch], Choices] | None = None,
+) -> Draft:
+    """Draft a catalog from raw tables; all that was read from private rows is marked `confirm: true`.
 
     Args:
-        source: a folder of Parquet or CSV files, or a DuckDB file.
+        source: a folder of Parquet or CSV files, one such file, a DuckDB file, or `postgresql://..`.
         output: the catalog to write; must not exist.
         name: the catalog's name.
+        ask: shown what was found, says what only the curator can; without it the draft leaves that open.
 
     Returns:
-        How many places wait for confirmation.
+        The draft: its text, how many places wait for confirmation, what is asked about the privacy unit.
 
     Raises:
         SourceError: nothing readable there.
-        InterfaceError: the output exists.
+        InterfaceError: the output exists, or an answer names no table.
 
     **Privacy**: the draft shows bounds of the data to the curator. It is not private until confirmed.
     """
+    from dpsql.curate.draft.drafting import leave_open
     from dpsql.curate.init import draft_from_source
 
-    return draft_from_source(Path(source), Path(output), name)
+    return draft_from_source(fspath(source), Path(output), name, ask or leave_open)

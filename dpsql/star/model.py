@@ -306,6 +306,7 @@ class Privacy(Model):
     rows: Annotated[RowNumber, OneOf(SECRET, TOLD)] = Field(
         SECRET, description="public: the number of rows may be told"
     )
+    confirm: bool = Field(False, description="the promise of a draft; publish refuses until removed")
 
     @model_validator(mode="after")
     def _ranges(self) -> Self:
@@ -495,7 +496,7 @@ class Catalog(Model):
 
     def unconfirmed(self) -> tuple[str, ...]:
         """Key paths that still hold `confirm: true`; publishing refuses while there is one."""
-        found: list[str] = []
+        found = ["privacy"] if self.privacy.confirm else []
         for table_name, table in self.tables.items():
             found += [f"tables.{table_name}"] if table.confirm else []
             for kind, parts in (("columns", table.columns), ("measures", table.measures)):

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from dpsql.curate.draft.drafting import leave_open
 from dpsql.curate.init import draft_from_source
 from dpsql.engines import open_sources
 from dpsql.engines.csv import LONGEST, blocks_of_lines, parse_lines
@@ -123,7 +124,7 @@ def test_a_first_line_that_is_no_header_is_an_error_without_its_text(first: byte
 
 def test_a_draft_takes_the_delimiter_from_header_lines_and_declares_it(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_bytes(b"sale;price\n" + b"1;2,5,5,5,5,5\n" * 3 + b'"open;x\n')
-    draft_from_source(tmp_path, tmp_path / "draft.yaml", "shop")
+    draft_from_source(tmp_path, tmp_path / "draft.yaml", "shop", leave_open)
     text = (tmp_path / "draft.yaml").read_text()
     assert 'csv: {"delimiter": ";", "quote": "\\"", "escape": "\\"", "encoding": "utf-8", "null": ""}' in text
     assert "price" in text

@@ -14,9 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from docs.make_reference import catalog_schema
-from dpsql.curate.init import ColumnFacts, TableFacts, draft_catalog
 from dpsql.errors import CatalogError
-from dpsql.star import Catalog, Source, catalog_from_json, expand, load_catalog, parse_catalog, spec_hash
+from dpsql.star import Source, catalog_from_json, expand, load_catalog, parse_catalog, spec_hash
 from dpsql.star.base import GRAIN_MICROSECONDS, as_fraction, as_text, to_units
 from dpsql.star.tables import Column, Cuts, bin_starts
 
@@ -157,6 +156,8 @@ def test_unconfirmed_bounds_are_listed() -> None:
         "max_ids: 20", "max_ids: 20, confirm: true"
     )
     assert parse_catalog(draft).unconfirmed() == ("tables.customer.columns.age", "tables.sales")
+    promised = SHOP.replace("epsilon: 0.1", "epsilon: 0.1, confirm: true")
+    assert parse_catalog(promised).unconfirmed() == ("privacy",)
 
 
 def test_views_without_a_share_split_what_is_left() -> None:
@@ -269,53 +270,6 @@ def test_the_json_schema_in_docs_is_in_step() -> None:
     shipped = json.loads((ROOT / "docs" / "catalog.schema.json").read_text(encoding="utf-8"))
     made = json.loads(json.dumps(catalog_schema(), default=str))
     assert outline(shipped) == outline(made), "run make reference"
-
-
-def test_a_draft_needs_the_curator_and_nothing_else() -> None:
-    text = draft_catalog("shop", "parquet", "data", DRAFTED)
-    with pytest.raises(CatalogError, match=r"privacy\.cap: `CHOOSE` is not a number"):
-        parse_catalog(text)
-    drafted: Catalog = parse_catalog(
-        text.replace("cap: CHOOSE", "cap: 4").replace("epsilon: CHOOSE", "epsilon: 1")
-    )
-    assert drafted.privacy.unit.name == "customer.customer_id"
-    assert drafted.tables["sales"].foreign_keys["customer_id"].references == "customer"
-    assert drafted.tables["customer"].columns["region"].categories == ("it's", "null")
-    assert set(drafted.unconfirmed()) == {
-        "tables.customer.columns.age",
-        "tables.customer.columns.region",
-        "tables.sales",
-        "tables.sales.columns.amount",
-        "tables.sales.columns.sold_at",
-    }
-    assert [view.of for view in drafted.views.values()] == ["sales"]
-
-
-DRAFTED = (
-    TableFacts(
-        "customer",
-        "customer.parquet",
-        10,
-        (
-            ColumnFacts("customer_id", "INTEGER", "1", "10", unique=True),
-            ColumnFacts("age", "INTEGER", "18", "80"),
-            ColumnFacts("region", "VARCHAR", "a", "z", nullable=True, values=("it's", "null")),
-            ColumnFacts("note", "VARCHAR", "a", "z"),
-        ),
-    ),
-    TableFacts(
-        "sales",
-        "sales.parquet",
-        100,
-        (
-            ColumnFacts("sale_id", "INTEGER", "1", "100", unique=True),
-            ColumnFacts("customer_id", "INTEGER", "1", "10"),
-            ColumnFacts("amount", "DOUBLE", "0.5", "9.25"),
-            ColumnFacts("sold_at", "TIMESTAMP", "2025-01-01 08:00:00.5", "2025-12-31 20:00:00"),
-            ColumnFacts("paid", "BOOLEAN", "false", "true"),
-        ),
-    ),
-)
 
 
 def test_reading_depends_on_no_environment() -> None:

@@ -1,4 +1,4 @@
-"""Commands of the curator: init, publish, buy, append, budget, audit. They spend, or say what was spent on what."""
+"""Commands of the curator: publish, buy, append, budget, audit. They spend, or say what was spent on what."""
 
 from __future__ import annotations
 
@@ -18,24 +18,6 @@ if TYPE_CHECKING:
     from dpsql.ledger import BudgetReport
     from dpsql.ledger.store import EntryReport, LineageReport
     from dpsql.streams.publish import Appended, Compared
-
-
-@cli.command()
-@click.argument("source", type=FILE)
-@click.option("-o", "--output", required=True, type=FILE, help="catalog to write")
-@click.option("--name", help="catalog name (default: the source's)")
-@tells
-def init(source: Path, output: Path, name: str | None) -> Told:
-    """Draft a catalog from SOURCE (a DuckDB file or a folder of Parquet or CSV files).
-
-    Every bound that was read from the data is marked `confirm: true`, because it is not private; publish
-    refuses until you have replaced or confirmed each of them.
-    """
-    marked = api.init(source, output, name=name)
-    return Told(
-        {"catalog": str(output), "to_confirm": marked},
-        f"wrote {output}: {marked} places to confirm, plus the privacy unit, epsilon and views",
-    )
 
 
 @cli.command()

@@ -1,0 +1,192 @@
+"""Columns as axes and measures: bounds rounded outwards, cuts that people would choose, categories in their order.
+
+Ids, codes with many values and free text are left out, with a word why. A number is a measure in tables that are
+counted, unless its name says that it is a code, a grade or a part of a date.
+
+**Privacy**: what comes from private rows carries `confirm: true`. Bounds are rounded outwards, so that they seldom
+repeat one person's value; they are for the curator to replace by what holds for every possible row.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import date
+from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
+from math import log10
+
+from dpsql.curate.draft.look import DAY, DECIMAL, MOMENT, TEXT, TRUTH, WHOLE, ColumnFacts
+from dpsql.curate.draft.ordinals import in_order
+from dpsql.curate.draft.words import GRADES, NAMES, TEXTS, words
+
+MOST_LEAVES = 150
+"""Leaves of an ordered axis that has no cuts; beyond, cuts of a round width make about a third of it."""
+
+MONTHS_FROM, YEARS_FROM = 800, 6000
+"""Days that a date column spans from which its leaves are months, and years."""
+
+_PLAIN = re.compile(
+    r"[A-Za-z_][A-Za-z0-9_ .-]*[A-Za-z0-9_]|[A-Za-z_]|-?\d+(\.\d+)?|\d{4}-\d\d-\d\d( \d\d:\d\d:\d\d)?"
+)
+_WORDS = ("true", "false", "null", "yes", "no", "on", "off", "y", "n")
+
+
+def quoted(value: str) -> str:
+    """A YAML scalar, quoted where YAML or a flow mapping would read it otherwise."""
+    is_plain = _PLAIN.fullmatch(value) and value.lower() not in _WORDS
+    return value if is_plain else json.dumps(value, ensure_ascii=False)
+
+
+@dataclass(frozen=True)
+class Domain:
+    """A column of the draft.
+
+    Args:
+        name: the column.
+        keys: what stands in its braces.
+        leaves: of an axis over it; 0 where it makes none.
+        measure: whether it may be summed.
+    """
+
+    name: str
+    keys: tuple[str, ...]
+    leaves: int = 0
+    measure: bool = False
+
+    @property
+    def line(self) -> str:
+        """As the catalog writes it."""
+        return f"{quoted(self.name)}: {{{', '.join(self.keys)}}}"
+
+
+def left_out(column: ColumnFacts) -> str:
+    """Why a column is neither axis nor measure, or nothing."""
+    named = words(column.name)
+    if column.nature is None:
+        return "its type"
+    if column.distinct == 0:
+        return "empty"
+    if column.nature is TEXT and (named & TEXTS or not column.values):
+        return "an id" if _is_id(named) else "free text"
+    if _is_id(named) and not 1 < len(column.values) <= 20:
+        return "an id"
+    return ""
+
+
+def _is_id(named: frozenset[str]) -> bool:
+    """Whether a name's words say that it names things: order_id, orderkey, postcode."""
+    return bool(named & NAMES) or any(word.endswith(("key", "number", "code")) for word in named)
+
+
+def domain_of(column: ColumnFacts, *, counted: bool) -> Domain | None:
+    """A column of a private table, or None where it is left out.
+
+    Args:
+        column: what was read of it.
+        counted: whether its table's rows are counted, so that its numbers may be summed.
+    """
+    if left_out(column):
+        return None
+    drafted = _DOMAINS[column.nature](column) if column.nature else None
+    if drafted is None:
+        return None
+    keys, leaves = list(drafted.keys), drafted.leaves
+    measure = counted and _is_measure(column)
+    keys += ["measure: true"] * measure + ["nullable: true"] * column.nullable
+    keys += [] if column.nature is TRUTH else ["confirm: true"]
+    return Domain(column.name, tuple(keys), leaves, measure)
+
+
+def public_domain(column: ColumnFacts) -> Domain | None:
+    """A column of a public table: its values are read when they are needed, so its type is enough."""
+    reason = left_out(column)
+    if column.nature is None or (reason and not (column.nature is TEXT and column.distinct > 1)):
+        return None
+    keys = [f"type: {column.nature.word}"] + [f"scale: {column.scale}"] * (column.nature is DECIMAL)
+    keys += ["grain: hour"] * (column.nature is MOMENT)
+    return Domain(column.name, tuple(keys), column.distinct)
+
+
+def _is_measure(column: ColumnFacts) -> bool:
+    numeric = column.nature is not None and column.nature.counts
+    return numeric and column.distinct > 2 and not words(column.name) & (GRADES | NAMES)
+
+
+def _truth(column: ColumnFacts) -> Domain | None:
+    return Domain(column.name, ("type: bool",), 2)
+
+
+def _text(column: ColumnFacts) -> Domain | None:
+    listed = ", ".join(map(quoted, in_order(column.values)))
+    return Domain(column.name, ("type: string", f"categories: [{listed}]"), len(column.values))
+
+
+def _number(column: ColumnFacts) -> Domain | None:
+    if column.low is None or column.high is None:
+        return None
+    low, high, unit = Decimal(column.low), Decimal(column.high), Decimal(1).scaleb(-column.scale)
+    if not max(abs(low), abs(high)) < Decimal(10) ** 13:
+        return None
+    kind = ["type: int"] if column.nature is WHOLE else ["type: decimal", f"scale: {column.scale}"]
+    low, high = low.quantize(unit), high.quantize(unit)
+    if (high - low) / unit <= MOST_LEAVES:
+        return Domain(
+            column.name, (*kind, f"lower: {low:f}", f"upper: {high:f}"), int((high - low) / unit) + 1
+        )
+    if 0 <= low < high / 2:
+        low = Decimal(0)
+    width = max(unit, _round_width((high - low) / (MOST_LEAVES // 3)))
+    low, high = _outward(low, width, ROUND_FLOOR), _outward(high, width, ROUND_CEILING)
+    ends = (f"lower: {low:f}", f"upper: {high:f}", f"cuts: {{width: {width:f}}}")
+    return Domain(column.name, (*kind, *ends), int((high - low) / width))
+
+
+def _round_width(width: Decimal) -> Decimal:
+    """The next of 1, 2, 5 times a power of ten."""
+    power = Decimal(10) ** int(log10(width) // 1)
+    return next(step * power for step in (1, 2, 5, 10) if step * power >= width)
+
+
+def _outward(value: Decimal, width: Decimal, rounding: str) -> Decimal:
+    return (value / width).to_integral_value(rounding) * width
+
+
+def _day(column: ColumnFacts) -> Domain | None:
+    return _time(column, ("type: date",), "day")
+
+
+def _moment(column: ColumnFacts) -> Domain | None:
+    return _time(column, ("type: timestamp", "grain: hour"), "hour")
+
+
+def _time(column: ColumnFacts, kind: tuple[str, ...], grain: str) -> Domain | None:
+    """Whole months from the first to the last one; leaves of days, months or years."""
+    if column.low is None or column.high is None:
+        return None
+    first = date.fromisoformat(column.low[:10]).replace(day=1)
+    last = _month_end(date.fromisoformat(column.high[:10]))
+    days = (last - first).days + 1
+    width = "day" if days < MONTHS_FROM else "month" if days < YEARS_FROM else "year"
+    leaves = {"day": days, "month": days // 30, "year": days // 365}[width] + 1
+    cuts = () if width == grain else (f"cuts: {{width: {width}}}",)
+    return Domain(column.name, (*kind, f"lower: {first}", f"upper: {last}", *cuts), leaves)
+
+
+def _month_end(day: date) -> date:
+    following = (day.replace(day=28).toordinal() + 4) // 1
+    start = date.fromordinal(following).replace(day=1)
+    return date.fromordinal(start.toordinal() - 1)
+
+
+_DOMAINS = {WHOLE: _number, DECIMAL: _number, DAY: _day, MOMENT: _moment, TRUTH: _truth, TEXT: _text}
+
+
+def reasons(columns: Iterator[ColumnFacts]) -> str:
+    """Columns that are left out, and why, as one line; nothing where none is."""
+    found: dict[str, list[str]] = {}
+    for column in columns:
+        if why := left_out(column):
+            found.setdefault(why, []).append(column.name)
+    return "; ".join(f"{', '.join(names)} ({why})" for why, names in found.items())

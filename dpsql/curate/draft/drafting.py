@@ -1,0 +1,209 @@
+"""A draft as YAML: what was read, with every choice that is the curator's left open and marked.
+
+**Privacy**: the text holds bounds and categories read from data; it is for the curator's eyes until every `confirm` was
+checked and removed.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from dpsql.curate.draft.domains import Domain, domain_of, public_domain, quoted, reasons
+from dpsql.curate.draft.first_views import first_views
+from dpsql.curate.draft.links import Links, find_links
+from dpsql.curate.draft.look import Reader, TableFacts, look
+from dpsql.curate.draft.roles import Roles, Whose, roles_of
+from dpsql.errors import InterfaceError
+from dpsql.star.source import CSV, POSTGRESQL
+
+EPSILON, CAP = "1", "4"
+"""What stands in a draft until the curator has chosen: under `confirm`, so nothing is spent by it."""
+
+
+@dataclass(frozen=True)
+class Choices:
+    """What only the curator can say. None: she was not asked, and the draft leaves it open.
+
+    Args:
+        unit: `row` or `table.key`.
+        public: names of public tables.
+        epsilon: what one release spends.
+        cap: most that these people may ever lose.
+    """
+
+    unit: str | None = None
+    public: frozenset[str] | None = None
+    epsilon: str | None = None
+    cap: str | None = None
+
+    @property
+    def settled(self) -> bool:
+        """Whether nothing of the promise is left open."""
+        return None not in (self.unit, self.epsilon, self.cap)
+
+
+@dataclass(frozen=True)
+class Sketch:
+    """What a draft would say of tables, keys and people, before the curator was asked.
+
+    Args:
+        tables: what was read.
+        links: keys and foreign keys.
+        whose: the privacy unit.
+        public: tables that may be public.
+    """
+
+    tables: tuple[TableFacts, ...]
+    links: Links
+    whose: Whose
+    public: frozenset[str]
+
+
+def leave_open(sketch: Sketch) -> Choices:
+    """Nobody is asked: the draft says what was found and marks it."""
+    return Choices()
+
+
+@dataclass(frozen=True)
+class Draft:
+    """A drafted catalog.
+
+    Args:
+        text: its YAML.
+        open: places that wait for confirmation.
+        question: what is asked about the privacy unit; empty where it is plain.
+        foreign_keys: how many were found.
+        public: tables proposed as public.
+    """
+
+    text: str
+    open: int
+    question: str
+    foreign_keys: int
+    public: tuple[str, ...]
+
+
+def draft(name: str, reader: Reader, ask: Callable[[Sketch], Choices]) -> Draft:
+    """Look at a source and write its first catalog.
+
+    Args:
+        name: the catalog's name.
+        reader: the open source.
+        ask: the curator, shown what was found.
+
+    **Privacy**: reads raw rows; the text is for the curator's eyes.
+    """
+    tables = look(reader)
+    links = find_links(reader, tables)
+    plain = roles_of(tables, links, None, None)
+    choices = ask(Sketch(tables, links, plain.whose, plain.public))
+    _check(choices, tables, links)
+    roles = roles_of(tables, links, choices.unit, choices.public)
+    lines = _header(name, reader, tables, roles, choices)
+    for table in tables:
+        lines += _table(table, links, roles, confirmed=choices.public is not None)
+    text = "\n".join([*lines, "", "views:", *first_views(tables, links, roles)]) + "\n"
+    marks = sum(line.partition("#")[0].count("confirm: true") for line in text.splitlines())
+    found = sum(len(targets) for targets in links.foreign.values())
+    return Draft(
+        text, marks, roles.whose.question, found, tuple(t.name for t in tables if t.name in roles.public)
+    )
+
+
+def _check(choices: Choices, tables: Sequence[TableFacts], links: Links) -> None:
+    """Answers name tables and keys that there are.
+
+    Raises:
+        InterfaceError: one does not.
+    """
+    units = ["row", *(f"{table.name}.{links.keys[table.name]}" for table in tables if links.keys[table.name])]
+    if choices.unit not in (None, *units):
+        raise InterfaceError(f"the unit {choices.unit} is none", hint=f"write one of {', '.join(units)}")
+    names = {table.name for table in tables}
+    for unknown in sorted((choices.public or frozenset()) - names):
+        raise InterfaceError(f"no table {unknown}", hint=f"there are {', '.join(sorted(names))}")
+
+
+def _header(
+    name: str, reader: Reader, tables: Sequence[TableFacts], roles: Roles, choices: Choices
+) -> list[str]:
+    """What stands above the tables: name, source, and the choices that are the curator's."""
+    root = "${DPSQL_SOURCE}" if reader.kind is POSTGRESQL else reader.root
+    places = [f"    {quoted(t.name)}: {quoted(_place(t, reader, roles))}" for t in tables]
+    csv = [] if reader.csv is None else [
+        f"  csv: {json.dumps(reader.csv.model_dump(exclude={'columns'}))}  # how the files are written"
+    ]  # fmt: skip
+    unit = roles.unit_table
+    asked = [f"  # {roles.whose.question}."] if roles.whose.question else []
+    others = [c for c in roles.whose.candidates if c != roles.whose.unit]
+    shown = (
+        f"  # whose rows are protected together; or {', '.join(others)}"
+        if others
+        else "  # each row by itself"
+    )
+    return [
+        "# A draft: check every place marked `confirm: true`, then remove the mark; publish refuses until then.",
+        "# Bounds must hold for every possible row and must not follow from the rows at hand.",
+        "dpsql: 1",
+        f"name: {quoted(name)}",
+        "source:",
+        f"  kind: {reader.kind.name}",
+        f"  root: {quoted(root)}",
+        *csv,
+        "  tables:",
+        *places,
+        "privacy:",
+        *asked,
+        f"  unit: {quoted(roles.whose.unit)}{shown}",
+        f"  lineage: {quoted(f'{name}_{unit}' if unit else name)}  # all releases about them draw on one cap",
+        f"  cap: {choices.cap or CAP}  # most that these people may ever lose",
+        f"  epsilon: {choices.epsilon or EPSILON}  # what this release spends",
+        f"  delta: {'1e-6' if unit and roles.facts - {unit} else '0'}",
+        *([] if choices.settled else ["  confirm: true"]),
+        "",
+        "tables:",
+    ]
+
+
+def _place(table: TableFacts, reader: Reader, roles: Roles) -> str:
+    """Its file; a public one in which rows stand twice is read without the second ones."""
+    if table.repeated is None or table.name not in roles.public or reader.kind in (CSV, POSTGRESQL):
+        return table.place
+    columns = ", ".join(f'"{column.name}"' for column in table.columns)
+    return f"SELECT DISTINCT {columns} FROM '{table.place}'"
+
+
+def _table(table: TableFacts, links: Links, roles: Roles, *, confirmed: bool) -> list[str]:
+    is_fact, is_public = table.name in roles.facts, table.name in roles.public
+    key, foreign = links.keys[table.name], links.foreign[table.name]
+    lines = [
+        f"  {quoted(table.name)}:{_aside(table.name, roles)}",
+        f"    role: {'fact' if is_fact else 'dimension'}",
+    ]
+    lines += [f"    key: {quoted(key)}"] if key is not None else []
+    if not is_fact:
+        lines += [f"    private: {'false  # anybody may see its rows' if is_public else 'true'}"]
+        lines += ["    confirm: true"] if is_public and not confirmed else []
+    if foreign:
+        pairs = ", ".join(f"{quoted(column)}: {quoted(other)}" for column, other in foreign.items())
+        lines.append(f"    foreign_keys: {{{pairs}}}")
+    if roles.unit_table in links.reached(table.name) and is_fact:
+        lines.append("    max_ids: auto  # rows of one unit that count: chosen when publishing")
+    domains = [d for d in _domains(table, links, roles) if d is not None]
+    lines += ["    columns:", *(f"      {domain.line}" for domain in domains)] if domains else []
+    why = reasons(c for c in table.columns if c.name not in (key, *foreign))
+    return [*lines, *([f"    # left out: {why}"] if why and not is_public else [])]
+
+
+def _aside(table: str, roles: Roles) -> str:
+    return "  # a bridge: its rows link others" if table in roles.bridges else ""
+
+
+def _domains(table: TableFacts, links: Links, roles: Roles) -> list[Domain | None]:
+    keys = (links.keys[table.name], *links.foreign[table.name])
+    own = [column for column in table.columns if column.name not in keys]
+    if table.name in roles.public:
+        return [public_domain(column) for column in own]
+    return [domain_of(column, counted=table.name in roles.facts) for column in own]

@@ -1,0 +1,216 @@
+"""Which column names which table's rows: by what they are called, and by whether the values are there.
+
+A name alone proves nothing (`status_id` may number anything) and inclusion alone proves less (1..5 is in every key).
+Both together are a foreign key:
+
+    names     after each table's own prefix is taken off (`lo_custkey`, `c_custkey`), the column ends in the key's stem,
+              or in the other table's name: customer_id, PULocationID, ShipVia -> Shippers by what they begin with
+    values    nearly all different values of the column stand in the key
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from dpsql.curate.draft.look import ColumnFacts, Reader, TableFacts
+from dpsql.curate.draft.words import NAMES, words
+from dpsql.star.sql import identifier
+
+KEY_ENDINGS = ("id", "key", "code", "no", "number", "nr", "sk", "uid")
+INCLUDED = 0.9
+"""Different values of a foreign key that must stand in the key; some rows name nobody."""
+
+ALIKE = 4
+"""Letters at the beginning of a column and of a table's name that make them alike."""
+
+
+@dataclass(frozen=True)
+class Links:
+    """Keys and foreign keys.
+
+    Args:
+        keys: table -> its key; None where no column is one.
+        foreign: table -> column -> the table whose key it holds.
+    """
+
+    keys: dict[str, str | None]
+    foreign: dict[str, dict[str, str]]
+
+    @property
+    def referred(self) -> frozenset[str]:
+        """Tables whose key another table holds."""
+        return frozenset(target for targets in self.foreign.values() for target in targets.values())
+
+    def ways(self, table: str) -> Iterator[tuple[tuple[str, ...], str]]:
+        """Every table that foreign keys lead to, nearest first: (path, table); () is the table itself."""
+        frontier: list[tuple[tuple[str, ...], str]] = [((), table)]
+        while frontier:
+            path, here = frontier.pop(0)
+            yield path, here
+            frontier += [((*path, column), target) for column, target in self.foreign[here].items()]
+
+    def reached(self, table: str) -> frozenset[str]:
+        """Every table that foreign keys lead to, without itself."""
+        return frozenset(here for path, here in self.ways(table) if path)
+
+
+class _Named(NamedTuple):
+    """A possible link, and how sure its names make it: 3 equal, 2 one ends in the other, 1 they begin alike."""
+
+    column: str
+    target: str
+    sure: int
+
+
+def find_links(reader: Reader, tables: Sequence[TableFacts]) -> Links:
+    """Keys and foreign keys of all tables.
+
+    Args:
+        reader: the open source, for inclusion of values.
+        tables: what was read of them.
+    """
+    keys = {table.name: key_of(table) for table in tables}
+    foreign: dict[str, dict[str, str]] = {}
+    for table in tables:
+        named = sorted(_named(table, tables, keys), key=lambda link: -link.sure)
+        found: dict[str, str] = {}
+        for link in named:
+            other = next(t for t in tables if t.name == link.target)
+            circle = link.target == table.name or table.name in _beyond(foreign, link.target)
+            if link.column not in found and not circle and _included(reader, table, link, other, keys):
+                found[link.column] = link.target
+        foreign[table.name] = {c.name: found[c.name] for c in table.columns if c.name in found}
+    return Links(keys, foreign)
+
+
+def key_of(table: TableFacts) -> str | None:
+    """The likeliest key: a unique column, best one named like a key of its table, else the first one so named.
+
+    Args:
+        table: what was read.
+    """
+    unique = [column.name for column in table.columns if column.unique]
+    unique = unique or ([table.repeated] if table.repeated else [])
+    stems = {name: stem(bare(name, table)) for name in unique}
+    own = [
+        name for name in unique if _is_called(table.name, stems[name]) and stems[name] != bare(name, table)
+    ]
+    ends = [
+        name for name in unique if words(name) & NAMES or (len(name) == 3 and name.lower().endswith("id"))
+    ]
+    return next(iter([*own, *ends]), None)
+
+
+def _is_called(table: str, root: str) -> bool:
+    """Whether a key's stem is empty (`id`) or how the table's name begins: `cust` of customers."""
+    return not root or (len(root) >= 3 and _letters(table).startswith(root)) or root in _names(table)
+
+
+def bare(name: str, table: TableFacts) -> str:
+    """A column's name in small letters without the prefix that all columns of its table share.
+
+    Args:
+        name: the column.
+        table: its table.
+    """
+    return _letters(name[len(_prefix(table)) :])
+
+
+def stem(name: str) -> str:
+    """A bare name without what says that it is a key.
+
+    >>> stem("customerid"), stem("custkey"), stem("id")
+    ('customer', 'cust', '')
+    """
+    ending = next((e for e in sorted(KEY_ENDINGS, key=len, reverse=True) if name.endswith(e)), "")
+    return name.removesuffix(ending)
+
+
+def _letters(name: str) -> str:
+    return re.sub(r"[^a-z0-9]", "", name.lower())
+
+
+def _prefix(table: TableFacts) -> str:
+    """`lo_` where every column begins so."""
+    names = [column.name.lower() for column in table.columns]
+    head, line, _ = names[0].partition("_")
+    shared = (
+        line and len(names) > 1 and len(head) <= 4 and all(name.startswith(head + line) for name in names)
+    )
+    return head + line if shared else ""
+
+
+def _names(table: str) -> tuple[str, ...]:
+    """What a table's rows may be called: customers, customer."""
+    whole = _letters(table)
+    return (whole, whole.removesuffix("s"), re.sub("ies$", "y", whole))
+
+
+def _named(table: TableFacts, tables: Sequence[TableFacts], keys: dict[str, str | None]) -> Iterator[_Named]:
+    """Links that names suggest."""
+    for other in tables:
+        key = keys[other.name]
+        if other.name == table.name or key is None or _same_shape(table, other):
+            continue
+        own, root = bare(key, other), stem(bare(key, other))
+        for column in table.columns:
+            name = bare(column.name, table)
+            sure = _sure(name, own, root, _names(other.name))
+            if sure and _one_kind(column, other.column(key)) and _points(table, column, other, keys):
+                yield _Named(column.name, other.name, sure)
+
+
+def _same_shape(table: TableFacts, other: TableFacts) -> bool:
+    """Parts of one table (two years, training and test) number their rows alike and name nobody."""
+    return {column.name for column in table.columns} == {column.name for column in other.columns}
+
+
+def _points(table: TableFacts, column: ColumnFacts, other: TableFacts, keys: dict[str, str | None]) -> bool:
+    """A table's own key names another table's rows only if it is called after that table."""
+    root = stem(bare(column.name, table))
+    return column.name != keys[table.name] or (root != "" and _is_called(other.name, root))
+
+
+def _one_kind(column: ColumnFacts, key: ColumnFacts) -> bool:
+    return column.nature is not None and column.nature == key.nature
+
+
+def _sure(name: str, key: str, root: str, called: tuple[str, ...]) -> int:
+    """How alike a bare column name is to a bare key, its stem and its table's name; 0: not at all."""
+    if name == key and root:
+        return 3
+    ends = [end for end in (root, *called) if len(end) >= 3]
+    if stem(name) in ends:
+        return 3
+    if any(stem(name).endswith(end) for end in ends):
+        return 2
+    return 1 if any(name[:ALIKE] == end[:ALIKE] and len(end) > ALIKE for end in ends) else 0
+
+
+def _beyond(foreign: dict[str, dict[str, str]], start: str) -> frozenset[str]:
+    """Tables that links found so far lead to."""
+    seen, frontier = {start}, [start]
+    while frontier:
+        fresh = [t for t in foreign.get(frontier.pop(), {}).values() if t not in seen]
+        seen.update(fresh)
+        frontier += fresh
+    return frozenset(seen)
+
+
+def _included(
+    reader: Reader, table: TableFacts, link: _Named, other: TableFacts, keys: dict[str, str | None]
+) -> bool:
+    """Whether nearly all values stand in the key; where names are only alike, all of them, and they name every row."""
+    column, key = identifier(link.column), identifier(str(keys[other.name]))
+    missing = reader.fetch(
+        f"SELECT count(*) FROM (SELECT DISTINCT {column} AS v FROM {reader.relation(table.name)} "
+        f"WHERE {column} IS NOT NULL) AS held WHERE NOT EXISTS "
+        f"(SELECT 1 FROM (SELECT {key} AS k FROM {reader.relation(other.name)}) AS named WHERE named.k = held.v)"
+    )[0][0]
+    held = table.column(link.column).distinct
+    if link.sure > 1:
+        return held > 0 and (held - missing) / held >= INCLUDED
+    return held > 0 and not missing and held == other.column(str(keys[other.name])).distinct

@@ -1,0 +1,425 @@
+"""What stands in raw tables: rows, types, bounds, few values. Files, DuckDB and PostgreSQL are asked in the same SQL.
+
+CSV columns are text; a column is a number, a date or a time where every one of its values reads as one. One pass over
+each table counts all that its columns' types are decided by, and a second one what their bounds are.
+
+**Privacy**: sees raw rows. What comes out is for the curator, and the draft marks it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import date
+from math import isfinite
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+from urllib.parse import urlsplit
+
+import duckdb
+
+from dpsql.engines import RawSide, open_sources
+from dpsql.engines.csv import LONGEST
+from dpsql.engines.kinds import FLOATS, TIMES, decimal_digits, family
+from dpsql.engines.postgresql import PostgresSession
+from dpsql.errors import SourceError
+from dpsql.star.source import CSV, DUCKDB, PARQUET, POSTGRESQL, Csv, SourceKind
+from dpsql.star.sql import identifier, literal
+
+FEW = 60
+"""Different values that are listed one by one."""
+
+ODD = 0.001
+"""Part of the rows at either end that bounds leave out: typing errors and wholesale customers lie there."""
+
+DIGITS = 4
+"""Digits behind the point that are looked for in floating-point columns."""
+
+
+class Nature(NamedTuple):
+    """What the values of a column are.
+
+    Args:
+        word: the catalog's type.
+        counts: whether they are numbers.
+        timed: whether they are days or moments.
+    """
+
+    word: str
+    counts: bool = False
+    timed: bool = False
+
+
+WHOLE, DECIMAL = Nature("int", counts=True), Nature("decimal", counts=True)
+DAY, MOMENT = Nature("date", timed=True), Nature("timestamp", timed=True)
+TRUTH, TEXT = Nature("bool"), Nature("string")
+
+
+@dataclass(frozen=True)
+class ColumnFacts:
+    """What was read about a column.
+
+    Args:
+        name: the column.
+        nature: what its values are; None for types that no catalog has.
+        scale: digits behind the point.
+        low, high: smallest and largest number or time as text, without the odd ones; None where there is none.
+        odd: whether values lie beyond them.
+        distinct: how many different values.
+        nullable: whether a NULL was seen.
+        unique: whether no value stands twice and none is NULL.
+        values: all values in order, where they are few; otherwise empty.
+    """
+
+    name: str
+    nature: Nature | None
+    scale: int = 0
+    low: str | None = None
+    high: str | None = None
+    odd: bool = False
+    distinct: int = 0
+    nullable: bool = False
+    unique: bool = False
+    values: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class TableFacts:
+    """What was read about a table.
+
+    Args:
+        name: as the draft calls it.
+        place: file or table of the source.
+        rows: how many.
+        columns: in the source's order.
+        repeated: a column that is unique once whole rows that stand twice are put together; None elsewhere.
+    """
+
+    name: str
+    place: str
+    rows: int
+    columns: tuple[ColumnFacts, ...]
+    repeated: str | None = None
+
+    def column(self, name: str) -> ColumnFacts:
+        """The column of that name."""
+        return next(column for column in self.columns if column.name == name)
+
+
+class Reader(Protocol):
+    """An open source that takes SELECTs in the SQL that DuckDB and PostgreSQL share."""
+
+    @property
+    def kind(self) -> SourceKind:
+        """What the catalog calls such a source."""
+
+    @property
+    def root(self) -> str:
+        """Where it is, as the catalog writes it."""
+
+    @property
+    def csv(self) -> Csv | None:
+        """How CSV files are written; None elsewhere."""
+
+    @property
+    def places(self) -> Mapping[str, str]:
+        """Table -> file or table of the source."""
+
+    def columns(self, table: str) -> Mapping[str, str]:
+        """Column -> type in DuckDB's words."""
+
+    def relation(self, table: str) -> str:
+        """What a FROM clause names."""
+
+    def fetch(self, sql: str) -> list[tuple[Any, ...]]:
+        """The rows of a SELECT."""
+
+    def close(self) -> None:
+        """Forget the connection."""
+
+
+@dataclass
+class Files:
+    """Parquet, CSV or DuckDB, opened as publishing opens them; CSV columns get the types that all their values have."""
+
+    kind: SourceKind
+    root: str
+    places: Mapping[str, str]
+    csv: Csv | None = None
+    _raw: RawSide = field(init=False)
+    _typed: dict[str, dict[str, str]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Open the tables."""
+        self._raw = open_sources(self.kind, Path(self.root), self.places, csv=self.csv)
+        for table in self._raw.from_csv:
+            self._typed[table] = self._types_of(table)
+
+    def columns(self, table: str) -> Mapping[str, str]:
+        """See `Reader`."""
+        return self._typed.get(table) or self._raw.columns[table]
+
+    def relation(self, table: str) -> str:
+        """See `Reader`."""
+        place, typed = f"raw.{identifier(table)}", self._typed.get(table)
+        if typed is None:
+            return place
+        casts = (f"CAST({identifier(name)} AS {kind}) AS {identifier(name)}" for name, kind in typed.items())
+        return f"(SELECT {', '.join(casts)} FROM {place}) AS typed"
+
+    def fetch(self, sql: str) -> list[tuple[Any, ...]]:
+        """See `Reader`."""
+        return self._raw.connection.execute(sql).fetchall()
+
+    def close(self) -> None:
+        """See `Reader`."""
+        self._raw.close()
+
+    def _types_of(self, table: str) -> dict[str, str]:
+        """The narrowest type that every value of a text column reads as."""
+        names = list(self._raw.columns[table])
+        tests = [f"count({identifier(name)})" for name in names]
+        tests += [_reads_as(identifier(name), kind, form) for name in names for kind, form in CSV_TYPES]
+        counts = self.fetch(f"SELECT {', '.join(tests)} FROM raw.{identifier(table)}")[0]
+        found, width = {}, len(CSV_TYPES)
+        for i, name in enumerate(names):
+            reads = counts[len(names) + i * width : len(names) + (i + 1) * width]
+            fits = [kind for (kind, _), n in zip(CSV_TYPES, reads, strict=True) if n == counts[i] > 0]
+            found[name] = fits[0] if fits else "VARCHAR"
+        return found
+
+
+CSV_TYPES = (
+    ("BOOLEAN", "true|false|TRUE|FALSE|True|False"),
+    ("BIGINT", "-?(0|[1-9][0-9]{0,17})"),  # 02134 is a code, not a number
+    ("DOUBLE", r"-?(0|[1-9][0-9]{0,14})(\.[0-9]+)?"),
+    ("DATE", "[0-9]{4}-[0-9]{2}-[0-9]{2}"),
+    ("TIMESTAMP", r"[0-9]{4}-[0-9]{2}-[0-9]{2}[ T][0-9]{2}:[0-9]{2}(:[0-9]{2}(\.[0-9]{1,6})?)?"),
+)
+"""Types of CSV columns, the narrowest first, and how their values are written."""
+
+
+def _reads_as(column: str, kind: str, form: str) -> str:
+    """How many values of a text column are written so and are such a value."""
+    return (
+        f"count(*) FILTER (WHERE regexp_full_match({column}, {literal(form)}) "
+        f"AND TRY_CAST({column} AS {kind}) IS NOT NULL)"
+    )
+
+
+class Postgres:
+    """Tables of a PostgreSQL schema, asked in one read-only transaction."""
+
+    kind = POSTGRESQL
+    csv = None
+
+    def __init__(self, address: str) -> None:
+        """Open the schema that the server's search path names first."""
+        self.root = address
+        self._session = PostgresSession(address, 3600)
+        listed = self._session.rows(
+            "SELECT tablename FROM pg_tables WHERE schemaname = current_schema() ORDER BY 1",
+            "listing the tables",
+        )
+        self.places = {plain(str(name)): identifier(str(name)) for (name,) in listed}
+        found = {table: self._session.table(place) for table, place in self.places.items()}
+        self._tables = {table: stored for table, stored in found.items() if stored is not None}
+
+    def columns(self, table: str) -> Mapping[str, str]:
+        """See `Reader`."""
+        return {name: column.kind for name, column in self._tables[table].columns.items()}
+
+    def relation(self, table: str) -> str:
+        """See `Reader`."""
+        stored = self._tables[table]
+        selected = (f"{column.sql} AS {identifier(name)}" for name, column in stored.columns.items())
+        return f"(SELECT {', '.join(selected)} FROM {stored.place}) AS typed"
+
+    def fetch(self, sql: str) -> list[tuple[Any, ...]]:
+        """See `Reader`."""
+        return self._session.rows(sql, "reading the tables")
+
+    def close(self) -> None:
+        """See `Reader`."""
+        self._session.close()
+
+
+def open_reader(source: str | Path) -> Reader:
+    """Open what a curator points at.
+
+    Args:
+        source: a folder of Parquet or CSV files, one such file, a DuckDB file, or `postgresql://..`.
+
+    Raises:
+        SourceError: nothing readable is there.
+    """
+    if str(source).startswith(("postgresql://", "postgres://")):
+        return Postgres(str(source))
+    path = Path(source)
+    if path.suffix.lower() in ENDINGS and path.is_file():
+        return _files(path.parent, [path])
+    if path.is_file():
+        return Files(DUCKDB, str(path), _tables_of(path))
+    for ending in ENDINGS:
+        if found := sorted(path.glob(f"*{ending}")):
+            return _files(path, found)
+    raise SourceError(f"{path} holds no Parquet or CSV file", hint="give a folder of tables or a DuckDB file")
+
+
+def called(source: str | Path) -> str:
+    """A name for what a curator points at: its folder, file or database.
+
+    >>> called("data/shop/"), called("postgresql://me@host:5432/orders?sslmode=require")
+    ('shop', 'orders')
+    """
+    path = urlsplit(str(source)).path if "://" in str(source) else str(source)
+    return plain(Path(path).stem or "catalog")
+
+
+ENDINGS = {".parquet": PARQUET, ".csv": CSV, ".tsv": CSV}
+
+
+def _files(root: Path, files: Sequence[Path]) -> Files:
+    kind = ENDINGS[files[0].suffix.lower()]
+    dialect = Csv(delimiter=_delimiter(files)) if kind is CSV else None
+    return Files(kind, str(root), {plain(file.stem): file.name for file in files}, dialect)
+
+
+def _tables_of(database: Path) -> dict[str, str]:
+    try:
+        with duckdb.connect(str(database), read_only=True) as connection:
+            rows = connection.execute("SELECT table_name FROM duckdb_tables() ORDER BY 1").fetchall()
+    except duckdb.Error as error:
+        raise SourceError(
+            f"{database} is not a DuckDB file", hint="give a DuckDB file or a folder"
+        ) from error
+    return {plain(str(row[0])): str(row[0]) for row in rows}
+
+
+def _delimiter(files: Sequence[Path]) -> str:
+    """The delimiter that stands most often in the header lines, which are no rows; a comma where none does."""
+    headers = b""
+    for file in files:
+        with file.open("rb") as stream:
+            headers += stream.readline(LONGEST)
+    return max(",;\t|", key=lambda mark: headers.count(mark.encode()))
+
+
+def plain(text: str) -> str:
+    """A name that a catalog accepts.
+
+    >>> plain("2024 sales"), plain("shop")
+    ('t_2024_sales', 'shop')
+    """
+    word = "".join(c if c.isalnum() else "_" for c in text)
+    return word if word and not word[0].isdigit() else f"t_{word}"
+
+
+def look(reader: Reader) -> tuple[TableFacts, ...]:
+    """What stands in every table.
+
+    Args:
+        reader: an open source.
+
+    Returns:
+        One entry for each table, in the source's order.
+    """
+    return tuple(_table(reader, table, place) for table, place in reader.places.items())
+
+
+def _table(reader: Reader, table: str, place: str) -> TableFacts:
+    kinds, relation = reader.columns(table), reader.relation(table)
+    names = list(kinds)
+    asked = [
+        part for name in names
+        for part in (f"count({identifier(name)})", f"count(DISTINCT {identifier(name)})", *_digits(name, kinds[name]))
+    ]  # fmt: skip
+    rows, *counted = reader.fetch(f"SELECT {', '.join(['count(*)', *asked])} FROM {relation}")[0]
+    columns, at = [], 0
+    for name in names:
+        present, distinct = counted[at : at + 2]
+        finer = counted[at + 2 : at + 2 + len(_digits(name, kinds[name]))]
+        at += 2 + len(finer)
+        unique = rows > 0 and distinct == rows and present == rows
+        scale = _scale(kinds[name], finer)
+        facts = ColumnFacts(
+            name,
+            _nature(kinds[name], scale),
+            scale,
+            distinct=distinct,
+            nullable=present < rows,
+            unique=unique,
+        )
+        columns.append(_with_values(_with_bounds(facts, reader, relation), reader, relation))
+    found = TableFacts(table, place, int(rows), tuple(columns))
+    return replace(found, repeated=_repeated(found, reader, relation))
+
+
+def _digits(name: str, kind: str) -> list[str]:
+    """How many values have more than 0, 1, .. digits behind the point."""
+    if kind not in FLOATS:
+        return []
+    value = f"CAST({identifier(name)} AS DOUBLE PRECISION)"
+    return [
+        f"count(*) FILTER (WHERE abs({value} * 1e{n} - round({value} * 1e{n})) > 1e-6)" for n in range(DIGITS)
+    ]
+
+
+def _scale(kind: str, finer: Sequence[int]) -> int:
+    declared = decimal_digits(kind)
+    if declared:
+        return min(declared.places, 9)
+    return next((n for n, count in enumerate(finer) if not count), DIGITS if finer else 0)
+
+
+def _nature(kind: str, scale: int) -> Nature | None:
+    if kind in FLOATS or decimal_digits(kind):
+        return DECIMAL if scale else WHOLE
+    if kind in TIMES:
+        return DAY if kind == "DATE" else MOMENT
+    return {"integer": WHOLE, "text": TEXT, "BOOLEAN": TRUTH, "boolean": TRUTH}.get(family(kind))
+
+
+def _with_bounds(facts: ColumnFacts, reader: Reader, relation: str) -> ColumnFacts:
+    """Bounds of numbers and times: the ends of what most rows hold, and whether others lie beyond."""
+    if facts.nature is None or not (facts.nature.counts or facts.nature.timed):
+        return facts
+    name = identifier(facts.name)
+    ends = ", ".join(
+        f"CAST({end} AS VARCHAR)"
+        for end in (f"min({name})", f"max({name})", *(
+            f"percentile_disc({at}) WITHIN GROUP (ORDER BY {name})" for at in (ODD, 1 - ODD)
+        ))
+    )  # fmt: skip
+    least, most, low, high = reader.fetch(f"SELECT {ends} FROM {relation} WHERE {name} IS NOT NULL")[0]
+    if least is None or not all(isfinite(_number(end, facts.nature)) for end in (low, high)):
+        return facts
+    inner, outer = (
+        _number(end, facts.nature) - _number(start, facts.nature)
+        for start, end in ((low, high), (least, most))
+    )
+    odd = not outer <= 2 * inner  # else what lies beyond is as near as the rest
+    return replace(facts, low=low if odd else least, high=high if odd else most, odd=odd)
+
+
+def _number(text: str, nature: Nature) -> float:
+    """A bound as a number: of a date or a time its day."""
+    return float(date.fromisoformat(text[:10]).toordinal()) if nature.timed else float(text)
+
+
+def _with_values(facts: ColumnFacts, reader: Reader, relation: str) -> ColumnFacts:
+    if not 0 < facts.distinct <= FEW or facts.nature is None:
+        return facts
+    name = identifier(facts.name)
+    listed = reader.fetch(
+        f"SELECT DISTINCT CAST({name} AS VARCHAR) AS v FROM {relation} WHERE {name} IS NOT NULL ORDER BY 1"
+    )
+    return replace(facts, values=tuple(str(row[0]) for row in listed))
+
+
+def _repeated(table: TableFacts, reader: Reader, relation: str) -> str | None:
+    """The first column that is a key once repeated rows are put together, in a table without a key."""
+    if any(column.unique for column in table.columns) or not table.rows:
+        return None
+    apart = reader.fetch(f"SELECT count(*) FROM (SELECT DISTINCT * FROM {relation}) AS apart")[0][0]
+    return next((c.name for c in table.columns if c.distinct == apart < table.rows and not c.nullable), None)

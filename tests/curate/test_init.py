@@ -1,0 +1,172 @@
+"""`dpsql init`: what an expert would draft, from every kind of source; nothing is settled in silence."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import duckdb
+import pytest
+from click.testing import CliRunner
+
+from dpsql import api
+from dpsql.curate.draft.drafting import Choices, leave_open
+from dpsql.curate.init import draft_from_source
+from dpsql.doors.cli import all_commands, cli
+from dpsql.errors import CatalogError, InterfaceError, SourceError
+from dpsql.star import Catalog, load_catalog
+
+SHOP = """
+CREATE TABLE customers AS SELECT i AS c_custkey, 'n' || i AS c_name, 18 + i % 70 AS c_age,
+    ['$10K - $30K', '$110K - $130K', '$30K - $50K', '$150K +'][1 + i % 4] AS c_income,
+    ['Bronze', 'Golden', 'Normal', 'Silver'][1 + i % 4] AS c_card FROM range(200) AS r(i);
+CREATE TABLE stores AS SELECT i AS store_id, 'Town ' || i AS city, i AS code FROM range(12) AS r(i);
+CREATE TABLE orders AS SELECT i AS o_orderkey, i % 200 AS o_custkey, DATE '2024-03-05' + CAST(i % 300 AS INTEGER) AS
+    o_date,    i % 12 AS o_storeid
+    FROM range(900) AS r(i);
+CREATE TABLE lines AS SELECT i % 900 AS l_orderkey, i AS l_linenumber, round(i % 9973 / 100, 2) AS l_amount,
+    CASE WHEN i = 7 THEN 9000000 ELSE 1 + i % 2000 END AS l_grams, 1 + i % 3 AS l_status,
+    CASE WHEN i % 10 > 0 THEN 'word ' || i END AS l_note FROM range(9000) AS r(i);
+CREATE TABLE friends AS SELECT i AS f_custkey, i % 12 AS f_storeid FROM range(150) AS r(i);
+"""
+TABLES = ("customers", "stores", "orders", "lines", "friends")
+
+
+def make_duckdb(folder: Path) -> Path:
+    path = folder / "shop.duckdb"
+    with duckdb.connect(str(path)) as connection:
+        connection.execute(SHOP)
+    return path
+
+
+def make_files(folder: Path, ending: str) -> Path:
+    made = folder / ending
+    made.mkdir()
+    with duckdb.connect() as connection:
+        connection.execute(SHOP)
+        for table in TABLES:
+            connection.execute(f"COPY {table} TO '{made}/{table}.{ending}' (FORMAT {ending})")
+    return made
+
+
+SOURCES = {
+    "duckdb": make_duckdb,
+    "parquet": lambda f: make_files(f, "parquet"),
+    "csv": lambda f: make_files(f, "csv"),
+}
+
+
+def drafted(source: Path, output: Path, choices: Choices | None = None) -> Catalog:
+    draft_from_source(source, output, "shop", leave_open if choices is None else lambda _: choices)
+    return load_catalog(output)
+
+
+@pytest.mark.parametrize("kind", SOURCES)
+def test_a_draft_is_what_an_expert_would_write(kind: str, tmp_path: Path) -> None:
+    shop = drafted(SOURCES[kind](tmp_path), tmp_path / "shop.yaml")
+    keys = {name: {c: k.references for c, k in t.foreign_keys.items()} for name, t in shop.tables.items()}
+    assert keys == {
+        "customers": {}, "stores": {}, "lines": {"l_orderkey": "orders"},
+        "orders": {"o_custkey": "customers", "o_storeid": "stores"},
+        "friends": {"f_custkey": "customers", "f_storeid": "stores"},
+    }  # fmt: skip
+    assert [name for name, table in shop.tables.items() if table.role.counted] == ["friends", "lines"]
+    assert [name for name, table in shop.tables.items() if table.is_public] == ["stores"]
+    assert shop.privacy.unit.name == "customers.c_custkey"
+    customers, lines = shop.tables["customers"].columns, shop.tables["lines"].columns
+    assert customers["c_income"].categories == ("$10K - $30K", "$30K - $50K", "$110K - $130K", "$150K +")
+    assert customers["c_card"].categories == ("Normal", "Bronze", "Silver", "Golden")
+    assert "c_name" not in customers and not {"l_note", "l_linenumber"} & set(lines)
+    assert (lines["l_amount"].type, lines["l_amount"].scale, lines["l_amount"].upper) == ("decimal", 2, "90")
+    assert [name for name, column in lines.items() if column.measure] == ["l_amount", "l_grams"]
+    assert float(lines["l_grams"].upper or 0) <= 2050  # one odd row does not set a bound
+    assert (shop.tables["orders"].columns["o_date"].lower, shop.tables["orders"].columns["o_date"].type) == (
+        "2024-03-01", "date",
+    )  # fmt: skip
+    private = {
+        f"tables.{t}.columns.{c}" for t in shop.tables if t != "stores" for c in shop.tables[t].columns
+    }
+    assert set(shop.unconfirmed()) == {"privacy", "tables.stores", *private}
+    assert {view.of for view in shop.views.values()} == {"customers", "friends", "lines"}
+
+
+def test_publish_refuses_a_draft_until_every_mark_is_gone(tmp_path: Path) -> None:
+    source, output = make_duckdb(tmp_path), tmp_path / "shop.yaml"
+    drafted(source, output)
+    with pytest.raises(CatalogError, match=r"privacy: .*not confirmed"):
+        api.publish(output, tmp_path / "shop.dpsql")
+
+
+def test_what_the_curator_says_is_not_marked(tmp_path: Path) -> None:
+    said = Choices("customers.c_custkey", frozenset(), "0.5", "2")
+    shop = drafted(make_duckdb(tmp_path), tmp_path / "shop.yaml", said)
+    assert (str(shop.privacy.epsilon), str(shop.privacy.cap)) == ("1/2", "2")
+    assert not {"privacy", "tables.stores"} & set(shop.unconfirmed())
+    assert not shop.tables["stores"].is_public
+    for wrong in (Choices(unit="customers.c_name"), Choices(public=frozenset({"shops"}))):
+        with pytest.raises(InterfaceError, match=r"one of|there are"):
+            drafted(tmp_path / "shop.duckdb", tmp_path / "wrong.yaml", wrong)
+
+
+def test_a_row_is_never_the_unit_in_silence(tmp_path: Path) -> None:
+    with duckdb.connect() as connection:
+        connection.execute(f"COPY (SELECT i AS x FROM range(50) AS r(i)) TO '{tmp_path}/rides.parquet'")
+    made = draft_from_source(tmp_path, tmp_path / "rides.yaml", None, leave_open)
+    assert "no table of people was found" in made.question
+    assert f"# {made.question}" in made.text
+    rides = load_catalog(tmp_path / "rides.yaml")
+    assert rides.privacy.unit.table is None and "privacy" in rides.unconfirmed()
+
+
+def test_codes_with_leading_zeros_stay_text_and_dates_must_exist(tmp_path: Path) -> None:
+    text = "zone,day,when,paid,price\n02134,2024-02-30,2024-01-01 08:00,true,1.5\n"
+    text += "02135,2024-03-01,2024-01-02T09:00:01,false,-2\n"
+    (tmp_path / "rides.csv").write_text(text)
+    rides = drafted(tmp_path / "rides.csv", tmp_path / "rides.yaml").tables["rides"].columns
+    types = {name: column.type for name, column in rides.items()}
+    assert types == {
+        "zone": "string",
+        "day": "string",
+        "when": "timestamp",
+        "paid": "bool",
+        "price": "decimal",
+    }
+
+
+def test_a_bridge_holds_nothing_but_keys(tmp_path: Path) -> None:
+    output = tmp_path / "shop.yaml"
+    drafted(make_duckdb(tmp_path), output)
+    assert "  friends:  # a bridge: its rows link others\n    role: fact\n" in output.read_text()
+
+
+def test_repeated_rows_of_a_public_table_are_put_together(tmp_path: Path) -> None:
+    with duckdb.connect() as connection:
+        zones = "SELECT i % 40 AS zone_id, 'Z' || i % 4 AS borough FROM range(43) AS r(i)"
+        connection.execute(f"COPY ({zones}) TO '{tmp_path}/zones.parquet'")
+        rides = "SELECT i % 41 AS from_zone_id, i % 40 AS to_zone_id, i AS meters FROM range(500) AS r(i)"
+        connection.execute(f"COPY ({rides}) TO '{tmp_path}/rides.parquet'")
+    shop = drafted(tmp_path, tmp_path / "rides.yaml")
+    assert shop.source is not None and shop.source.tables["zones"].startswith("SELECT DISTINCT")
+    assert list(shop.tables["rides"].foreign_keys) == ["from_zone_id", "to_zone_id"]
+    assert len(api.plan(tmp_path / "rides.yaml").statistics) > 2
+
+
+def test_the_command_asks_and_writes(tmp_path: Path) -> None:
+    all_commands()
+    source, output = make_duckdb(tmp_path), tmp_path / "asked.yaml"
+    run = CliRunner().invoke(
+        cli, ["init", str(source), "-o", str(output), "--interactive"], input="\nstores\n4\n0.5\n"
+    )
+    assert run.exit_code == 0, run.output
+    shop = load_catalog(output)
+    assert (shop.privacy.unit.name, str(shop.privacy.epsilon)) == ("customers.c_custkey", "1/2")
+    assert "privacy" not in shop.unconfirmed()
+    again = CliRunner().invoke(cli, ["init", str(source), "-o", str(output)])
+    assert again.exit_code == 2 and "exists" in again.output
+
+
+def test_nothing_readable_is_said(tmp_path: Path) -> None:
+    with pytest.raises(SourceError, match="no Parquet or CSV"):
+        draft_from_source(tmp_path, tmp_path / "x.yaml", None, leave_open)
+    (tmp_path / "x.bin").write_bytes(b"no database")
+    with pytest.raises(SourceError, match="not a DuckDB file"):
+        draft_from_source(tmp_path / "x.bin", tmp_path / "x.yaml", None, leave_open)
