@@ -8,7 +8,8 @@ since a guessed type would depend on the rows; the catalog's types decide later,
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar, NamedTuple, Protocol, TypeAlias
@@ -20,7 +21,7 @@ from dpsql.engines.casts import exact_cast, roots
 from dpsql.engines.connection import SpillFolder, private_connection
 from dpsql.engines.csv import load_csv
 from dpsql.engines.dialect import DUCK, Dialect
-from dpsql.engines.engine import IntArray, KeyCheck, engine_lost
+from dpsql.engines.engine import NOTHING_HAPPENED, IntArray, KeyCheck, engine_lost
 from dpsql.engines.files import files_of
 from dpsql.engines.kinds import INTEGERS
 from dpsql.engines.placed import ROW
@@ -120,23 +121,23 @@ class RawSide:
 
     def public_rows(self, table: str) -> list[tuple[object, ...]]:
         """See `Engine`."""
-        return self.connection.execute(f"SELECT * FROM raw.{identifier(table)}").fetchall()
+        with self.step(f"reading the public table {table}"):
+            return self.connection.execute(f"SELECT * FROM raw.{identifier(table)}").fetchall()
 
     def check_key(self, table: str, key: str) -> KeyCheck:
         """See `Engine`."""
         column = identifier(key)
-        counts = self.connection.execute(
-            f"SELECT count(*), count({column}), count(DISTINCT {column}) FROM raw.{identifier(table)}"
-        ).fetchall()
+        with self.step(f"checking the key of {table}"):
+            counts = self.connection.execute(
+                f"SELECT count(*), count({column}), count(DISTINCT {column}) FROM raw.{identifier(table)}"
+            ).fetchall()
         total, present, distinct = counts[0]
         return KeyCheck(present < total, distinct < present)
 
     def fetch(self, statement: str) -> Mapping[str, IntArray]:
         """See `Engine`."""
-        try:
+        with self.step("counting"):
             found = self.connection.execute(statement).fetchnumpy()
-        except duckdb.Error as error:  # a file that went away, a full disk; its text may quote a value
-            raise engine_lost(self.name, "counting", type(error).__name__) from None
         return {name: np.asarray(column, dtype=np.int64) for name, column in found.items()}
 
     def fingerprint(self, table: str, columns: Sequence[str]) -> str | None:
@@ -145,11 +146,25 @@ class RawSide:
         present = {name.lower(): identifier(name) for name in stored.columns}
         hashed = ", ".join(present[name] for name in columns if name in present) or "0"
         statement = f"SELECT count(*), sum(hash({hashed})) FROM {stored.view}"
-        try:
+        with self.step(f"taking the fingerprint of {table}"):
             rows, total = self.connection.execute(statement).fetchall()[0]
-        except duckdb.Error as error:
-            raise engine_lost(self.name, f"taking the fingerprint of {table}", type(error).__name__) from None
         return f"{self.name} {rows} {total}" if rows else None
+
+    @contextmanager
+    def step(self, step: str, hint: str = NOTHING_HAPPENED) -> Iterator[None]:
+        """Statements of one step: a file that went away, or a full disk, is one line without the engine's words.
+
+        Args:
+            step: what they do, for the message.
+            hint: what to do about it.
+
+        Raises:
+            EngineLost: one failed.
+        """
+        try:
+            yield
+        except duckdb.Error as error:
+            raise engine_lost(self.name, step, type(error).__name__, hint) from None
 
     def as_duckdb(self, what: str) -> RawSide:
         """See `Engine`."""

@@ -38,11 +38,12 @@ class KeyCheck(NamedTuple):
     repeated: bool
 
 
-def engine_lost(engine: str, step: str, why: str) -> EngineLost:
+NOTHING_HAPPENED = "nothing was charged and nothing was left behind"
+
+
+def engine_lost(engine: str, step: str, why: str, hint: str = NOTHING_HAPPENED) -> EngineLost:
     """The one line about a statement that failed; why is a code or our own words, never the engine's text."""
-    return EngineLost(
-        f"{engine}: {step} failed ({why})", hint="nothing was charged and nothing was left behind"
-    )
+    return EngineLost(f"{engine}: {step} failed ({why})", hint=hint)
 
 
 class Engine(Protocol):

@@ -305,8 +305,9 @@ class Auto:
     def draw(self, scan: Scan) -> DrawnTable:
         """See `Bounding`."""
         raw = scan.raw.as_duckdb(self._needs)
-        rows, columns = place_rows(scan.catalog, raw, scan.plan, self.of, scan.key)
-        drawn = settle_table(Table(raw.connection, scan.plan, self.of, rows, columns, scan.noise))
+        with raw.step(f"choosing bounds for {self.of}"):
+            rows, columns = place_rows(scan.catalog, raw, scan.plan, self.of, scan.key)
+            drawn = settle_table(Table(raw.connection, scan.plan, self.of, rows, columns, scan.noise))
         return DrawnTable(
             dict(drawn.statistics), dict(drawn.views), (drawn.scale,), (), drawn.corrected, drawn.differences
         )

@@ -80,10 +80,11 @@ def attach_reports(catalog: Catalog, engine: Engine) -> list[ReportedMeta]:
         plan = _stored_plan(file, column, channel)
         key, name = str(catalog.tables[column.table].key), identifier(column.column)
         view, below = f"raw.{identifier(column.table)}", identifier(f"{column.table} without reports")
-        raw.connection.execute(
-            f"CREATE TABLE raw.reports AS SELECT unit, min(item) AS item FROM read_parquet({literal(str(file))}) "
-            f"WHERE item BETWEEN 0 AND {channel.items - 1} GROUP BY unit"
-        )
+        with raw.step(f"reading the reports about {column}"):
+            raw.connection.execute(
+                f"CREATE TABLE raw.reports AS SELECT unit, min(item) AS item FROM read_parquet({literal(str(file))}) "
+                f"WHERE item BETWEEN 0 AND {channel.items - 1} GROUP BY unit"
+            )
         raw.connection.execute(f"ALTER VIEW {view} RENAME TO {below}")
         own = [identifier(c) for c in raw.columns[column.table] if c.lower() != column.column.lower()]
         raw.connection.execute(

@@ -297,9 +297,10 @@ def draw_squares(scan: Scan, content: ReleaseBuilder) -> DrawnSquares:
     rows: dict[str, tuple[str, Mapping[str, str]]] = {}
     for square in planned_squares(scan.plan, scan.catalog, content):
         statistic, raw = scan.plan.statistics[square.statistic], scan.raw.as_duckdb("reported")
-        if statistic.of not in rows:
-            rows[statistic.of] = _counting(scan, raw, statistic)
-        exact = np.array([_exact(raw, *rows[statistic.of], statistic, square)], np.int64)
+        with raw.step(f"counting squares of {statistic.of}"):
+            if statistic.of not in rows:
+                rows[statistic.of] = _counting(scan, raw, statistic)
+            exact = np.array([_exact(raw, *rows[statistic.of], statistic, square)], np.int64)
         drawn = LAPLACE.draw_bounded(exact, square.bound, square.spend, scan.noise)
         found[square.statistic, square.squared] = Noisy(float(drawn.value[0]), square.stderr)
     return DrawnSquares(scan.plan, found)

@@ -42,6 +42,7 @@ from dpsql.streams.rows import StreamTypes, aggregate, arrive, first_types, open
 from dpsql.streams.state import create_state, open_state
 
 KEY = b"the key that ranks a unit's rows"
+NOT_APPENDED = "the batch was not appended; append it again"
 
 
 @dataclass(frozen=True)
@@ -237,11 +238,10 @@ def _batch(
     """
     if stream.state.types() != (before.types.text() if before.types else ""):
         raise OperationalError("another append was first; nothing was drawn", hint="run this one again")
-    arrived, types = (
-        arrive(raw, plan.catalog, number, own_file),
-        before.types or first_types(plan.catalog, raw),
-    )
-    return aggregate(raw, plan, arrived, stream.state.keyed(KEY), stream.admitted, types)
+    types = before.types or first_types(plan.catalog, raw)
+    with raw.step("counting the batch", NOT_APPENDED):
+        arrived = arrive(raw, plan.catalog, number, own_file)
+        return aggregate(raw, plan, arrived, stream.state.keyed(KEY), stream.admitted, types)
 
 
 def earlier(private: Path) -> Earlier:
@@ -285,7 +285,8 @@ def check_batch(catalog: Catalog, directory: Path, arrival: Arrival) -> Compared
         )
     raw = open_batch(catalog, raw_source, of, arrival.source, before.types)
     try:
-        arrived = arrive(raw, catalog, number, arrival.source is not None)
+        with raw.step("reading the batch", "nothing was compared"):
+            arrived = arrive(raw, catalog, number, arrival.source is not None)
     finally:
         raw.close()
     state = open_state(private)

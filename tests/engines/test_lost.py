@@ -7,21 +7,26 @@ import sys
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
 from dpsql.errors import EngineLost
-from dpsql.ledger import budget_report
-from dpsql.noise import ZeroNoise
+from dpsql.ledger import budget_report, ledger_entries
+from dpsql.noise import ZeroNoise, insecure_test_entropy
 from dpsql.progress import Progress, Stage, silent
 from dpsql.publishing.central import publish_release
-from dpsql.star import Catalog
+from dpsql.star import Catalog, load_catalog
 from dpsql.star.graph import ledger_path
+from dpsql.streams.publish import Arrival, Chance, append_batch
 from tests.command import dpsql_command
 from tests.engines.catalogs import KEY, catalog, files, server
 from tests.engines.servers import Server
 from tests.engines.star import TABLES, build, load_postgres
+from tests.publishing.test_hybrid import rows as hybrid_rows
+from tests.publishing.test_hybrid import side, text
+from tests.stream_shop import FIRST, NOW, make_stream_shop
 
 SCHEMA = "lost"
 COUNTING = "bounding, counting and drawing"
@@ -65,27 +70,89 @@ def ended(loaded: Server) -> Progress:
     return progress
 
 
-@pytest.mark.parametrize("step", ["counting", "taking the fingerprint of sales"])
+def taken(file: Path, doing: str) -> Progress:
+    """Takes a file away at a stage."""
+
+    def progress(stage: Stage) -> None:
+        if stage.doing == doing and file.exists():
+            file.rename(file.with_name("aside"))
+
+    return progress
+
+
+@pytest.mark.parametrize(
+    ("step", "doing", "max_ids"),
+    [
+        ("counting", COUNTING, 4),
+        ("choosing bounds for sales", COUNTING, "auto"),
+        ("taking the fingerprint of sales", "planned", 4),
+    ],
+)
 def test_files_that_go_away(
-    step: str, shop: Path, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+    step: str,
+    doing: str,
+    max_ids: object,
+    shop: Path,
+    tmp_path: Path,
+    tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
     """DuckDB's: the sales are removed when they are about to be read; put back, they are published and charged once."""
     folder = tmp_path_factory.mktemp("files")
     for table in TABLES:
         (folder / f"{table}.parquet").write_bytes((shop / f"{table}.parquet").read_bytes())
-    sales, aside = folder / "sales.parquet", folder / "aside"
-    here = catalog(tmp_path, files(folder), "truncate")
-    stages = {"counting": COUNTING}
-
-    def progress(stage: Stage) -> None:
-        if stage.doing == stages.get(step, "planned") and sales.exists():
-            sales.rename(aside)
-
-    message = lost(here, tmp_path, "nobody's password", progress)
+    sales = folder / "sales.parquet"
+    here = catalog(tmp_path, files(folder), "truncate", max_ids=max_ids)
+    message = lost(here, tmp_path, "nobody's password", taken(sales, doing))
     assert message.startswith(f"DuckDB: {step} failed (IOException)")
-    aside.rename(sales)
+    assert message.endswith("nothing was charged and nothing was left behind")
+    (folder / "aside").rename(sales)
     publish_release(here, tmp_path / "r.dpsql", noise=ZeroNoise(), key=KEY)
     assert charged(here) == 1
+
+
+def test_files_that_go_away_from_reported_columns(tmp_path: Path) -> None:
+    """The squares come last: the sales are gone when they are stored for them."""
+    place = side(tmp_path / "shop", {i: i % 4 for i in range(60)}, hybrid_rows(), text())
+    here, (sales,) = load_catalog(place / "catalog.yaml"), place.glob("sales.*")
+    before = sorted(path.name for path in place.rglob("*") if "ledger" not in path.name)
+    with pytest.raises(
+        EngineLost, match=r"^DuckDB: counting squares of sales failed \(IOException\); nothing was"
+    ):
+        publish_release(
+            here,
+            place / "r.dpsql",
+            noise=ZeroNoise(),
+            key=KEY,
+            progress=taken(sales, "estimating and writing"),
+        )
+    (place / "aside").rename(sales)
+    assert sorted(path.name for path in place.rglob("*") if "ledger" not in path.name) == before
+    assert not ledger_entries(place / "ledger.duckdb")
+
+
+def test_files_that_go_away_from_a_stream(tmp_path: Path) -> None:
+    """The batch is not appended, whether it is the first one or not; appended again, it is there once."""
+    shop = make_stream_shop(tmp_path, customers=200)
+    here, sales = load_catalog(shop.catalog), tmp_path / "data" / "sales.parquet"
+    for day in range(2):
+        arrival = Arrival((FIRST + timedelta(days=day)).isoformat(), None, NOW)
+        chance = Chance(shop.noise, insecure_test_entropy(7))
+        with pytest.raises(EngineLost) as raised:
+            append_batch(
+                here,
+                shop.directory,
+                arrival,
+                chance,
+                progress=taken(sales, "bounding and counting the batch"),
+            )
+        assert str(raised.value) == (
+            "DuckDB: counting the batch failed (IOException); the batch was not appended; append it again"
+        )
+        (tmp_path / "data" / "aside").rename(sales)
+        appended = shop.append(day)
+        assert appended.added
+        assert len(ledger_entries(ledger_path(here))) == 1
+    shop.check(1)
 
 
 def charged(shop: Catalog) -> int:
