@@ -291,8 +291,8 @@ def _position(columns: frozenset[int], placed: Mapping[int, tuple[int, str]]) ->
     positions = {placed[c][0] for c in columns}
     if len(positions) > 1:
         raise NotSupportedError(
-            "an expression compares columns of two axes, and a release knows no rows",
-            hint="compare each column with a constant",
+            "an expression inside an aggregate ties two axes together",
+            hint="put it into WHERE or GROUP BY, or compare each column with a constant",
         )
     return positions.pop() if positions else 0
 

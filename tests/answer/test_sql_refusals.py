@@ -64,8 +64,13 @@ CASES: list[tuple[str, type[Error], str, str]] = [
     ("SELECT COUNT(*) FROM sales WHERE sold_on < now()", NotSupportedError, "", "now"),
     ("SELECT COUNT(*) FROM sales WHERE random() < 0.5", NotSupportedError, "", "random"),
     ("SELECT COUNT(*) FROM read_parquet('x')", NotSupportedError, "FROM", "read_parquet"),
-    ("SELECT COUNT(*) FROM shop WHERE age > (SELECT AVG(qty) FROM sales)", NotSupportedError, "WHERE", "age"),
-    ("SELECT COUNT(*) FROM sales s WHERE EXISTS (SELECT 1 FROM customer c)", NotSupportedError, "", ""),
+    (
+        "SELECT COUNT(*) FROM shop WHERE age > (SELECT AVG(qty) FROM sales WHERE sales.qty = shop.qty)",
+        NotSupportedError,
+        "WHERE",
+        "shop.qty",
+    ),
+    ("SELECT COUNT(*) FROM sales s WHERE EXISTS (SELECT 1 FROM customer c)", NotSupportedError, "WHERE", ""),
     (
         "SELECT age, COUNT(*) FROM shop GROUP BY CUBE (age, age, age, age, age, age, age)",
         NotSupportedError,

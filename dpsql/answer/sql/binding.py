@@ -30,6 +30,7 @@ from dpsql.answer.block import (
     Predicate,
     complement,
     every,
+    predicates,
     some,
 )
 from dpsql.answer.schema import Schema
@@ -226,6 +227,29 @@ class Binding:
         """The star's column that a resolved column stands for."""
         instance, name = self.rows.of(node)
         return ColumnRef(self.paths.path[instance.number], instance.table.name, name)
+
+    def axes_of(self, node: Node) -> list[set[int]]:
+        """For each column of a resolved expression the axes that hold it."""
+        columns = node.find_all(exp.Column)
+        return [{axis for axis, _ in self.schema.axis_columns(self.ref(column))} for column in columns]
+
+    def of_one_axis(self, node: Node) -> bool:
+        """Whether a row's value of an expression follows from its place on one axis of the release."""
+        offers = self.axes_of(node)
+        return bool(offers) and bool(set.intersection(*offers))
+
+    def lacks_axis(self, node: Node) -> bool:
+        """Whether no axis holds some column of an expression."""
+        return not all(self.axes_of(node))
+
+    def ties_axes(self, test: Condition) -> bool:
+        """Whether a part of a condition follows from several axes together, as `age > price` does."""
+        for part in predicates(test):
+            refs = [self.columns[number] for number in part.expression.columns]
+            offers = [{axis for axis, _ in self.schema.axis_columns(ref)} for ref in refs]
+            if all(offers) and len(offers) > 1 and not set.intersection(*offers):
+                return True
+        return False
 
     def placeholder(self, ref: ColumnRef) -> int:
         """The number of a column's placeholder."""

@@ -359,7 +359,7 @@ class Carrier:
         found = [follow(unaliased(item), sight) for item in select.expressions]
         if select.args.get("distinct") is not None and any(found):
             why = "DISTINCT compares rows with noisy values"
-        return [Unknown(why) for _ in found] if why else found
+        return [Unknown(why) if why and each is not None else each for each in found]
 
     def _source(self, node: Node, scope: dict[str, Output]) -> Source:
         alias = node.alias_or_name

@@ -457,16 +457,17 @@ def _call(node: Node, names: Names) -> Dependence:
 
 
 def _summed(call: Call, value: Follows) -> Follows:
-    """SUM: the lists of all rows together, without those of rows whose value is NULL."""
+    """SUM: the lists of all rows together, of those whose value is NULL no more than what noise made NULL."""
     there = f"{written(call.function.this)} IS NOT NULL"
+    cells = f"CASE WHEN {there} THEN {value.cells} ELSE LIST_FILTER({value.cells}, LAMBDA dp_n : ISNAN(dp_n.w)) END"
 
     def collected(text: str) -> str:
-        return f"FLATTEN({call.around(f'LIST(CASE WHEN {there} THEN {text} END)')})"
+        return f"FLATTEN({call.around(f'LIST({text})')})"
 
     if value.linear:
-        return Follows(collected(value.cells))
+        return Follows(collected(cells))
     near = collected(value.denominators) if value.denominators else ""
-    return Follows(collected(value.cells), None, near, linear=False)
+    return Follows(collected(cells), None, near, linear=False)
 
 
 def _averaged(call: Call, value: Follows) -> Follows:

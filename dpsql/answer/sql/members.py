@@ -89,6 +89,8 @@ def _rewrite(select: exp.Select, people: _Counted) -> None:
     calls = _calls(select)
     if not asking or not calls:
         return
+    if not any(_asks_who(part, people) for part in asking):
+        return
     counts = len(asking) == 1 and all(_counts_rows(call) for call in calls)
     member = _member(asking[0], people) if counts else None
     if member is None:
@@ -111,6 +113,15 @@ def _rewrite(select: exp.Select, people: _Counted) -> None:
     select.set("joins", joins or None)
     kept = [*member.where, *rest]
     select.set("where", exp.Where(this=exp.and_(*kept, copy=False)) if kept else None)
+
+
+def _asks_who(part: Node, people: _Counted) -> bool:
+    """Whether a condition is about the person's key, or about rows elsewhere; others compare with an answer."""
+    for node in part.find_all(exp.Column, exp.Exists):
+        outside = node.find_ancestor(exp.Subquery) is None
+        if outside and (isinstance(node, exp.Exists) or people.is_key(node)):
+            return True
+    return False
 
 
 def _other_shape(part: Node, people: _Counted) -> NotSupportedError:

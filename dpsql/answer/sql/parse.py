@@ -183,7 +183,7 @@ def _located(error: ParseError) -> SqlSyntaxError:
 
 NAMED = NAMED_SCALARS | NAMED_OVER_ROWS
 
-ALLOWED = SHAPES | VALUES | OPERATORS | SCALARS | AGGREGATES | WINDOWS
+ALLOWED = SHAPES | {"Exists"} | VALUES | OPERATORS | SCALARS | AGGREGATES | WINDOWS
 
 REASONS = {
     "Rand": "random numbers would make the answer differ from time to time",
@@ -192,7 +192,6 @@ REASONS = {
     "Placeholder": "a placeholder has no value here; bind it in execute()",
     "Parameter": "a placeholder has no value here; bind it in execute()",
     "Lateral": "a lateral join would read rows",
-    "Exists": "a correlated subquery would read rows",
     "Pivot": "PIVOT is not supported; use COUNT(*) FILTER (WHERE ..)",
 }
 

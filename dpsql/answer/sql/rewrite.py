@@ -18,6 +18,7 @@ from dpsql.answer.sql.growth import check_growth
 from dpsql.answer.sql.members import count_members
 from dpsql.answer.sql.normal import normal
 from dpsql.answer.sql.parse import check, refusal
+from dpsql.answer.sql.regroup import Inner
 from dpsql.answer.sql.rows import aggregates, bind_from, holds_rows, is_row_level, sources
 from dpsql.answer.sql.select import build
 from dpsql.answer.sql.sets import spread_sets
@@ -83,7 +84,7 @@ def picked_columns(shape: Shape) -> tuple[str, ...]:
     if shape.block is None or not isinstance(select, exp.Select) or not plain:
         return ()
     items = [item.this for item in select.expressions]
-    if not all(isinstance(item, exp.Column) and not item.table for item in items):
+    if not all(isinstance(item, exp.Column) for item in items):
         return ()
     return tuple(item.name for item in items)
 
@@ -111,18 +112,13 @@ def rewrite_query(context: Context, node: Node, scope: Scope, track: bool) -> Sh
             NotSupportedError, f"{node.key.upper()} is not supported here", at=node, hint="use SELECT"
         )
     kinds = [holds_rows(context, source, scope) for source in sources(node)]
-    if kinds and all(kinds):
-        if _preview(node):
-            return _no_rows(context, node, scope)
-        return build(context, node, scope, track, lambda sub: _scalar(context, sub, scope))
+    if kinds and all(kinds) and _preview(node):
+        return _no_rows(context, node, scope)
     if any(kinds):
-        raise refusal(
-            NotSupportedError,
-            "a table of people is joined to an answer",
-            clause="FROM",
-            at=sources(node)[0],
-            hint="aggregate it first, in a derived table of its own",
+        around = Inner(
+            lambda sub: _scalar(context, sub, scope), lambda source: _child(context, source, scope, False)
         )
+        return build(context, node, scope, track, around)
     return outer_select(context, node, scope, track)
 
 
@@ -236,6 +232,12 @@ def outer_select(context: Context, select: exp.Select, scope: Scope, track: bool
     """
     grouped = bool(select.args.get("group") or select.args.get("distinct")) or _aggregating(select)
     children = [_child(context, source, scope, not grouped) for source in sources(select)]
+    for asked in select.find_all(exp.Exists):
+        if asked.find_ancestor(exp.Select) is select:
+            raise refusal(
+                NotSupportedError, "EXISTS over answers is not supported", at=asked, clause="WHERE",
+                hint="compare with IN",
+            )  # fmt: skip
     for subquery in _subqueries(select):
         rewrite_query(context, subquery.this, scope, False)
     items, names = _items(select, children)
@@ -406,7 +408,7 @@ def expose(context: Context, shape: Shape, block: int, column: str) -> str:
     """
     if shape.block == block:
         name = context.fresh()
-        shape.node.append("expressions", named(exp.column(column), name))
+        shape.node.append("expressions", named(exp.column(column, f"dp_block_{block}"), name))
         return name
     alias, child = next((a, c) for a, c in shape.children if _contains(c, block))
     name = expose(context, child, block, column)

@@ -7,6 +7,7 @@ it. Sources that are answers already are none of it.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from sqlglot import exp
@@ -70,7 +71,16 @@ class Rows:
         return Source(alias, columns, dict(table.columns))
 
     def of(self, node: exp.Column) -> tuple[Instance, str]:
-        """The instance and column that a resolved column stands for."""
+        """The instance and column that a resolved column stands for.
+
+        Raises:
+            NotSupportedError: it is a column of an answer that rows are joined to.
+        """
+        if node.meta.get("answer"):
+            raise refusal(
+                NotSupportedError, f"{node.name} of an answer would be repeated for each row", at=node,
+                clause="SELECT", hint="group by it, or join the answer to the aggregated rows",
+            )  # fmt: skip
         instance = self.instances[int(node.table[1:])]
         return instance, node.name
 
@@ -312,7 +322,13 @@ def conjuncts(node: Node | None) -> list[Node]:
     return [node]
 
 
-def bind_from(context: Context, select: exp.Select, scope: Scope, into: Rows | None = None) -> Rows:
+def bind_from(
+    context: Context,
+    select: exp.Select,
+    scope: Scope,
+    into: Rows | None = None,
+    beside: Sequence[Source] = (),
+) -> Rows:
     """The row-level FROM clause of a SELECT, derived tables unwrapped.
 
     Args:
@@ -320,6 +336,7 @@ def bind_from(context: Context, select: exp.Select, scope: Scope, into: Rows | N
         select: a SELECT whose sources are all row-level.
         scope: CTEs.
         into: the relation that a derived table is unwrapped into.
+        beside: answers that it is joined to.
 
     Returns:
         Its instances and conditions; `sources` are this SELECT's own names.
@@ -330,6 +347,7 @@ def bind_from(context: Context, select: exp.Select, scope: Scope, into: Rows | N
     rows.sources.append(_source(context, first, scope, rows))
     for join in [*(first.args.get("joins") or []), *(select.args.get("joins") or [])]:
         _join(context, rows, join, scope)
+    rows.sources.extend(beside)
     where = select.args.get("where")
     for part in conjuncts(where.this if where is not None else None):
         rows.conditions.append(resolve(rows, part, context.schema))

@@ -2,15 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 
 from sqlglot import exp
 
 from dpsql.answer.block import Block, ErrorOf, Form, Known, Linear, Ratio, Value, every
 from dpsql.answer.sql.binding import Binding, condition, derived, expression, find_paths
 from dpsql.answer.sql.parse import refusal, span
+from dpsql.answer.sql.regroup import (
+    Answer,
+    Finer,
+    Inner,
+    is_joint,
+    one_partner,
+    regrouped,
+    set_aside,
+    waiting,
+    waits,
+)
 from dpsql.answer.sql.rows import aggregates, bind_from, conjuncts, placed, resolve
+from dpsql.answer.sql.semijoin import join_members
 from dpsql.answer.sql.statement import (
     AT,
     Context,
@@ -27,19 +39,38 @@ from dpsql.answer.sql.values import aggregate, error_call, form_of
 from dpsql.errors import NotSupportedError, ProgrammingError, RawRowsError
 from dpsql.star.sql.expression import Node
 
-RewriteSubquery = Callable[[exp.Subquery], None]
-
 
 @dataclass
 class Builder:
-    """A SELECT being turned into a block."""
+    """A SELECT being turned into a block.
+
+    Args:
+        context: the statement.
+        binding: the rows.
+        draft: the block.
+        number: of the block.
+        inner: rewrites queries inside of it.
+        groups: GROUP BY expressions, resolved.
+        keys: what stands for them, where that is no column of the relation.
+        aliases: of the select list.
+        again: whether the block's groups are added up to the statement's.
+        relation: the block's relation, where its columns stand beside those of answers.
+    """
 
     context: Context
     binding: Binding
     draft: Draft
     number: int
+    inner: Inner
     groups: list[Node] = field(default_factory=list)
+    keys: list[Node] = field(default_factory=list)
     aliases: dict[str, Node] = field(default_factory=dict)
+    again: bool = False
+    relation: str = ""
+
+    def column(self, name: str) -> exp.Column:
+        """A column of the relation that takes the rows' place."""
+        return exp.column(name, self.relation or None)
 
     def resolved(self, node: Node) -> Node:
         """Columns resolved; names that only the select list knows replaced by what they stand for."""
@@ -56,14 +87,12 @@ class Builder:
         return node
 
     def forms(self) -> dict[str, Form]:
-        """Form of each value column so far."""
-        values = self.draft.values
+        """Form of each value column so far; none where the block's groups are finer than the statement's."""
+        values = [] if self.again else self.draft.values
         return {f"v{i}": v for i, v in enumerate(values) if not isinstance(v, ErrorOf) and _has_form(v)}
 
 
-def build(
-    context: Context, select: exp.Select, scope: Scope, track: bool, rewrite_subquery: RewriteSubquery
-) -> Shape:
+def build(context: Context, select: exp.Select, scope: Scope, track: bool, inner: Inner) -> Shape:
     """Turn an aggregating SELECT over rows into a block.
 
     Args:
@@ -71,24 +100,30 @@ def build(
         select: the SELECT; changed in place to read `dp_block_<b>`.
         scope: CTEs.
         track: whether to carry row numbers for error bars.
-        rewrite_subquery: called with each scalar subquery.
+        inner: rewrites queries inside of it.
 
     Returns:
         The shape of the SELECT that takes its place.
     """
-    rows = bind_from(context, select, scope)
+    answers = set_aside(context, select, scope, inner)
+    rows = bind_from(context, select, scope, None, [answer.source for answer in answers])
+    join_members(context, rows, scope)
+    later = [part for part in rows.conditions if waits(part)]
+    rows.conditions = [part for part in rows.conditions if not waits(part)]
     paths = find_paths(rows, context.schema)
     binding = Binding(rows, paths, context.schema)
     place = span(select)
     draft = Draft(Block(paths.root, paths.joins, (), every([]), (), (), place))
-    builder = Builder(context, binding, draft, len(context.drafts))
+    builder = Builder(context, binding, draft, len(context.drafts), inner)
     context.add(draft)
     _select_list(builder, select)
     _groups(builder, select)
     listing = not _has_aggregates(select, with_order=False)
-    where = every([condition(binding, derived(binding, part)) for part in rows.conditions])
-    keys = tuple(expression(binding, group) for group in builder.groups)
-    shape = _outer(builder, select, track, rewrite_subquery)
+    met = [(part, condition(binding, derived(binding, part))) for part in rows.conditions]
+    where = every([test for _, test in met if not binding.ties_axes(test)])
+    later += [part for part, test in met if binding.ties_axes(test)]
+    groups, shape = _over_groups(builder, select, scope, track, answers, later)
+    keys = tuple(expression(binding, group) for group in groups)
     draft.block = Block(
         paths.root,
         paths.joins,
@@ -101,6 +136,29 @@ def build(
         tuple(dict.fromkeys(instance.table.name for instance in rows.instances)),
     )
     return shape
+
+
+def _over_groups(
+    builder: Builder, select: exp.Select, scope: Scope, track: bool, answers: list[Answer], later: list[Node]
+) -> tuple[list[Node], Shape]:
+    """The block's groups, and the SELECT over them."""
+    own = [group for group in builder.groups if not is_joint(builder.binding, group)]
+    if not (answers or later or len(own) < len(builder.groups)):
+        return builder.groups, _outer(builder, select, track)
+    relation = f"dp_block_{builder.number}"
+    finer = Finer(builder.context, builder.binding, scope, builder.inner, relation, list(own))
+    keys = [finer.over(group.copy()) for group in builder.groups]
+    tests = waiting(builder.binding.rows, answers, [derived(builder.binding, part) for part in later], finer)
+    builder.again = finer.keys != own or not all(map(one_partner, answers))
+    if not builder.again:
+        builder.relation, builder.keys = relation, keys
+        shape = _outer(builder, select, track)
+        tests.into(select)
+        return finer.keys, shape
+    shape = _outer(builder, select, False)
+    again = regrouped(keys, builder.draft, tests, relation)
+    select.set("from_", exp.From(this=again))
+    return finer.keys, replace(shape, forms=[{} for _ in shape.forms], block=None)
 
 
 def _has_form(value: Value) -> bool:
@@ -197,11 +255,11 @@ def _ordinal(item: Node, select: exp.Select) -> Node:
     return item
 
 
-def _outer(builder: Builder, select: exp.Select, track: bool, rewrite_subquery: RewriteSubquery) -> Shape:
+def _outer(builder: Builder, select: exp.Select, track: bool) -> Shape:
     """Rewrite every clause over the columns k<j> and v<j> of the block's relation."""
 
     def over(node: Node) -> Node:
-        return rewritten(builder, builder.resolved(node), rewrite_subquery)
+        return rewritten(builder, builder.resolved(node))
 
     names, items, forms = [], [], []
     for item in select.expressions:
@@ -224,13 +282,22 @@ def _outer(builder: Builder, select: exp.Select, track: bool, rewrite_subquery: 
     carriers = {}
     if track and not select.args.get("distinct"):
         hidden = builder.context.fresh()
-        items.append(named(exp.column(AT), hidden))
+        items.append(named(builder.column(AT), hidden))
         carriers[hidden] = builder.number
     for key in ("group", "having", "joins", "from_"):
         select.set(key, None)
     select.set("expressions", items)
     select.set("from_", exp.From(this=exp.to_table(f"dp_block_{builder.number}")))
-    return Shape(select, names, forms, carriers, builder.number)
+    unique = _unique(builder, items, names)
+    return Shape(select, names, forms, carriers, builder.number, unique=unique)
+
+
+def _unique(builder: Builder, items: Sequence[Node], names: list[str]) -> frozenset[str] | None:
+    """The columns that hold the keys, if all keys are shown."""
+    shown = {unaliased(item).name: name.lower() for item, name in zip(items, names, strict=False)
+             if isinstance(unaliased(item), exp.Column)}  # fmt: skip
+    keys = [f"k{j}" for j in range(len(builder.groups))]
+    return frozenset(shown[key] for key in keys) if all(key in shown for key in keys) else None
 
 
 def _always_true(node: Node) -> bool:
@@ -255,17 +322,17 @@ def _order(order: exp.Order, names: list[str], over: Callable[[Node], Node]) -> 
             item.set("this", over(node))
 
 
-def rewritten(builder: Builder, node: Node, rewrite_subquery: RewriteSubquery) -> Node:
+def rewritten(builder: Builder, node: Node) -> Node:
     """A resolved expression over groups, as an expression over the block's relation."""
     for j, group in enumerate(builder.groups):
         if node == group:
-            return exp.column(f"k{j}")
+            return builder.keys[j].copy() if builder.keys else builder.column(f"k{j}")
     if is_error_call(node):
-        return _error_column(builder, node, rewrite_subquery)
+        return _error_column(builder, node)
     if isinstance(node, (exp.AggFunc, exp.Filter, exp.WithinGroup)):
-        return exp.column(builder.draft.value(aggregate(builder.binding, node)))
+        return builder.column(builder.draft.value(aggregate(builder.binding, node)))
     if isinstance(node, exp.Subquery):
-        rewrite_subquery(node)
+        builder.inner.scalar(node)
         return node
     if isinstance(node, exp.Column):
         raise refusal(
@@ -279,18 +346,18 @@ def rewritten(builder: Builder, node: Node, rewrite_subquery: RewriteSubquery) -
     for child in list(node.iter_expressions()):
         if child is skip:
             for argument in list(child.iter_expressions()):
-                argument.replace(rewritten(builder, argument, rewrite_subquery))
+                argument.replace(rewritten(builder, argument))
         else:
-            child.replace(rewritten(builder, child, rewrite_subquery))
+            child.replace(rewritten(builder, child))
     return node
 
 
-def _error_column(builder: Builder, node: Node, rewrite_subquery: RewriteSubquery) -> Node:
+def _error_column(builder: Builder, node: Node) -> Node:
     """DP_STDERR(x), DP_INTERVAL_LOW(x[, level]) and others."""
     error, inner, level = error_call(node)
-    form = form_of(rewritten(builder, inner.copy(), rewrite_subquery), builder.forms())
+    form = form_of(rewritten(builder, inner.copy()), builder.forms())
     if form is not None:
-        return exp.column(builder.draft.value(ErrorOf(error, form, level)))
+        return builder.column(builder.draft.value(ErrorOf(error, form, level)))
     for argument in node.expressions[: 1 + error.compares]:  # it stays, for `sql.carry`
-        argument.replace(rewritten(builder, argument, rewrite_subquery))
+        argument.replace(rewritten(builder, argument))
     return node

@@ -85,6 +85,7 @@ class Shape:
         carriers: hidden column name -> block number.
         block: the block that this query is, or None.
         children: alias -> shape of each source in FROM, or branches of a set operation.
+        unique: columns that no two rows have alike, in lower case; None where nothing says.
     """
 
     node: Node
@@ -93,6 +94,7 @@ class Shape:
     carriers: dict[str, int] = field(default_factory=dict)
     block: int | None = None
     children: list[tuple[str, Shape]] = field(default_factory=list)
+    unique: frozenset[str] | None = None
 
 
 @dataclass
@@ -117,10 +119,14 @@ class Context:
             )
         self.drafts.append(draft)
 
+    def number(self) -> int:
+        """A number that no other name of the statement has."""
+        self.hidden += 1
+        return self.hidden
+
     def fresh(self) -> str:
         """A hidden column's name that no user wrote."""
-        self.hidden += 1
-        return f"dp_hidden_{self.hidden}"
+        return f"dp_hidden_{self.number()}"
 
 
 class Scope(NamedTuple):

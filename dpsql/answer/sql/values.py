@@ -213,22 +213,13 @@ def _total(binding: Binding, node: Node, where: Condition, call: Node) -> tuple[
         return _total(binding, node.this, where, call)[0], one(Term("count", where))
     if isinstance(node, (exp.Case, exp.If)):
         return _cases(binding, node, where, call)
-    if isinstance(node, (exp.Predicate, exp.Connector, exp.Not)) and _of_one_axis(binding, node):
+    if isinstance(node, (exp.Predicate, exp.Connector, exp.Not)) and binding.of_one_axis(node):
         true, known = condition(binding, node), condition(binding, _present(node))
         return one(Term("count", every([where, true]))), one(Term("count", every([where, known])))
-    if _of_one_axis(binding, node):
+    if binding.of_one_axis(node):
         factor = expression(binding, node)
         return one(Term("count", where, factor)), one(Term("count", every([where, _in_domain(factor)])))
     raise _no_measure(binding, node, call)
-
-
-def _of_one_axis(binding: Binding, node: Node) -> bool:
-    """Whether a row's value of an expression follows from its place on one axis of the release."""
-    offers = [
-        {axis for axis, _ in binding.schema.axis_columns(binding.ref(column))}
-        for column in node.find_all(exp.Column)
-    ]
-    return bool(offers) and bool(set.intersection(*offers))
 
 
 def _present(node: Node) -> Node:
@@ -285,7 +276,7 @@ def _weighed(
     if isinstance(node, exp.Mul):
         pairs.append((node.right, node.left))
     for value, by in pairs:
-        if _of_one_axis(binding, by) and not _of_one_axis(binding, node):
+        if binding.of_one_axis(by) and not binding.of_one_axis(node):
             if isinstance(node, exp.Div):
                 by = exp.Div(this=exp.Literal.number("1.0"), expression=exp.Paren(this=by.copy()))
             factor = expression(binding, by)

@@ -1,0 +1,321 @@
+"""Rows beside answers: conditions and keys that no single axis decides, over the groups of a finer block.
+
+    SELECT region, COUNT(*) FROM shop JOIN (SELECT region AS r, .. ORDER BY n DESC LIMIT 3) AS t ON region = r
+    GROUP BY region                                                                               -- a series limit
+    SELECT COUNT(*) FROM shop WHERE region IN (SELECT ..)                                         -- a set
+    SELECT CASE WHEN age < 30 THEN 1 WHEN region = 'north' THEN 2 END, COUNT(*) FROM shop GROUP BY 1
+    SELECT COUNT(*) FROM shop WHERE age > price
+
+A row meets such a condition by what some axes tell of it (region; `age < 30`). So the block is grouped by these parts,
+DuckDB joins and tests its groups instead of rows, and adds up what lies in one group of the statement: COUNT and SUM
+are sums over groups, AVG a quotient of two, MIN and MAX the least and the largest. Where the parts are keys of the
+statement anyway and every group has one partner at most, there is nothing to add up.
+
+**Privacy**: post-processing of a block's groups.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from sqlglot import exp
+
+from dpsql.answer.block import Known, Linear, Ratio, Value
+from dpsql.answer.sql.binding import Binding
+from dpsql.answer.sql.parse import refusal
+from dpsql.answer.sql.rows import Rows, Source, conjuncts, holds_rows, is_row_level, resolve
+from dpsql.answer.sql.statement import AT, Context, Draft, Scope, Shape, named, quoted_column
+from dpsql.errors import NotSupportedError
+from dpsql.star.sql.expression import Node
+
+
+class Inner(NamedTuple):
+    """How queries inside of a SELECT over rows are rewritten.
+
+    Args:
+        scalar: a subquery in an expression, in place.
+        source: a relation of FROM that is an answer, in place; gives its alias and its shape.
+    """
+
+    scalar: Callable[[exp.Subquery], None]
+    source: Callable[[Node], tuple[str, Shape]]
+
+
+class Answer(NamedTuple):
+    """An answer that rows are joined to.
+
+    Args:
+        source: its columns, as the statement may name them.
+        join: its join, the relation renamed to `alias`.
+        alias: a name that no user wrote.
+        unique: its columns that no two of its rows have alike; None where nothing says.
+    """
+
+    source: Source
+    join: exp.Join
+    alias: str
+    unique: frozenset[str] | None
+
+
+def set_aside(context: Context, select: exp.Select, scope: Scope, inner: Inner) -> list[Answer]:
+    """Take the answers out of a FROM clause that also has rows.
+
+    Args:
+        context: the statement.
+        select: changed in place.
+        scope: CTEs.
+        inner: rewrites the answers.
+
+    Returns:
+        The answers with their joins.
+    """
+    first, joins = select.args["from_"].this, list(select.args.get("joins") or [])
+    if not holds_rows(context, first, scope):
+        place = next(i for i, join in enumerate(joins) if holds_rows(context, join.this, scope))
+        join = joins[place]
+        if join.args.get("side"):
+            raise refusal(
+                NotSupportedError, "an answer is on the outer side of a join to rows", at=join, clause="JOIN",
+                hint="start FROM the rows",
+            )  # fmt: skip
+        select.set("from_", exp.From(this=join.this))
+        join.set("this", first)
+    kept, found = [], list[Answer]()
+    for join in joins:
+        if holds_rows(context, join.this, scope):
+            kept.append(join)
+        else:
+            found.append(_answer(join, f"dp_answer_{context.number()}", inner))
+    select.set("joins", kept or None)
+    return found
+
+
+def _answer(join: exp.Join, alias: str, inner: Inner) -> Answer:
+    words = {str(join.args.get(word) or "").upper() for word in ("method", "side", "kind")} - {""}
+    if not words <= {"LEFT", "INNER", "CROSS", "OUTER"}:
+        raise refusal(
+            NotSupportedError, f"{' '.join(sorted(words))} JOIN of rows to an answer", at=join, clause="JOIN",
+            hint="use INNER JOIN or LEFT JOIN",
+        )  # fmt: skip
+    name, shape = inner.source(join.this)
+    columns: dict[str, Node] = {column.lower(): of_answer(column, alias) for column in shape.names}
+    given = join.this.args.get("alias")
+    renamed = exp.TableAlias(
+        this=exp.to_identifier(alias), columns=given.args.get("columns") if given else None
+    )
+    join.this.set("alias", renamed)
+    return Answer(Source(name, columns, {n.lower(): n for n in shape.names}), join, alias, shape.unique)
+
+
+def of_answer(name: str, alias: str) -> exp.Column:
+    """A column of an answer, in an expression over rows."""
+    column = quoted_column(name, alias)
+    column.meta.update(resolved=True, answer=True)
+    return column
+
+
+def is_of_answer(column: exp.Column) -> bool:
+    """Whether a resolved column is an answer's."""
+    return bool(column.meta.get("answer"))
+
+
+def waits(node: Node) -> bool:
+    """Whether a resolved condition asks for more than a row: an answer's column, or a query."""
+    return node.find(exp.Query) is not None or any(map(is_of_answer, node.find_all(exp.Column)))
+
+
+@dataclass
+class Finer:
+    """The groups of a block that waiting conditions and keys are made of.
+
+    Args:
+        context: the statement.
+        binding: its rows.
+        scope: CTEs.
+        inner: rewrites queries.
+        relation: the block's.
+        keys: resolved expressions, each over one axis; they gain what is asked for.
+    """
+
+    context: Context
+    binding: Binding
+    scope: Scope
+    inner: Inner
+    relation: str
+    keys: list[Node] = field(default_factory=list)
+
+    def over(self, node: Node) -> Node:
+        """A resolved expression over rows and answers, as one over the block's groups and the answers.
+
+        Args:
+            node: changed in place.
+        """
+        if isinstance(node, exp.Exists):
+            raise refusal(
+                NotSupportedError, "EXISTS asks for rows other than a partner by its key", at=node, clause="WHERE",
+                hint="compare with IN, or with a query that counts",
+            )  # fmt: skip
+        if isinstance(node, exp.Subquery):
+            self._asked_once(node)
+            self.inner.scalar(node)
+            return node
+        if self._is_key(node):
+            if node not in self.keys:
+                self.keys.append(node.copy())
+            return exp.column(f"k{self.keys.index(node)}", self.relation)
+        for child in list(node.iter_expressions()):
+            if isinstance(node, exp.In) and child is node.args.get("query"):
+                self._distinct(child)
+            branches = isinstance(node, exp.Case) and isinstance(child, exp.If)
+            for part in list(child.iter_expressions()) if branches else [child]:
+                part.replace(self.over(part))
+        return node
+
+    def _is_key(self, node: Node) -> bool:
+        columns = list(node.find_all(exp.Column))
+        if not columns or waits(node):
+            return False
+        return isinstance(node, exp.Column) or self.binding.of_one_axis(node)
+
+    def _distinct(self, query: Node) -> None:
+        """IN over rows asks for the values that there are; which, the catalog says."""
+        while isinstance(query, exp.Subquery):
+            query = query.this
+        if isinstance(query, exp.Select) and is_row_level(self.context, query, self.scope):
+            query.set("distinct", exp.Distinct())
+
+    def _asked_once(self, query: exp.Subquery) -> None:
+        """Refuse a query that names the rows around it."""
+        own = {source.alias_or_name.lower() for source in query.find_all(exp.Table, exp.Subquery)}
+        around = {source.alias.lower() for source in self.binding.rows.sources} - own
+        for column in query.find_all(exp.Column):
+            if column.table.lower() in around and column.table:
+                raise refusal(
+                    NotSupportedError, "a correlated subquery would be evaluated for each row", at=column,
+                    clause="WHERE", hint="compute it for all groups in a derived table, and join that",
+                )  # fmt: skip
+
+
+def is_joint(binding: Binding, key: Node) -> bool:
+    """Whether a group expression follows from several axes, or from an answer."""
+    return waits(key) or not (
+        isinstance(key, exp.Column) or binding.of_one_axis(key) or binding.lacks_axis(key)
+    )
+
+
+class Waiting(NamedTuple):
+    """What DuckDB tests and joins over a block's groups.
+
+    Args:
+        tests: conditions.
+        answers: what is joined.
+    """
+
+    tests: list[Node]
+    answers: Sequence[Answer]
+
+    def into(self, select: exp.Select) -> None:
+        """Join and test in a SELECT over the block's relation."""
+        if self.answers:
+            select.set("joins", [answer.join for answer in self.answers])
+        where = select.args.get("where")
+        tests = [*self.tests, *([where.this] if where is not None else [])]
+        select.set("where", exp.Where(this=exp.and_(*tests, copy=False)) if tests else None)
+
+
+def waiting(rows: Rows, answers: Sequence[Answer], tests: Sequence[Node], finer: Finer) -> Waiting:
+    """Conditions and joins of answers over a block's groups.
+
+    Args:
+        rows: the FROM clause.
+        answers: joined to it.
+        tests: resolved conditions that wait.
+        finer: gains the keys.
+    """
+    for answer in answers:
+        answer.join.set("on", _on(rows, answer, finer))
+        answer.join.set("using", None)
+    return Waiting([finer.over(test) for test in tests], answers)
+
+
+def _on(rows: Rows, answer: Answer, finer: Finer) -> Node | None:
+    parts = [resolve(rows, part, finer.context.schema) for part in conjuncts(answer.join.args.get("on"))]
+    for name in answer.join.args.get("using") or []:
+        own = next(
+            (s.columns[name.name.lower()] for s in rows.sources if name.name.lower() in s.columns), None
+        )
+        theirs = answer.source.columns.get(name.name.lower())
+        if own is None or theirs is None or own == theirs:
+            raise refusal(
+                NotSupportedError, f"USING names {name.name!r}, which is not on both sides", at=name, clause="JOIN",
+                hint="write ON",
+            )  # fmt: skip
+        rows.shared.add(name.name.lower())
+        parts.append(exp.EQ(this=own.copy(), expression=theirs.copy()))
+    return exp.and_(*(finer.over(part) for part in parts), copy=False) if parts else None
+
+
+def one_partner(answer: Answer) -> bool:
+    """Whether every group has one partner at most: the answer's own keys are each equal to something of the group."""
+    if answer.unique is None:
+        return False
+    equal = set()
+    for part in conjuncts(answer.join.args.get("on")):
+        if isinstance(part, exp.EQ):
+            for one, other in ((part.left, part.right), (part.right, part.left)):
+                mine = isinstance(one, exp.Column) and one.table == answer.alias
+                if mine and not any(column.table == answer.alias for column in other.find_all(exp.Column)):
+                    equal.add(one.name.lower())
+    return answer.unique <= equal
+
+
+def regrouped(keys: Sequence[Node], draft: Draft, waits_for: Waiting, relation: str) -> exp.Subquery:
+    """The relation `k0.., v0..` of a statement's groups, made of those of its finer block.
+
+    Args:
+        keys: the statement's keys over the finer groups.
+        draft: its values become those that these are made of.
+        waits_for: joins and conditions.
+        relation: the finer block's.
+
+    Returns:
+        A derived table.
+    """
+    values = list(draft.values)
+    draft.values.clear()
+    items = [named(key, f"k{j}") for j, key in enumerate(keys)]
+    items += [named(_again(value, draft, relation), f"v{i}") for i, value in enumerate(values)]
+    if not items:
+        items = [named(exp.true(), "dp_any")]
+    select = exp.Select(expressions=items).from_(exp.to_table(relation))
+    waits_for.into(select)
+    if keys:
+        select.set("group", exp.Group(expressions=[exp.Literal.number(j + 1) for j in range(len(keys))]))
+        first = exp.Min(this=exp.column(AT, relation))
+        select.set("order", exp.Order(expressions=[exp.Ordered(this=first)]))
+    return exp.Subquery(this=select, alias=exp.TableAlias(this=exp.to_identifier(f"{relation}_again")))
+
+
+def _again(value: Value, draft: Draft, relation: str) -> Node:
+    """A value of several groups together."""
+
+    def total(form: Linear) -> Node:
+        summed = exp.Sum(this=exp.column(draft.value(form), relation))
+        return exp.Coalesce(this=summed, expressions=[exp.Literal.number(0)])
+
+    if isinstance(value, Linear):
+        return total(value)
+    if isinstance(value, Ratio):
+        return exp.Div(
+            this=total(value.above),
+            expression=exp.Nullif(this=total(value.below), expression=exp.Literal.number(0)),
+        )
+    extreme = {"min": exp.Min, "max": exp.Max}.get(value.function) if isinstance(value, Known) else None
+    if extreme is None:
+        raise refusal(
+            NotSupportedError, "quantiles and distinct values of several groups do not add up", clause="SELECT",
+            hint="group by one axis at a time, and compare with constants",
+        )  # fmt: skip
+    return extreme(this=exp.column(draft.value(value), relation))

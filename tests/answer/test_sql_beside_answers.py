@@ -1,0 +1,139 @@
+"""Keys over several axes, IN and EXISTS, rows joined to answers: equal to plain DuckDB without noise."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import duckdb
+import pytest
+
+from dpsql.answer import Answerer
+from dpsql.errors import NotSupportedError
+from dpsql.release import open_release
+from tests.answer.test_sql_spellings import equal
+from tests.release_fixture import make_rows, raw_star, write_fixture
+
+JOINED = "FROM sales s JOIN customer c ON s.customer_id = c.customer_id"
+TOP = f"(SELECT c.region AS r__, COUNT(*) AS n__ {JOINED} GROUP BY c.region ORDER BY n__ DESC LIMIT 2) AS t"
+THREE = "CASE WHEN c.age < 30 THEN 'a' WHEN c.region = 'north' THEN 'b' ELSE 'c' END"
+REGIONS = "(SELECT region AS r, COUNT(*) AS n FROM customer GROUP BY 1) AS t"
+
+EXACT = {
+    "keys over two axes": [
+        f"SELECT {THREE} AS k, COUNT(*), SUM(amount), AVG(amount), AVG(qty), SUM(c.age) {JOINED} GROUP BY 1",
+        f"SELECT {THREE} AS k, category, COUNT(*) {JOINED} JOIN product USING (product_id) JOIN category "
+        "USING (category_id) GROUP BY k, category HAVING COUNT(*) > 10",
+        f"SELECT c.age > 30 AND c.region = 'north', COUNT(*) {JOINED} GROUP BY 1",
+        f"SELECT c.region || c.age, COUNT(*) {JOINED} GROUP BY 1",
+        f"SELECT k, SUM(n) FROM (SELECT {THREE} AS k, COUNT(*) AS n {JOINED} GROUP BY 1) AS q GROUP BY k",
+        f"SELECT {THREE} AS k, COUNT(*), 100.0 * COUNT(*) / SUM(COUNT(*)) OVER () {JOINED} GROUP BY 1",
+        f"SELECT DISTINCT c.age > 30 OR c.region = 'north' {JOINED} WHERE c.age IS NOT NULL AND c.region IS NOT NULL",
+    ],
+    "conditions over two axes": [
+        f"SELECT COUNT(*), SUM(amount) {JOINED} WHERE c.age - 20 > LENGTH(c.region)",
+        f"SELECT c.region, COUNT(*) {JOINED} WHERE c.age % 7 < LENGTH(c.region) AND c.age > 20 GROUP BY 1",
+    ],
+    "a partner by its key": [
+        "SELECT COUNT(*), SUM(amount) FROM sales WHERE product_id IN (SELECT product_id FROM product JOIN category "
+        "USING (category_id) WHERE category = 'tea')",
+        "SELECT COUNT(*) FROM sales WHERE product_id NOT IN (SELECT p.product_id FROM product p JOIN category c "
+        "ON p.category_id = c.category_id WHERE c.category = 'tea')",
+        "SELECT COUNT(*) FROM sales s WHERE EXISTS (SELECT 1 FROM customer c WHERE c.customer_id = s.customer_id "
+        "AND c.age < 30)",
+        "SELECT COUNT(*) FROM sales s WHERE NOT EXISTS (SELECT * FROM customer c WHERE s.customer_id = c.customer_id "
+        "AND c.age < 30)",
+        "SELECT COUNT(*) FROM sales s WHERE customer_id IN (SELECT customer_id FROM customer WHERE age < 30) "
+        "AND customer_id IN (SELECT customer_id FROM customer WHERE region = 'north')",
+        f"SELECT c.region, COUNT(*) {JOINED} WHERE c.customer_id IN (SELECT customer_id FROM customer WHERE age < 30) "
+        "OR c.region = 'north' GROUP BY 1",
+        "SELECT COUNT(*) FROM sales WHERE product_id IN (SELECT product_id FROM product)",
+    ],
+    "rows and answers": [
+        f"SELECT region, COUNT(*) AS n, AVG(amount) {JOINED} JOIN {TOP} ON region = r__ GROUP BY region",
+        f"SELECT c.region, c.age > 30, COUNT(*) {JOINED} WHERE c.region IN (SELECT r__ FROM {TOP}) GROUP BY 1, 2",
+        f"SELECT COUNT(*), MIN(c.age) {JOINED} JOIN {TOP} ON region = r__",
+        f"WITH t AS (SELECT c.region AS r, COUNT(*) AS n {JOINED} GROUP BY 1) SELECT c.region, COUNT(*), SUM(amount) "
+        f"{JOINED} JOIN t ON t.r = c.region WHERE t.n > 150 GROUP BY 1",
+        f"SELECT c.region, t.n, COUNT(*) {JOINED} JOIN {REGIONS} ON t.r = c.region GROUP BY 1, 2",
+        f"SELECT t.r, COUNT(*) FROM {REGIONS} JOIN customer c ON c.region = t.r GROUP BY 1",
+        f"SELECT c.region, COUNT(*) {JOINED} LEFT JOIN {TOP} ON region = r__ WHERE r__ IS NULL GROUP BY 1",
+        f"SELECT c.region, COUNT(*) {JOINED} JOIN (VALUES ('north', 1), ('south', 2)) AS v(r, w) ON v.r = c.region "
+        "GROUP BY 1",
+        f"SELECT v.w, COUNT(*) {JOINED} JOIN (VALUES ('north', 1), ('south', 2), ('south', 3)) AS v(r, w) "
+        "ON v.r = c.region GROUP BY 1",
+        f"SELECT COUNT(*) {JOINED} WHERE c.region IN (SELECT region FROM customer WHERE age < 20)",
+        f"SELECT COUNT(*) {JOINED} WHERE c.region NOT IN (SELECT DISTINCT region FROM customer WHERE region < 'o')",
+        "SELECT COUNT(*) FROM customer WHERE age > (SELECT AVG(age) FROM customer)",
+        f"SELECT region, COUNT(*) FROM customer WHERE region IN (SELECT r FROM {REGIONS} WHERE n > 20) GROUP BY 1",
+    ],
+}
+
+
+@pytest.fixture(scope="module")
+def star(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Answerer, duckdb.DuckDBPyConnection]]:
+    rows = make_rows()
+    path = write_fixture(tmp_path_factory.mktemp("s") / "f.dpsql", rows, 1e-18)
+    answerer = Answerer(open_release(path))
+    yield answerer, raw_star(rows, known_only=True)
+    answerer.release.close()
+
+
+@pytest.mark.parametrize("text", [text for texts in EXACT.values() for text in texts])
+def test_it_equals_plain_sql(star: tuple[Answerer, duckdb.DuckDBPyConnection], text: str) -> None:
+    answerer, raw = star
+    result, want = answerer.query(text), raw.execute(text).fetchall()
+    assert want
+    for row in want:
+        assert any(all(map(equal, mine, row)) for mine in result.rows), (row, result.rows)
+    more = [mine for mine in result.rows if not any(all(map(equal, mine, row)) for row in want)]
+    assert all(equal(mine[-1], 0) for mine in more), more
+
+
+@pytest.mark.parametrize(("text", "plain"), {
+    f"SELECT n FROM (SELECT {THREE} AS k, COUNT(*) AS n {JOINED} GROUP BY 1) AS q WHERE k = 'a'":
+        f"SELECT COUNT(*) {JOINED} WHERE c.age < 30",
+    f"SELECT m FROM (SELECT {THREE} AS k, AVG(amount) AS m {JOINED} GROUP BY 1) AS q WHERE k = 'b'":
+        f"SELECT AVG(amount) {JOINED} WHERE NOT COALESCE(c.age < 30, FALSE) AND c.region = 'north'",
+    f"SELECT COUNT(*) {JOINED} JOIN {REGIONS} ON t.r = c.region WHERE t.r < 'o'":
+        f"SELECT COUNT(*) {JOINED} WHERE c.region < 'o'",
+    f"SELECT COUNT(*) {JOINED} JOIN {TOP} ON region = r__ WHERE region = 'east' GROUP BY region":
+        f"SELECT COUNT(*) {JOINED} WHERE c.region = 'east'",
+    "SELECT SUM(amount) FROM sales s WHERE NOT EXISTS (SELECT 1 FROM customer c WHERE c.customer_id = s.customer_id)":
+        "SELECT SUM(amount) FROM sales s LEFT JOIN customer c USING (customer_id) WHERE c.customer_id IS NULL",
+}.items())  # fmt: skip
+def test_errors_are_those_of_the_plain_spelling(
+    star: tuple[Answerer, duckdb.DuckDBPyConnection], text: str, plain: str
+) -> None:
+    mine, want = star[0].query(text), star[0].query(plain)
+    assert float(mine.scalar()) == pytest.approx(float(want.scalar()))
+    assert mine.stderr_rows[0][0] == pytest.approx(want.stderr_rows[0][0], rel=1e-6)
+    function = star[0].query(text.replace("SELECT ", "SELECT DP_STDERR(", 1).replace(" FROM", ") FROM", 1))
+    assert float(function.scalar()) == pytest.approx(want.stderr_rows[0][0], rel=1e-6)
+
+
+def test_a_total_over_what_noise_picked_says_so(star: tuple[Answerer, duckdb.DuckDBPyConnection]) -> None:
+    result = star[0].query(f"SELECT COUNT(*) AS n {JOINED} JOIN {TOP} ON region = r__")
+    assert result.stderr_rows == ((None,),)
+    assert result.undefined == {"n": "SUM: rows were picked by a noisy value"}
+
+
+@pytest.mark.parametrize(("text", "reason"), {
+    "SELECT COUNT(*) FROM sales WHERE customer_id NOT IN (SELECT customer_id FROM customer WHERE age < 30)":
+        "keys that find no customer are counted together",
+    "SELECT COUNT(*) FROM sales WHERE NOT (customer_id IN (SELECT customer_id FROM customer) OR qty = 3)":
+        "IN under NOT is not true where the key is NULL",
+    f"SELECT COUNT(*) {JOINED} WHERE EXISTS (SELECT 1 FROM customer d WHERE d.region = c.region)":
+        "rows other than a partner by its key",
+    f"SELECT COUNT(*) {JOINED} WHERE c.age > (SELECT AVG(d.age) FROM customer d WHERE d.region = c.region)":
+        "a correlated subquery",
+    f"SELECT t.r, COUNT(*) FROM {REGIONS} LEFT JOIN customer c ON c.region = t.r GROUP BY 1": "outer side of a join",
+    f"SELECT SUM(t.n) {JOINED} JOIN {REGIONS} ON t.r = c.region": "n of an answer would be repeated for each row",
+    f"SELECT COUNT(*) FILTER (WHERE c.age - 20 > LENGTH(c.region)) {JOINED}": "inside an aggregate ties two axes",
+    f"SELECT {THREE}, MEDIAN(c.age) {JOINED} GROUP BY 1": "quantiles and distinct values of several groups",
+    "SELECT t.n FROM (SELECT COUNT(*) AS n FROM sales) AS t WHERE EXISTS (SELECT 1)": "EXISTS over answers",
+}.items())  # fmt: skip
+def test_refused_with_a_true_reason(
+    star: tuple[Answerer, duckdb.DuckDBPyConnection], text: str, reason: str
+) -> None:
+    with pytest.raises(NotSupportedError, match=reason):
+        star[0].query(text)
