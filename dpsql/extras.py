@@ -29,6 +29,7 @@ EXTRAS = {
     "password": Extra("scramp", "scramp"),
     "plot": Extra("matplotlib.pyplot", "matplotlib"),
     "sqlalchemy": Extra("sqlalchemy", "SQLAlchemy"),
+    "explore": Extra("uvicorn", "uvicorn"),
     "postgresql": Extra("psycopg", "psycopg"),
     "spark": Extra("pyspark.sql", "pyspark"),
 }

@@ -70,30 +70,50 @@ def notes_beside(result: Result, style: str) -> tuple[str, ...]:
     return () if style in FOR_PEOPLE else result.notes
 
 
+class Shown(NamedTuple):
+    """The first rows of an answer as people read them.
+
+    Args:
+        cells: text of each cell, `12 345 ± 62` where it has an error.
+        below: how many rows are not shown, what marks mean, and what a reader should know.
+    """
+
+    cells: list[list[str]]
+    below: list[str]
+
+
+def shown(result: Result, level: float = LEVEL, most: int = MOST_SHOWN) -> Shown:
+    """The first rows as text, with margins and marks.
+
+    Args:
+        result: the answer.
+        level: of the margins.
+        most: rows that are shown.
+    """
+    cells = list(islice(_cells(result, level), most))
+    left = len(result.rows) - len(cells)
+    more = [f"{left} more rows"] if left else []
+    return Shown(cells, [*more, *_legend(cells), *_without(result), *result.notes])
+
+
 def text_table(result: Result) -> str:
     """What `print` shows: a table of the first rows."""
-    cells = list(islice(_cells(result, LEVEL), MOST_SHOWN))
-    return "\n".join([*_table(result, cells), *_below(result, cells)])
+    cells, below = shown(result)
+    return "\n".join([*_table(result, cells), *below])
 
 
 def html_table(result: Result) -> str:
     """The same for notebooks, with margins in small print."""
-    cells = list(islice(_cells(result, LEVEL), MOST_SHOWN))
+    cells, below = shown(result)
     head = "".join(f"<th>{html.escape(name)}</th>" for name in result.columns)
     body = "".join(f"<tr>{''.join(map(_html_cell, row))}</tr>" for row in cells)
-    below = "".join(f"<p><small>{html.escape(line)}</small></p>" for line in _below(result, cells))
-    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{below}"
+    notes = "".join(f"<p><small>{html.escape(line)}</small></p>" for line in below)
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{notes}"
 
 
 def _html_cell(cell: str) -> str:
     value, sign, margin = html.escape(cell).partition(" ± ")
     return f"<td>{value} <small>± {margin}</small></td>" if sign else f"<td>{value}</td>"
-
-
-def _below(result: Result, cells: list[list[str]]) -> list[str]:
-    """How many rows are not shown, what marks mean, and what a reader should know."""
-    left = len(result.rows) - len(cells)
-    return [*([f"{left} more rows"] if left else []), *_legend(cells), *_without(result), *result.notes]
 
 
 def _without(result: Result) -> list[str]:

@@ -6,13 +6,13 @@ All of it stands in the release's public catalog; nothing here depends on data.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from dpsql import star
 from dpsql.answer.schema import Schema, Table, data_type, read_schema
-from dpsql.release import Release
+from dpsql.release import AxisMeta, ColumnMeta, Release
 
 AXIS, MEASURE, KEY, UNPUBLISHED = "axis", "measure", "key", "not published"
 
@@ -76,6 +76,21 @@ def describe(release: Release) -> tuple[TableInfo, ...]:
     tables = [_table(release, schema, table, entries[table.name]) for table in schema.tables.values()]
     by_name = {table.name.lower(): table for table in tables}
     return (*tables, *(_wide(schema, name, fact, by_name) for name, fact in schema.wide().items()))
+
+
+def widest(tables: Iterable[TableInfo], of: str) -> TableInfo:
+    """The table to ask about the rows of a counted table: the wide one where there is one, else itself."""
+    return [table for table in tables if table.of == of][-1]
+
+
+def asked_name(axis: AxisMeta, wanted: ColumnMeta, tables: Sequence[TableInfo]) -> str:
+    """An axis's column as a statement over the widest table of its rows names it."""
+    origin = f"{wanted.table}.{wanted.column}".lower()
+    for table in reversed(tables):  # the wide ones first
+        for column in table.columns:
+            if column.origin.lower() == origin and table.of == axis.of:
+                return column.name
+    return wanted.column
 
 
 def _table(release: Release, schema: Schema, table: Table, entry: star.Table) -> TableInfo:

@@ -18,7 +18,8 @@ from dpsql.answer import Answerer
 from dpsql.answer.errorfunctions import ERRORS, ErrorFunction
 from dpsql.answer.estimated import Estimated
 from dpsql.answer.leafsets import FloatArray
-from dpsql.doors.shell.complete import ShellCompleter, Words
+from dpsql.doors.complete import Words
+from dpsql.doors.shell.complete import ShellCompleter
 from dpsql.errors import NotSupportedError, ProgrammingError
 from dpsql.release import open_release
 from tests.release_fixture import make_rows, write_fixture

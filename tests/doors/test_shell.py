@@ -21,10 +21,11 @@ from prompt_toolkit.output import DummyOutput
 
 import dpsql
 from dpsql.answer.session import OpenReleases, open_session
+from dpsql.doors.complete import words_of
 from dpsql.doors.scan import Piece, split
 from dpsql.doors.shell import evaluate
 from dpsql.doors.shell.commands import State
-from dpsql.doors.shell.complete import ShellCompleter, words_of
+from dpsql.doors.shell.complete import ShellCompleter
 from tests.doors_release import build
 from tests.interrupts import heed_interrupts
 
@@ -251,7 +252,7 @@ def test_leaving_by_command(terminal: pexpect.spawn) -> None:
 
 @pytest.fixture(scope="module")
 def completer(shop: Path) -> ShellCompleter:
-    return ShellCompleter(words_of(State(open_session([shop]), "table")))
+    return ShellCompleter(words_of(table for _, table in State(open_session([shop]), "table").tables()))
 
 
 @pytest.mark.parametrize(

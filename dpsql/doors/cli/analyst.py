@@ -1,4 +1,4 @@
-"""Commands of the analyst: query and explain, shell, report, serve. They open releases and nothing else."""
+"""Commands of the analyst: query and explain, shell, report, explore, serve. They open releases and nothing else."""
 
 from __future__ import annotations
 
@@ -128,6 +128,31 @@ def report(releases: tuple[Path, ...], output: Path) -> Told:
     except OSError as error:
         raise OperationalError(f"cannot write {output}: {error.strerror}") from error
     return Told({"page": str(output), "bytes": len(page.encode())}, f"wrote {output}")
+
+
+@cli.command()
+@several
+@click.option("--port", default=0, show_default=True, help="to listen on; 0 takes a free one")
+@as_of
+@click.option("--json", "as_json", is_flag=True, help="say the address as JSON")
+def explore(releases: tuple[Path, ...], port: int, as_of: str | None, as_json: bool) -> None:
+    """Explore RELEASES (files or streams) in a web page of this machine, until interrupted.
+
+    Needs the extra `explore`. Whoever knows the printed address may ask; it is a new one each time.
+    """
+    from dpsql.answer.session import open_session
+    from dpsql.doors.explore import serve
+
+    def told(address: str) -> None:
+        click.echo(
+            json.dumps({"url": address}) if as_json else f"open {address} (Ctrl-C ends it)", err=not as_json
+        )
+
+    opened = open_session(releases, as_of=as_of)
+    try:
+        serve(opened, port, told)
+    finally:
+        opened.close()
 
 
 @cli.command()

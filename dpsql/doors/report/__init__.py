@@ -7,39 +7,30 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from fractions import Fraction
 from html import escape
-from importlib.resources import files
 from typing import Any
 
 from dpsql.answer.combine import promise_together
 from dpsql.answer.notes import PARTICIPATIONS
 from dpsql.answer.session import OpenReleases
+from dpsql.doors.page import asset
+from dpsql.doors.promises import FREE, promise_words
 from dpsql.doors.report.model import page_model
 from dpsql.release import Release
 from dpsql.release.format import (
     BitLeftOut,
     LocalMeta,
     MeasureScale,
+    Promise,
     RowsLeftOut,
     ScaleMeta,
     ShuffledMeta,
     SlotsLeftOut,
+    to_json,
 )
 
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:"
 """Nothing may be fetched: the page works offline and tells nobody what is looked at."""
-
-NEIGHBOURS = {
-    "add_remove": "adding or removing everything that one {unit} owns",
-    "replace_one": "replacing everything that one {unit} owns",
-    "replace": "replacing everything that one {unit} owns",
-}
-
-VOUCHED = (
-    "The curator vouches that each row of {tables} follows from rows of one unit and from public facts: the SQL of "
-    "these tables was not checked (trusted: true). If it does not, nothing is promised."
-)
 
 SIMULATED = (
     "These reports were simulated on one machine that saw all rows. The release shows what a collection would "
@@ -65,12 +56,12 @@ def report_page(release: Release, beside: OpenReleases | None = None) -> str:
         f"<p>{escape(str(model['description']))}</p>" if model["description"] else "",
         f'<p class="soft">release {escape(str(model["id"]))}</p>',
         "<h2>What is promised</h2>",
-        *_promise(model["privacy"]),
+        *_promise(release.meta.privacy),
         *collected(release.meta.local),
         *(_together(beside) if beside is not None else ()),
         "<h2>What was spent</h2>",
         table(("on", "amount"), [(str(what), str(amount)) for what, amount in model["spends"]]),
-        "<p>Questions cost nothing: the budget was spent once, when the release was made.</p>",
+        f"<p>{FREE}</p>",
         *_scales(release.meta.scales, model["weight_error"] > 0),
         *_bounding(release.meta.bounding),
         "<h2>How good is my question?</h2>",
@@ -98,35 +89,12 @@ def _together(beside: OpenReleases) -> list[str]:
     ]
 
 
-def _promise(privacy: dict[str, Any]) -> list[str]:
-    unit = str(privacy.get("unit", "row"))
-    change = NEIGHBOURS.get(str(privacy.get("neighbours")), "changing one {unit}").format(unit=unit)
-    start = f"Whatever is computed from this release, {change} changes the chance p of any outcome"
-    epsilon, delta = (_short(privacy.get(name, "0")) for name in ("epsilon", "delta"))
-    if delta == "0":
-        words = f"{start} by a factor of at most exp(epsilon): epsilon = {epsilon}."
-    else:
-        words = (
-            f"{start} to at most exp(epsilon) p + delta: epsilon = {epsilon}, delta = {delta}. "
-            f"The same draws are Gaussian differentially private with mu^2 = {_short(privacy['mu2'])}, and "
-            f"zero-concentrated with rho = {_short(Fraction(str(privacy['mu2'])) / 2)}; an epsilon at every other "
-            "delta follows."
-        )
+def _promise(promise: Promise) -> list[str]:
     rows = [
         (str(key), json.dumps(value) if isinstance(value, dict) else str(value))
-        for key, value in privacy.items()
+        for key, value in to_json(promise).items()
     ]
-    vouched = privacy.get("vouched") or ()
-    return [
-        f"<p>{escape(words)}</p>",
-        *([f"<p>{escape(VOUCHED.format(tables=', '.join(map(str, vouched))))}</p>"] if vouched else []),
-        table(("part", "value"), rows),
-    ]
-
-
-def _short(amount: object) -> str:
-    """A budget, which meta keeps as a fraction in text, in six significant digits."""
-    return f"{float(Fraction(str(amount))):.6g}"
+    return [*(f"<p>{escape(words)}</p>" for words in promise_words(promise)), table(("part", "value"), rows)]
 
 
 def collected(local: LocalMeta | None) -> list[str]:
@@ -287,17 +255,13 @@ def _document(title: str, body: str, model: dict[str, Any]) -> str:
 <meta http-equiv="Content-Security-Policy" content="{POLICY}">
 <title>{escape(title)}: release report</title>
 <style>
-{_asset("page.css")}</style>
+{asset("dpsql.doors.report", "page.css")}</style>
 </head>
 <body>
 {body}
 <script type="application/json" id="model">{data}</script>
 <script>
-{_asset("page.js")}</script>
+{asset("dpsql.doors.report", "page.js")}</script>
 </body>
 </html>
 """
-
-
-def _asset(name: str) -> str:
-    return files("dpsql.doors.report").joinpath(name).read_text(encoding="utf-8")

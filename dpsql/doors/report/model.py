@@ -20,9 +20,9 @@ import numpy as np
 import numpy.typing as npt
 
 from dpsql.answer.errorbars import weight_error, weight_of
-from dpsql.doors.describe import TableInfo, describe
-from dpsql.release import AxisMeta, ColumnMeta, Release, StatisticMeta
-from dpsql.release.format import UNIT, to_json
+from dpsql.doors.describe import TableInfo, asked_name, describe, widest
+from dpsql.release import ColumnMeta, Release, StatisticMeta
+from dpsql.release.format import UNIT
 from dpsql.star.graph import PEOPLE
 from dpsql.variance.kronecker import AxisSplit
 
@@ -38,7 +38,7 @@ def page_model(release: Release) -> dict[str, Any]:
         release: an open release.
 
     Returns:
-        name, promise, spends, the relative error of the weight of rows, axes
+        name, spends, the relative error of the weight of rows, axes
         and views.
 
     **Privacy**: published values and public facts alone.
@@ -49,7 +49,6 @@ def page_model(release: Release) -> dict[str, Any]:
         "name": release.name,
         "id": release.meta.release_id,
         "description": release.catalog.description,
-        "privacy": to_json(release.meta.privacy),
         "spends": release.meta.spends,
         "weight_error": weight_error(release),
         "axes": [_axis(release, i, labels, tables) for i in range(len(release.axes))],
@@ -116,7 +115,7 @@ def _axis(
         "of": axis.of,
         "leaves": axis.leaves,
         "strategy": axis.strategy,
-        "column": _column_name(axis, own.column, tables) if own.column else "",
+        "column": asked_name(axis, own.column, tables) if own.column else "",
         "quoted": not any(word in kind for word in ("INT", "DOUBLE", "DECIMAL")),
         "ranges": own.ranges,
         "cuts": cuts,
@@ -165,11 +164,10 @@ def _short(value: float, digits: int = 6) -> float:
 def _view(release: Release, name: str, tables: tuple[TableInfo, ...]) -> dict[str, Any]:
     statistics = [s for s in _of_rows(release) if s.view == name]
     of = statistics[0].of
-    widest = [t.name for t in tables if t.of == of][-1]
     return {
         "name": name,
         "of": of,
-        "table": widest,
+        "table": widest(tables, of).name,
         "axes": list(statistics[0].axes),
         "cells": statistics[0].cells,
         "joint": _rounded(release.reading(statistics[0].id).page()),
@@ -248,13 +246,3 @@ def _marginal(release: Release, statistic: StatisticMeta, position: int) -> Floa
     by_node = np.zeros(len(tree.lo))
     by_node[np.asarray(rows["node"], np.int64)] = np.asarray(rows["estimate"], np.float64) / UNIT
     return np.asarray(by_node[np.asarray(tree.leaves, np.int64)], np.float64)
-
-
-def _column_name(axis: AxisMeta, wanted: ColumnMeta, tables: tuple[TableInfo, ...]) -> str:
-    """A column as a statement over the wide table (or the counted table) names it."""
-    origin = f"{wanted.table}.{wanted.column}".lower()
-    for table in reversed(tables):  # the wide ones first
-        for column in table.columns:
-            if column.origin.lower() == origin and table.of == axis.of:
-                return column.name
-    return wanted.column

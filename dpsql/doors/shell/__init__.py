@@ -14,6 +14,7 @@ from pathlib import Path
 
 from dpsql.answer.output import notes_beside, render
 from dpsql.answer.run import heeding_keys
+from dpsql.doors.complete import words_of
 from dpsql.doors.scan import Piece, is_command, split, unfinished
 from dpsql.doors.shell.commands import NAMES, SYNONYMS, TABLE, State, read_file
 from dpsql.errors import Error, InterfaceError
@@ -201,7 +202,7 @@ def _session(state: State):  # type: ignore[no-untyped-def]  # prompt_toolkit is
     from prompt_toolkit.history import FileHistory, InMemoryHistory
     from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 
-    from dpsql.doors.shell.complete import ShellCompleter, words_of
+    from dpsql.doors.shell.complete import ShellCompleter
 
     keys = KeyBindings()
 
@@ -218,7 +219,7 @@ def _session(state: State):  # type: ignore[no-untyped-def]  # prompt_toolkit is
         PROMPT,
         multiline=Condition(lambda: True),
         prompt_continuation=lambda width, line, soft: CONTINUED,
-        completer=ShellCompleter(words_of(state)),
+        completer=ShellCompleter(words_of(table for _, table in state.tables())),
         complete_while_typing=False,
         history=FileHistory(str(path)) if path else InMemoryHistory(),
         key_bindings=keys,

@@ -1,0 +1,183 @@
+"""What the page shows, as JSON values: the star, examples, completions, answers with their errors, plans.
+
+Every statement goes through `OpenReleases.query`, with its guard and its limits of time, rows and memory, and nowhere
+else. What cannot be answered is a refusal of one sentence.
+"""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from dpsql.answer.output import NUMERIC, number, plain, render, shown
+from dpsql.answer.result import Result
+from dpsql.answer.session import OpenReleases
+from dpsql.doors.complete import Words, complete, words_of
+from dpsql.doors.describe import TableInfo, describe
+from dpsql.doors.promises import FREE, promise_words
+from dpsql.doors.questions import well_answered
+from dpsql.errors import Error
+from dpsql.release import Release
+
+MOST_ROWS = 500
+"""Rows that the page shows and draws; the CSV file holds all of them."""
+MOST_OFFERS, MOST_EXAMPLES = 50, 12
+NUMBERS = (int, float, decimal.Decimal)
+Json = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Explorer:
+    """Open releases as the page sees them. Its methods may run in several threads."""
+
+    releases: OpenReleases
+
+    @cached_property
+    def words(self) -> Words:
+        """What completion offers."""
+        return words_of(table for release in self.releases.releases for table in describe(release))
+
+    @cached_property
+    def star(self) -> Json:
+        """The releases: name, description, promise, and their tables as trees of foreign keys."""
+        return {"free": FREE, "releases": [_release(release) for release in self.releases.releases]}
+
+    @cached_property
+    def examples(self) -> Json:
+        """Questions that these releases answer well, in words and in SQL, with their relative errors."""
+        rated = well_answered(self.releases, MOST_EXAMPLES)
+        return {
+            "examples": [
+                {"words": each.question.words, "sql": each.question.sql, "error": f"± {each.error:.1%}"}
+                for each in rated
+            ]
+        }
+
+    def offers(self, before: str) -> Json:
+        """Words that may go on from the text before the cursor."""
+        offers = [offer for offer, _ in zip(complete(self.words, before), range(MOST_OFFERS), strict=False)]
+        return {"offers": [offer._asdict() for offer in offers]}
+
+    def ask(self, sql: str, level: float) -> Json:
+        """An answer with its errors, or a refusal."""
+        try:
+            return answer_values(self.releases.query(sql), level)
+        except Error as error:
+            return refusal(error)
+
+    def explain(self, sql: str) -> Json:
+        """How a statement is answered, as stages in words, or a refusal."""
+        try:
+            return {"stages": self.releases.explain(sql).splitlines()}
+        except Error as error:
+            return refusal(error)
+
+    def csv(self, sql: str, level: float) -> Json:
+        """The whole answer as a CSV file's text, with columns for its errors, or a refusal."""
+        try:
+            return {"csv": render(self.releases.query(sql), "csv", level) + "\n"}
+        except Error as error:
+            return refusal(error)
+
+
+def refusal(error: Error) -> Json:
+    """Why a statement has no answer: the reason, what to write instead, and where it went wrong."""
+    more = error.nearest not in error.hint
+    hints = [*([error.hint] if error.hint else []), *([f"for instance {error.nearest}"] if more else [])]
+    return {"refused": error.reason, "hints": hints, "caret": error.caret}
+
+
+def answer_values(result: Result, level: float) -> Json:
+    """An answer as the page shows and draws it.
+
+    Args:
+        result: the answer.
+        level: of its intervals.
+
+    Returns:
+        Columns, the first `MOST_ROWS` rows cell by cell, and the lines below them.
+    """
+    cells, below = shown(result, level, MOST_ROWS)
+    low, high = result.interval_rows(level)
+    noisy = frozenset(result.noisy)
+    columns = [
+        {
+            "name": name,
+            "noisy": c in noisy,
+            "number": _is_number(kind),
+            "ordered": _is_ordered(result.rows[:MOST_ROWS], c),
+        }
+        for c, (name, kind) in enumerate(zip(result.columns, result.types, strict=True))
+    ]
+    rows = [
+        [_cell(text, result.rows[r][c], low[r][c], high[r][c], c in noisy) for c, text in enumerate(row)]
+        for r, row in enumerate(cells)
+    ]
+    return {
+        "columns": columns,
+        "rows": rows,
+        "below": below,
+        "total": len(result.rows),
+        "level": f"{level:.0%}",
+    }
+
+
+def _cell(text: str, value: Any, low: float | None, high: float | None, noisy: bool) -> Json:
+    """A cell's text; where noise moves it, also its value and its interval."""
+    if not noisy or not isinstance(value, NUMBERS):
+        return {"text": text}
+    cell = {"text": text, "value": plain(value)}
+    if low is None or high is None:
+        return cell
+    margin = (high - low) / 2
+    return cell | {
+        "low": plain(low), "high": plain(high), "interval": f"{number(low, margin)} to {number(high, margin)}"
+    }  # fmt: skip
+
+
+def _is_number(kind: str) -> bool:
+    return any(word in kind for word in NUMERIC)
+
+
+def _is_ordered(rows: Sequence[Sequence[Any]], c: int) -> bool:
+    """Whether a column's values follow one another, so that a line may join them."""
+    kinds = (*NUMBERS, datetime.date)
+    return all(isinstance(row[c], kinds) and not isinstance(row[c], bool) for row in rows)
+
+
+def _release(release: Release) -> Json:
+    tables = describe(release)
+    by_name = {table.name: table for table in tables}
+    facts = {table.of for table in tables if table.kind == "wide"} or set(by_name)
+    return {
+        "name": release.name,
+        "description": " ".join(release.catalog.description.split()),
+        "promise": promise_words(release.meta.privacy),
+        "tables": [_tree(table, by_name, ()) for table in _roots(tables, facts)],
+    }
+
+
+def _roots(tables: Sequence[TableInfo], facts: set[str]) -> Iterator[TableInfo]:
+    """Where the star is entered: the wide tables, the facts, and tables that no other refers to."""
+    pointed = {target for table in tables for target, _ in table.references.values()}
+    for table in tables:
+        if table.kind == "wide":
+            yield table
+    for table in tables:
+        if table.kind != "wide" and (table.name in facts or table.name not in pointed):
+            yield table
+
+
+def _tree(table: TableInfo, by_name: Mapping[str, TableInfo], above: tuple[str, ...]) -> Json:
+    """A table with its columns, and below each foreign key the table that it refers to."""
+    columns = []
+    for column in table.columns:
+        target = table.references.get(column.name, ("", ""))[0]
+        inner = target in by_name and target not in above
+        below = _tree(by_name[target], by_name, (*above, table.name)) if inner else None
+        columns.append({"name": column.name, "type": column.type, "comment": column.comment, "refers": below})
+    return {"name": table.name, "comment": table.comment, "kind": table.kind, "columns": columns}

@@ -1,0 +1,47 @@
+"""What a release promises, in sentences for people."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+from dpsql.release.format import Promise
+
+NEIGHBOURS = {
+    "add_remove": "adding or removing everything that one {unit} owns",
+    "replace_one": "replacing everything that one {unit} owns",
+}
+VOUCHED = (
+    "The curator vouches that each row of {tables} follows from rows of one unit and from public facts: the SQL of "
+    "these tables was not checked (trusted: true). If it does not, nothing is promised."
+)
+FREE = "Questions cost nothing: the budget was spent once, when the release was made."
+
+
+def promise_words(promise: Promise) -> list[str]:
+    """What is promised, in one sentence, and what the curator vouches for, in another.
+
+    >>> promise_words(Promise("person.id", "add_remove", "1/2"))[0][-51:]
+    'by a factor of at most exp(epsilon): epsilon = 0.5.'
+    """
+    change = NEIGHBOURS[promise.neighbours].format(unit=promise.unit)
+    start = f"Whatever is computed from this release, {change} changes the chance p of any outcome"
+    epsilon, delta = short(promise.epsilon), short(promise.delta)
+    vouched = [VOUCHED.format(tables=", ".join(promise.vouched))] if promise.vouched else []
+    if delta == "0":
+        return [f"{start} by a factor of at most exp(epsilon): epsilon = {epsilon}.", *vouched]
+    words = f"{start} to at most exp(epsilon) p + delta: epsilon = {epsilon}, delta = {delta}."
+    if promise.mu2 is not None:
+        words += (
+            f" The same draws are Gaussian differentially private with mu^2 = {short(promise.mu2)}, and "
+            f"zero-concentrated with rho = {short(Fraction(promise.mu2) / 2)}; an epsilon at every other delta follows."
+        )
+    return [words, *vouched]
+
+
+def short(amount: object) -> str:
+    """A budget, which meta keeps as a fraction in text, in six significant digits.
+
+    >>> short("2251799813685249/2251799813685248"), short("1/1000000")
+    ('1', '1e-06')
+    """
+    return f"{float(Fraction(str(amount))):.6g}"

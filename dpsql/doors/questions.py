@@ -1,0 +1,233 @@
+"""Questions that a release answers well, made from its public catalog, each with how far its numbers may be off.
+
+| here | meaning |
+|---|---|
+| total | COUNT(*), SUM or AVG of one counted table: the release's headline numbers |
+| grouping | a column of an axis with at most `MOST_GROUPS` values, or its bins or months |
+| error | relative: standard error over published value, the median over an answer's rows |
+
+Standard errors are predicted by the release's variance model; the values beside them are published. A question that
+cuts a bin, or that no view answers, is left out.
+
+**Privacy**: post-processing; asks the open releases as everybody may.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import statistics
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from itertools import combinations
+from typing import NamedTuple
+
+from dpsql.answer.result import Result
+from dpsql.answer.run import question as limited
+from dpsql.answer.session import OpenReleases
+from dpsql.doors.describe import TableInfo, asked_name, describe, widest
+from dpsql.errors import Error
+from dpsql.release import ColumnMeta, Release
+from dpsql.star.sql import identifier
+
+WELL = 0.1
+"""A question is answered well up to this relative error."""
+MOST_GROUPS, MOST_PAIRS = 40, 60
+MOST_TRIED, MOST_OF_A_GROUPING = 48, 2
+SECONDS = 10.0
+"""For all candidates together."""
+PLAIN = re.compile(r"[a-z_][a-z0-9_]*")
+PARTS_OF_TIME = {"month": 31, "quarter": 92, "year": 366}
+STEPS = (1, 2, 5)
+
+
+class Question(NamedTuple):
+    """A question in words and in SQL; `topic` is what it groups by."""
+
+    words: str
+    sql: str
+    topic: str = ""
+
+
+class Rated(NamedTuple):
+    """A question, its answer, and its relative error."""
+
+    question: Question
+    answer: Result
+    error: float
+
+
+class Grouping(NamedTuple):
+    """An expression to group by, its name in the answer, how many values it has, and itself in words."""
+
+    sql: str
+    name: str
+    values: int
+    words: str
+
+
+class Counted(NamedTuple):
+    """A counted table: how a statement names it, its own name, and the columns that are summed."""
+
+    source: str
+    rows: str
+    measures: tuple[str, ...]
+
+
+def totals(releases: OpenReleases) -> list[Rated]:
+    """The headline numbers: rows of every counted table, and sum and average of its measures, as far as answered."""
+    return list(_rated(releases, [q for r in releases.releases for q in _totals(r, releases)]))
+
+
+def well_answered(releases: OpenReleases, most: int) -> list[Rated]:
+    """Grouped questions whose relative error is at most `WELL`, the best first; no more than two by one grouping.
+
+    Args:
+        releases: who is asked.
+        most: how many are wanted.
+    """
+    candidates = [q for r in releases.releases for q in _grouped(r, releases)]
+    best = sorted(_rated(releases, candidates[:MOST_TRIED]), key=lambda rated: rated.error)
+    chosen, topics = [], Counter[str]()
+    for rated in best:
+        topics[rated.question.topic] += 1
+        if rated.error <= WELL and topics[rated.question.topic] <= MOST_OF_A_GROUPING:
+            chosen.append(rated)
+    return chosen[:most]
+
+
+def _rated(releases: OpenReleases, questions: Iterable[Question]) -> Iterator[Rated]:
+    with limited(SECONDS):
+        for question in dict.fromkeys(questions):
+            try:
+                answer = releases.query(question.sql)
+                error = _relative_error(answer)
+            except Error:
+                continue  # a candidate that these releases do not answer, or not in time, is no example
+            if error is not None:
+                yield Rated(question, answer, error)
+
+
+def _relative_error(answer: Result) -> float | None:
+    """The median over rows; None where a bin is cut, or where no row has an error."""
+    if not answer.rows or not answer.noisy:
+        return None
+    c = answer.noisy[-1]
+    if any(row[c] != 0 for row in answer.model_bound):
+        return None
+    told = [
+        error[c] / abs(float(row[c]))
+        for row, error in zip(answer.rows, answer.stderr_rows, strict=True)
+        if row[c] and error[c] is not None
+    ]
+    return statistics.median(told) if told else None
+
+
+def _totals(release: Release, releases: OpenReleases) -> Iterator[Question]:
+    for of in dict.fromkeys(s.of for s in release.statistics):
+        counted = _counted(release, of, releases, describe(release))
+        yield Question(f"count of {counted.rows}", f"SELECT COUNT(*) AS n FROM {counted.source}")
+        for measure in counted.measures:
+            name = _spelled(measure)
+            yield Question(f"sum of {measure}", f"SELECT SUM({name}) AS total FROM {counted.source}")
+            yield Question(f"average {measure}", f"SELECT AVG({name}) AS average FROM {counted.source}")
+
+
+def _grouped(release: Release, releases: OpenReleases) -> Iterator[Question]:
+    """One grouping after the other, then pairs of one view."""
+    tables, pairs = describe(release), []
+    seen: set[tuple[str, str]] = set()
+    for of in dict.fromkeys(s.of for s in release.statistics):
+        counted = _counted(release, of, releases, tables)
+        for axes in dict.fromkeys(s.axes for s in release.statistics if s.of == of):
+            groupings = [found for axis in axes if (found := _grouping(release, axis, tables)) is not None]
+            pairs += [(counted, pair) for pair in combinations(groupings, 2)]
+            for by in groupings:
+                if (of, by.sql) not in seen:
+                    seen.add((of, by.sql))
+                    yield from _by(counted, (by,))
+    for counted, pair in pairs:
+        if math.prod(by.values for by in pair) <= MOST_PAIRS:
+            yield from _by(counted, pair)
+
+
+def _by(counted: Counted, groupings: tuple[Grouping, ...]) -> Iterator[Question]:
+    keys = ", ".join(f"{by.sql} AS {by.name}" if by.sql != by.name else by.sql for by in groupings)
+    order = ", ".join(str(i) for i in range(1, len(groupings) + 1))
+    words = " and ".join(by.words for by in groupings)
+    values = [(f"count of {counted.rows} by {words}", "COUNT(*) AS n")]
+    for measure in counted.measures:
+        name = _spelled(measure)
+        values.append((f"average {measure} by {words}", f"AVG({name}) AS average"))
+        values.append((f"sum of {measure} by {words}", f"SUM({name}) AS total"))
+    for title, value in values:
+        sql = f"SELECT {keys}, {value}\nFROM {counted.source}\nGROUP BY {order} ORDER BY {order}"
+        yield Question(title, sql, f"{counted.rows} {words}")
+
+
+def _counted(release: Release, of: str, releases: OpenReleases, tables: tuple[TableInfo, ...]) -> Counted:
+    alike = len({each.catalog.population for each in releases.releases}) == 1
+    prefix = "" if len(releases.releases) == 1 or alike else f"{_spelled(release.name)}."
+    measures = {s.measure.rpartition(".")[2] for s in release.statistics if s.of == of and _sums(s.measure)}
+    return Counted(prefix + _spelled(widest(tables, of).name), of, tuple(sorted(measures)))
+
+
+def _sums(measure: str) -> bool:
+    """Whether a statistic's measure is a column, `table.column`, and counts nothing."""
+    return "." in measure and "(" not in measure
+
+
+def _grouping(release: Release, number: int, tables: tuple[TableInfo, ...]) -> Grouping | None:
+    """The first column of an axis that has few values, or few bins; a key only where nothing else does."""
+    axis = release.axes[number]
+    keys = {(table.name, table.key) for table in tables}
+    for column in sorted(axis.columns, key=lambda column: (column.table, column.column) in keys):
+        name = identifier(column.name)
+        row = (
+            release.connection.cursor()
+            .execute(
+                f"SELECT count(DISTINCT {name}), min({name}), max({name}) FROM axis_{number} WHERE kind = 0"
+            )
+            .fetchone()
+        )
+        if row is None or row[1] is None or row[0] < 2:
+            continue
+        found = _few(_spelled(asked_name(axis, column, tables)), column, *row)
+        if found is not None:
+            return found
+    return None
+
+
+def _few(name: str, column: ColumnMeta, values: int, low: object, high: object) -> Grouping | None:
+    """A grouping with at most `MOST_GROUPS` values.
+
+    >>> column = ColumnMeta((), "t", "age", "age", "BIGINT")
+    >>> _few("age", column, 72, 18, 89).sql, _few("age", column, 5, 1, 5).sql
+    ('FLOOR(age / 2) * 2', 'age')
+    """
+    if column.type == "DATE" or column.type.startswith("TIMESTAMP"):
+        days = (high - low).days + 1  # type: ignore[operator]  # both are dates, or both timestamps
+        for part, length in PARTS_OF_TIME.items():
+            if days <= MOST_GROUPS * length:
+                return Grouping(
+                    f"DATE_TRUNC('{part}', {name})", part, -(-days // length), f"{part} of {name}"
+                )
+        return None
+    if values <= MOST_GROUPS:
+        return Grouping(name, name, values, name)
+    if column.type in ("VARCHAR", "BOOLEAN"):
+        return None
+    span = float(high) - float(low)  # type: ignore[arg-type]  # numbers
+    step = next(s * 10**e for e in range(-6, 16) for s in STEPS if span / (s * 10**e) <= MOST_GROUPS)
+    return Grouping(
+        f"FLOOR({name} / {step}) * {step}", name, round(span / step) + 1, f"{name} in steps of {step}"
+    )
+
+
+def _spelled(name: str) -> str:
+    """A name as people write it: quoted only where it must be.
+
+    >>> _spelled("age"), _spelled("Sold On")
+    ('age', '"Sold On"')
+    """
+    return name if PLAIN.fullmatch(name) else identifier(name)
