@@ -1,7 +1,8 @@
 """`make bench`: how fast noise, trees and answers are, on the bundled shop and on a release of a million nodes.
 
-Prints one `figure` line for each promise; exits 1 if one is short. Answers are timed from SQL text to rows,
-in one thread, with a new literal in every statement so that no result is a cached one.
+Prints one `figure` line for each promise; exits 1 if one is short. What an answer costs is measured from SQL text to
+rows beside its floor (`answers`), then over the wire (`wire`), with new constants in every statement so that no answer
+is one that was kept.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import duckdb
 import numpy as np
 
 from benchmarks.figures import Figures
+from benchmarks.speed import answers, wire
 from dpsql.answer.answerer import Answerer
 from dpsql.mechanisms.axis.lue_dptree import lue_dptree
 from dpsql.mechanisms.axis.strategy import estimate, measure
@@ -66,15 +68,15 @@ def tree() -> None:
     estimate(strategy, measure(strategy, np.zeros(65_536, np.int64)) + noise)
 
 
-def latencies(answerer: Answerer, statements: Iterator[str], runs: int = RUNS) -> tuple[float, float]:
-    """(least, median) milliseconds from text to rows, after ten warm-up statements."""
+def latency(answerer: Answerer, statements: Iterator[str], runs: int = RUNS) -> float:
+    """Median milliseconds from text to rows, after ten warm-up statements."""
     taken = []
     for i in range(runs + 10):
         text = next(statements)
         start = time.perf_counter()
         answerer.query(text)
         taken.append((time.perf_counter() - start) * 1e3 if i >= 10 else np.nan)
-    return float(np.nanmin(taken)), float(np.nanmedian(taken))
+    return float(np.nanmedian(taken))
 
 
 def ranges(template: str, limit: int) -> Iterator[str]:
@@ -144,19 +146,12 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         large = million(folder)
-        one = "SELECT COUNT(*) FROM facts WHERE x >= {a} AND x < {b}"
-        two = "SELECT COUNT(*) FROM facts JOIN person USING (id) WHERE x >= {a} AND x < {b} AND y BETWEEN {c} AND {d}"
-        where = "WHERE x < 100 AND y >= {a} AND y <> {d}"
-        groups = f"SELECT x, COUNT(*) FROM facts JOIN person USING (id) {where} GROUP BY x"
-        bounds = (("one range", one, 3, 6), ("two ranges joined", two, 5, 9), ("100 groups", groups, 15, 25))
-        for label, text, least, median in bounds:
-            low, middle = latencies(large, ranges(text, 748))
-            figures.at_most(f"1e6 node combinations, {label}, min ms", low, least)
-            figures.at_most(f"1e6 node combinations, {label}, p50 ms", middle, median)
+        costs = answers.measure(large, figures)
+        wire.measure(large.release.path, costs[wire.KIND], figures)
         answerer = shop(folder)
         join = "FROM sales JOIN customer USING (customer_id) JOIN product USING (product_id)"
         template = f"SELECT COUNT(*) {join} WHERE age BETWEEN 1{{a}} AND 7{{b}} AND price < {{c}}.5 + 20"
-        figures.at_most("warm query on the shop, p50 ms", latencies(answerer, ranges(template, 10))[1], 10.0)
+        figures.at_most("warm query on the shop, p50 ms", latency(answerer, ranges(template, 10)), 10.0)
         rate, tail = crowd(answerer)
         figures.at_least("16 clients, queries per second", rate, 500.0)
         figures.at_most("16 clients, p99 ms", tail, 100.0)

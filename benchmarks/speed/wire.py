@@ -1,0 +1,131 @@
+"""What a statement costs over the wire: CPU of the server, and how long many clients wait.
+
+The server is a process of its own. One client asks alone, then 16 ask at once; each statement has constants of its own.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import struct
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import islice
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from benchmarks.figures import Figures
+from benchmarks.speed.answers import Cost, statements, two_ranges
+
+KIND = "two ranges joined"
+CLIENTS, EACH = 16, 50
+ALONE = 300
+TICK = 1000 / os.sysconf("SC_CLK_TCK")
+PROTOCOL = 196608
+
+
+class Serving(NamedTuple):
+    """A server that listens."""
+
+    process: int
+    port: int
+
+    def cpu(self) -> float:
+        """Milliseconds of CPU that it has taken."""
+        fields = Path(f"/proc/{self.process}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) * TICK
+
+
+@contextmanager
+def serving(release: Path) -> Iterator[Serving]:
+    """`dpsql serve` while a block runs."""
+    command = [sys.executable, "-m", "dpsql.doors.cli", "serve", "--json", "--port", "0", str(release)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        try:
+            yield Serving(process.pid, json.loads(process.stdout.readline())["port"])
+        finally:
+            process.terminate()
+
+
+class Client:
+    """A connection that speaks the simple protocol."""
+
+    def __init__(self, port: int) -> None:
+        self.socket = socket.create_connection(("127.0.0.1", port), timeout=60)
+        self.file = self.socket.makefile("rb")
+        body = struct.pack("!i", PROTOCOL) + b"user\0me\0\0"
+        self.socket.sendall(struct.pack("!i", len(body) + 4) + body)
+        self._until_ready()
+
+    def ask(self, text: str) -> float:
+        """Milliseconds until the server is ready again."""
+        body = text.encode() + b"\0"
+        begun = time.perf_counter()
+        self.socket.sendall(b"Q" + struct.pack("!i", len(body) + 4) + body)
+        assert b"D" in self._until_ready(), text
+        return (time.perf_counter() - begun) * 1e3
+
+    def _until_ready(self) -> bytes:
+        """Kinds of the messages up to ReadyForQuery."""
+        kinds = b""
+        while not kinds.endswith(b"Z"):
+            kind, length = struct.unpack("!ci", self.file.read(5))
+            self.file.read(length - 4)
+            kinds += kind
+        return kinds
+
+
+def alone(server: Serving, seed: int) -> tuple[float, float]:
+    """(CPU, median wait) of one client's statements, in milliseconds."""
+    client, texts = (
+        Client(server.port),
+        [each.text for each in islice(statements(two_ranges, seed), ALONE + 20)],
+    )
+    for text in texts[:20]:
+        client.ask(text)
+    before = server.cpu()
+    waits = [client.ask(text) for text in texts[20:]]
+    return (server.cpu() - before) / ALONE, float(np.median(waits))
+
+
+def together(server: Serving, seed: int) -> float:
+    """99th percentile of the waits of clients that ask at once, in milliseconds."""
+    waits: list[float] = []
+
+    def ask(number: int) -> None:
+        client = Client(server.port)
+        waits.extend([client.ask(each.text) for each in islice(statements(two_ranges, seed + number), EACH)])
+
+    threads = [threading.Thread(target=ask, args=(number,)) for number in range(CLIENTS)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(waits) == CLIENTS * EACH
+    return float(np.percentile(waits, 99))
+
+
+def measure(release: Path, inside: Cost, figures: Figures) -> None:
+    """The figures.
+
+    Args:
+        release: of a million node combinations.
+        inside: what the same kind of statement costs in this process.
+        figures: gain them.
+    """
+    with serving(release) as server:
+        cpu, wait = alone(server, 100)
+        worst = together(server, 200)
+    print(f"over the wire: {cpu:.2f} ms CPU against {inside.answer:.2f}, one client waits {wait:.2f} ms")
+    figures.at_most(f"over the wire, {KIND}, times its cost in process", cpu / inside.answer, 2.0)
+    figures.at_most(
+        f"{CLIENTS} clients of distinct statements, p99 over one client's p50", worst / wait, 25.0
+    )
