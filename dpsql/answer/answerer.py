@@ -10,6 +10,7 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import Any
@@ -24,11 +25,11 @@ from dpsql.answer.relation import PartialBin, Relation, relate
 from dpsql.answer.result import Result
 from dpsql.answer.run import LIMIT, question
 from dpsql.answer.schema import Schema, read_schema
-from dpsql.answer.sql.parse import parse, pointed
-from dpsql.answer.sql.rewrite import take_apart
+from dpsql.answer.sql.parse import pointed
+from dpsql.answer.sql.shapes import Shapes
 from dpsql.answer.sql.statement import Statement
 from dpsql.answer.views import listings, shown
-from dpsql.errors import Error, ReleaseError, SqlSyntaxError
+from dpsql.errors import DataError, Error, NotSupportedError, ProgrammingError, ReleaseError, SqlSyntaxError
 from dpsql.release import Release
 from dpsql.release.format import ReportedMeta, StatisticMeta, to_json
 
@@ -57,6 +58,7 @@ class Answerer:
     def __post_init__(self) -> None:
         """Read the star once."""
         self.schema = read_schema(self.release)
+        self._shapes = Shapes(self.schema)
 
     def query(self, text: str, *, dialect: str = "") -> Result:
         """Answer one statement.
@@ -102,7 +104,16 @@ class Answerer:
         return "\n".join(self.query(text, dialect=dialect).plan)
 
     def _answer(self, text: str, dialect: str) -> Result:
-        statement = take_apart(parse(shown(text), dialect), self.schema, text)
+        asked = shown(text)
+        filled = self._shapes.filled(asked, dialect)
+        if filled is not None:
+            with suppress(
+                ProgrammingError, NotSupportedError, DataError
+            ):  # said anew, with its place in this text
+                return self._put_together(filled)
+        return self._put_together(self._shapes.read(asked, dialect))
+
+    def _put_together(self, statement: Statement) -> Result:
         relations, by = [self.relate(block) for block in statement.blocks], self
         if self.release.nonnegative is None and prefer_positive(relations):
             by = self.positive

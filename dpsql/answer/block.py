@@ -10,7 +10,7 @@ two noisy values, a window, a CASE on one) is None, and its standard error is NU
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import date
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeGuard
@@ -53,6 +53,18 @@ class Comparison(NamedTuple):
     constant: int | date
 
 
+class Constants(NamedTuple):
+    """The constants of an expression.
+
+    Args:
+        starts: first characters of them in the statement.
+        exchanged: other texts by these places -> the expression over them.
+    """
+
+    starts: tuple[int, ...]
+    exchanged: Callable[[Mapping[int, str]], Expression]
+
+
 @dataclass(frozen=True)
 class Expression:
     """A scalar expression over placeholder columns.
@@ -64,6 +76,7 @@ class Expression:
         span: first and last character of it in the statement, or None.
         words: gives the same for people: without guards, with the star's names in place of placeholders.
         comparisons: comparisons that must all be true, if the expression is nothing more.
+        constants: those that it was written with.
     """
 
     sql: str
@@ -72,6 +85,7 @@ class Expression:
     span: tuple[int, int] | None = field(default=None, compare=False)
     words: Callable[[], str] = field(default=str, compare=False, repr=False)
     comparisons: tuple[Comparison, ...] = field(default=(), compare=False, repr=False)
+    constants: Constants | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True)
@@ -280,7 +294,7 @@ class Block:
     where: Condition
     groups: tuple[Expression, ...]
     values: tuple[Value, ...]
-    span: tuple[int, int] | None = None
+    span: tuple[int, int] | None = field(default=None, compare=False)
     listing: bool = False
     tables: tuple[str, ...] = field(default=())
 

@@ -10,7 +10,7 @@ logic), after which AND and OR of "is true" are two-valued.
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import date
 from functools import partial
@@ -25,6 +25,7 @@ from dpsql.answer.block import (
     ColumnRef,
     Comparison,
     Condition,
+    Constants,
     Expression,
     Join,
     Predicate,
@@ -352,7 +353,22 @@ def expression(binding: Binding, node: Node) -> Expression:
     bound = finite(_bottom_up(node.copy(), bind)).sql(dialect=DIALECT, copy=False)
     monotone = all(isinstance(part, MONOTONE) for part in parts)
     compared = comparisons(node, lambda column: binding.placeholder(binding.ref(column)))
-    return Expression(bound, frozenset(used), monotone, span(node), partial(_words, binding, node), compared)
+    starts = tuple(
+        part.meta["start"] for part in parts if isinstance(part, exp.Literal) and "start" in part.meta
+    )
+    return Expression(
+        bound, frozenset(used), monotone, span(node), partial(_words, binding, node), compared,
+        Constants(starts, partial(_exchanged, binding, node)),
+    )  # fmt: skip
+
+
+def _exchanged(binding: Binding, node: Node, texts: Mapping[int, str]) -> Expression:
+    """A resolved expression over other constants, by where those that it had stand in the statement."""
+    copy = node.copy()
+    for literal in copy.find_all(exp.Literal):
+        if literal.meta.get("start") in texts:
+            literal.set("this", texts[literal.meta["start"]])
+    return expression(binding, copy)
 
 
 def _words(binding: Binding, node: Node) -> str:

@@ -1,0 +1,433 @@
+"""Statements that differ in constants alone are read once; later ones fill their own constants in.
+
+Dashboards ask the same few statements with ever new bounds. What a statement is taken apart into depends on its
+constants by their text alone where they are compared with something in WHERE, and there they can be exchanged.
+
+| a constant may change | |
+|---|---|
+| where it stands | beside a comparison under AND, OR and NOT of WHERE; it ends in conditions of blocks |
+| as what | it stays of its kind: digits, decimal number, day, instant or text |
+| not | where the catalog's own expressions hold it: an equal part of a statement becomes their column |
+
+Everything else is part of the shape, character by character: other constants, names, blanks, the dialect. A statement
+with comments, other quotes or anything else that a regular expression might misread has no shape and is always read.
+
+Trust is earned: each constant was seen to change once, in a statement that was read and came out as it was filled.
+What a shape cannot answer, an error and its place in the text, is asked of the statement itself: callers read it.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import date, datetime, timedelta
+from functools import partial
+from typing import NamedTuple
+
+from sqlglot import exp
+
+from dpsql.answer.block import (
+    Always,
+    Comparison,
+    Condition,
+    Every,
+    Expression,
+    Predicate,
+    every,
+    predicates,
+    some,
+)
+from dpsql.answer.schema import Schema
+from dpsql.answer.sql.parse import parse
+from dpsql.answer.sql.rewrite import take_apart
+from dpsql.answer.sql.statement import Statement
+from dpsql.star.sql.expression import Node
+from dpsql.star.sql.guard import MAX_BYTES
+
+KEPT = 256
+"""Shapes of one release that are kept, the least asked forgotten first."""
+MOST_CONSTANTS = 1000
+FAR = date(9000, 1, 1)
+"""The first of the days that mark a place; nobody asks about them."""
+
+
+class Kind(NamedTuple):
+    """A kind of constant.
+
+    Args:
+        mark: a constant of this kind for each place: what a text is searched for afterwards.
+        value: what a comparison holds of a constant; None where it holds none.
+    """
+
+    mark: Callable[[int], str]
+    value: Callable[[str], int | date | None]
+
+
+def _nothing(text: str) -> None:
+    return None
+
+
+KINDS = {
+    "day": Kind(lambda place: (FAR + timedelta(place)).isoformat(), date.fromisoformat),
+    "instant": Kind(lambda place: str(datetime(9000, 1, 1) + timedelta(0, place)), _nothing),
+    "text": Kind(lambda place: f"dp mark {place} of many", _nothing),
+    "decimal": Kind(lambda place: f"909090909.{place:05}9", _nothing),
+    "whole": Kind(lambda place: f"9090909{place:05}9", int),
+}
+"""By the groups of `PIECE`."""
+
+PIECE = re.compile(
+    r"""(?<![\w'"])'(?:(?P<day>\d{4}-\d\d-\d\d)|(?P<instant>\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)"""
+    r"""|(?P<text>[^'\\\x00-\x1f]{0,200}))'(?![\w'"])"""
+    r"""|(?<![\w.])(?:(?P<decimal>\d{1,9}\.\d{1,9})|(?P<whole>\d{1,18}))(?![\w.])"""
+    r"""|(?:[^\W\d]\w*+|"[^"]*"|[\s,()*<>=+;%!|/:.-])++""",
+    re.ASCII,
+)
+
+
+class Constant(NamedTuple):
+    """A constant of a statement.
+
+    Args:
+        kind: of `KINDS`.
+        start: its first character in the text, its quote if it has one.
+        text: without quotes.
+    """
+
+    kind: str
+    start: int
+    text: str
+
+
+class Shape(NamedTuple):
+    """A statement without its constants, each of which has left its kind, and the constants in their order."""
+
+    words: str
+    constants: tuple[Constant, ...]
+
+
+def shape_of(text: str) -> Shape | None:
+    """The shape of a statement; None where only a parser can tell what is a constant.
+
+    >>> shape_of("SELECT 1 FROM t WHERE a = 'x'").constants[1]
+    Constant(kind='text', start=26, text='x')
+    >>> shape_of("SELECT 1 -- 2") is None
+    True
+    """
+    if len(text) > MAX_BYTES or "--" in text or "/*" in text:
+        return None
+    pieces, constants, end = list[str](), list[Constant](), 0
+    for piece in PIECE.finditer(text):
+        if piece.start() != end:
+            return None
+        end, kind = piece.end(), piece.lastgroup
+        if kind is None:
+            pieces.append(piece.group())
+            continue
+        constant = Constant(kind, piece.start(), piece.group(kind))
+        if not _exists(constant):
+            return None
+        pieces.append(f"\x00{kind}\x00")
+        constants.append(constant)
+    whole = end == len(text) and len(constants) <= MOST_CONSTANTS
+    return Shape("".join(pieces), tuple(constants)) if whole else None
+
+
+def _exists(constant: Constant) -> bool:
+    """Whether its kind reads it; the 30th of February is no day."""
+    try:
+        KINDS[constant.kind].value(constant.text)
+    except ValueError:
+        return False
+    return True
+
+
+class Place(NamedTuple):
+    """Where a comparison's constant comes from: which of the statement's, and with which sign."""
+
+    constant: int
+    sign: int
+
+
+@dataclass(frozen=True, eq=False)
+class Pattern:
+    """A predicate's expression with places for constants.
+
+    Args:
+        read: as it was read.
+        exchanged: it over other texts of its constants, by where they stood, read anew.
+        pieces: of its SQL, text and numbers of constants in turns.
+        places: of the constants of its comparisons.
+        starts: where each of its constants stood in the text, by number.
+    """
+
+    read: Expression
+    exchanged: Callable[[Mapping[int, str]], Expression]
+    pieces: tuple[str, ...]
+    places: tuple[Place, ...]
+    starts: Mapping[int, int]
+
+    def filled(self, constants: Sequence[Constant]) -> Expression:
+        """The expression over other constants, of the same kinds; where it stands in the text is not known."""
+        sql = [piece if i % 2 == 0 else constants[int(piece)].text for i, piece in enumerate(self.pieces)]
+        compared = zip(self.read.comparisons, self.places, strict=True)
+        return replace(
+            self.read,
+            sql="".join(sql),
+            span=None,
+            words=partial(_words, self, constants),
+            comparisons=tuple(_compared(each, place, constants[place.constant]) for each, place in compared),
+            constants=None,
+        )
+
+
+def _words(pattern: Pattern, constants: Sequence[Constant]) -> str:
+    """An expression over other constants for people; worked out when somebody reads it."""
+    texts = {start: constants[number].text for number, start in pattern.starts.items()}
+    return pattern.exchanged(texts).words()
+
+
+def _compared(comparison: Comparison, place: Place, constant: Constant) -> Comparison:
+    value = KINDS[constant.kind].value(constant.text)
+    assert value is not None
+    return comparison._replace(constant=-value if place.sign < 0 and isinstance(value, int) else value)
+
+
+def _pattern(read: Expression, constants: Mapping[int, Constant]) -> Pattern | None:
+    """An expression's pattern; None where a comparison's constant is none of them.
+
+    Args:
+        read: as it was read.
+        constants: those that it holds, by number.
+    """
+    assert read.constants is not None
+    exchanged = read.constants.exchanged
+    marks = {KINDS[each.kind].mark(number): number for number, each in constants.items()}
+    marked = exchanged({constants[number].start: mark for mark, number in marks.items()})
+    pieces = re.split(f"({'|'.join(map(re.escape, marks))})", marked.sql)
+    values = {KINDS[constants[number].kind].value(mark): number for mark, number in marks.items()}
+    places = [_place(each.constant, values) for each in marked.comparisons]
+    return Pattern(
+        read, exchanged, tuple(str(marks.get(piece, piece)) for piece in pieces),
+        tuple(place for place in places if place is not None),
+        {number: each.start for number, each in constants.items()},
+    ) if None not in places else None  # fmt: skip
+
+
+def _place(value: int | date, values: Mapping[int | date | None, int]) -> Place | None:
+    """Where a marked comparison's constant comes from."""
+    sign = -1 if isinstance(value, int) and value < 0 else 1
+    number = values.get(sign * value if isinstance(value, int) else value)
+    return None if number is None else Place(number, sign)
+
+
+Fill = Callable[[Sequence[Constant]], Condition]
+
+
+@dataclass(eq=False)
+class Kept:
+    """A statement that was read, and what fills others of its shape.
+
+    Args:
+        read: as it was read.
+        constants: of its text.
+        exchanged: numbers of those that may change.
+        fills: of each block's WHERE.
+        proved: numbers of the constants that were seen to change.
+        fit: whether all that was read since came out as it was filled.
+    """
+
+    read: Statement
+    constants: tuple[Constant, ...]
+    exchanged: frozenset[int]
+    fills: tuple[Fill, ...]
+    proved: frozenset[int] = frozenset()
+    fit: bool = True
+
+    def changed(self, constants: Sequence[Constant]) -> frozenset[int]:
+        """Numbers of the constants that differ from those that were read."""
+        pairs = enumerate(zip(self.constants, constants, strict=True))
+        return frozenset(number for number, (old, new) in pairs if old.text != new.text)
+
+    def filled(self, constants: Sequence[Constant]) -> Statement:
+        """The statement over other constants."""
+        pairs = zip(self.read.blocks, self.fills, strict=True)
+        return replace(
+            self.read, blocks=tuple(replace(block, where=fill(constants)) for block, fill in pairs)
+        )
+
+    def check(self, fresh: Statement, constants: Sequence[Constant]) -> None:
+        """Learn from a statement of the shape that was read."""
+        filled = self.filled(constants)
+        self.fit = self.fit and fresh == filled and _compares(fresh) == _compares(filled)
+        self.proved |= self.changed(constants)
+
+
+def _compares(statement: Statement) -> list[tuple[Comparison, ...]]:
+    """The comparisons of all conditions, which do not count when statements are compared."""
+    return [each.expression.comparisons for block in statement.blocks for each in predicates(block.where)]
+
+
+def _keep(read: Statement, shape: Shape, numbers: frozenset[int]) -> Kept | None:
+    """What fills statements like one that was read; None where no constant can be exchanged, or one would be lost.
+
+    Args:
+        read: the statement.
+        shape: its shape.
+        numbers: of constants that WHERE compares something with.
+    """
+    places = {each.start: number for number, each in enumerate(shape.constants) if number in numbers}
+    inside = {number for block in read.blocks for each in predicates(block.where)
+              for number in _held(each.expression, places)}  # fmt: skip
+    lost = {shape.constants[number].text for number in numbers - inside}
+    if not inside or any(shape.constants[number].text in lost for number in inside):
+        return None  # equal parts are one: this constant may stand for the other, too
+    fills = [_fill(block.where, shape.constants, places) for block in read.blocks]
+    known = tuple(fill for fill in fills if fill is not None)
+    if len(known) < len(fills):
+        return None
+    kept = Kept(read, shape.constants, frozenset(inside), known)
+    kept.check(read, shape.constants)
+    return kept if kept.fit else None
+
+
+def _held(expression: Expression, places: Mapping[int, int]) -> list[int]:
+    """Numbers of the constants that an expression holds."""
+    starts = expression.constants.starts if expression.constants is not None else ()
+    return [places[start] for start in starts if start in places]
+
+
+def _fill(condition: Condition, constants: Sequence[Constant], places: Mapping[int, int]) -> Fill | None:
+    """What makes a condition over other constants, put together as reading does it; None where it cannot be made."""
+    if isinstance(condition, Predicate):
+        held = _held(condition.expression, places)
+        return (
+            _pattern_fill(condition, {number: constants[number] for number in held})
+            if held
+            else _same(condition)
+        )
+    if isinstance(condition, Always):
+        return _same(condition)
+    parts = [_fill(part, constants, places) for part in condition.parts]
+    known = [part for part in parts if part is not None]
+    join = every if isinstance(condition, Every) else some
+    return (lambda new: join([part(new) for part in known])) if len(known) == len(parts) else None
+
+
+def _same(condition: Condition) -> Fill:
+    return lambda new: condition
+
+
+def _pattern_fill(predicate: Predicate, constants: Mapping[int, Constant]) -> Fill | None:
+    pattern = _pattern(predicate.expression, constants)
+    return None if pattern is None else lambda new: Predicate(pattern.filled(new), predicate.negated)
+
+
+COMPARED = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.Between, exp.In)
+AROUND = (exp.Neg, exp.Paren, exp.Cast, exp.DateStrToDate)
+"""What may stand between a comparison and its constant."""
+LOGIC = (exp.And, exp.Or, exp.Not, exp.Paren)
+
+
+def _exchangeable(tree: Node, shape: Shape) -> frozenset[int]:
+    """Numbers of the constants that WHERE compares something with."""
+    places = {each.start: number for number, each in enumerate(shape.constants)}
+    found = [
+        places.get(each.meta.get("start", -1)) for each in tree.find_all(exp.Literal) if _is_compared(each)
+    ]
+    return frozenset(number for number in found if number is not None)
+
+
+def _is_compared(literal: Node) -> bool:
+    above = literal.parent
+    while type(above) in AROUND:
+        above = above.parent if above is not None else None
+    if not isinstance(above, COMPARED):
+        return False
+    above = above.parent
+    while isinstance(above, LOGIC):
+        above = above.parent
+    return isinstance(above, exp.Where) and isinstance(above.parent, exp.Select)
+
+
+@dataclass(eq=False)
+class Shapes:
+    """The shapes of what one release was asked. Safe to use from several threads.
+
+    Args:
+        schema: its star.
+    """
+
+    schema: Schema
+    _kept: OrderedDict[tuple[str, ...], Kept] = field(default_factory=OrderedDict)
+    _exchanged: OrderedDict[tuple[str, str], frozenset[int]] = field(default_factory=OrderedDict)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def __post_init__(self) -> None:
+        """Remember the catalog's own expressions."""
+        tables = self.schema.tables.values()
+        self._declared = "\n".join(
+            body for t in tables for body in (*t.derived.values(), *t.measures.values())
+        )
+
+    def filled(self, text: str, dialect: str) -> Statement | None:
+        """A statement as an earlier one of its shape tells; None where it must be read."""
+        shape = shape_of(text)
+        if shape is None or self._declares(shape):
+            return None
+        with self._lock:
+            kept = self._find(shape, dialect)
+            known = kept is not None and kept.fit and kept.changed(shape.constants) <= kept.proved
+        return kept.filled(shape.constants) if kept is not None and known else None
+
+    def read(self, text: str, dialect: str) -> Statement:
+        """A statement as it stands; its shape is kept for later ones.
+
+        Raises:
+            dpsql.errors.Error: as `parse` and `take_apart`.
+        """
+        tree = parse(text, dialect)
+        shape = shape_of(text)
+        numbers = frozenset() if shape is None or self._declares(shape) else _exchangeable(tree, shape)
+        statement = take_apart(tree, self.schema, text)
+        if shape is not None and numbers:
+            self._learn(statement, shape, dialect, numbers)
+        return statement
+
+    def _declares(self, shape: Shape) -> bool:
+        """Whether a constant stands in an expression of the catalog."""
+        return bool(self._declared) and any(each.text in self._declared for each in shape.constants)
+
+    def _find(self, shape: Shape, dialect: str) -> Kept | None:
+        exchanged = self._exchanged.get((dialect, shape.words))
+        key = None if exchanged is None else _key(shape, dialect, exchanged)
+        if key is None or key not in self._kept:
+            return None
+        self._kept.move_to_end(key)
+        self._exchanged.move_to_end((dialect, shape.words))
+        return self._kept[key]
+
+    def _learn(self, read: Statement, shape: Shape, dialect: str, numbers: frozenset[int]) -> None:
+        with self._lock:
+            known = self._find(shape, dialect)
+            if known is not None:
+                known.check(read, shape.constants)
+                return
+        kept = _keep(read, shape, numbers)
+        if kept is None:
+            return
+        with self._lock:
+            self._exchanged[dialect, shape.words] = kept.exchanged
+            self._kept[_key(shape, dialect, kept.exchanged)] = kept
+            for each in (self._kept, self._exchanged):
+                while len(each) > KEPT:
+                    each.popitem(last=False)
+
+
+def _key(shape: Shape, dialect: str, exchanged: frozenset[int]) -> tuple[str, ...]:
+    """The shape with the constants that do not change."""
+    fixed = (each.text for number, each in enumerate(shape.constants) if number not in exchanged)
+    return (dialect, shape.words, *fixed)
