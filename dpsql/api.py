@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from dpsql.collecting.reported import Stored
     from dpsql.collecting.run import Collected
     from dpsql.curate.audit import AuditReport
+    from dpsql.curate.certificate import Certificate
     from dpsql.curate.draft.drafting import Choices, Draft, Sketch
     from dpsql.curate.forecast import PlanReport
     from dpsql.ledger import BudgetReport
@@ -482,19 +483,29 @@ def budget(catalog: ReleasePath) -> BudgetReport:
     return budget_report(ledger_path(load_catalog(Path(catalog))))
 
 
-def audit(release: ReleasePath, *, catalog: ReleasePath | None = None, samples: int = 20_000) -> AuditReport:
+def audit(
+    release: ReleasePath,
+    *,
+    catalog: ReleasePath | None = None,
+    samples: int = 20_000,
+    prove: bool = False,
+    progress: Progress | None = None,
+) -> AuditReport:
     """Check offline that a release holds what its catalog says, and nothing else.
 
     Args:
         release: the release file.
         catalog: the curator's YAML file, to check the ledger and public tables too.
         samples: runs of the black-box auditor for each statistic; 0 leaves it out.
+        prove: also publish made-up neighbours of this catalog whole, and measure their exact loss; needs `catalog`.
+        progress: called with each step of proving.
 
     Returns:
         One line for each claim, and whether all hold.
 
     Raises:
         ReleaseError, CatalogError: a file cannot be opened.
+        InterfaceError: there is no catalog to prove with, or another one than the release was made from.
 
     **Privacy**: reads no private table and spends nothing.
     """
@@ -503,7 +514,51 @@ def audit(release: ReleasePath, *, catalog: ReleasePath | None = None, samples: 
     from dpsql.star import load_catalog
 
     known = None if catalog is None else load_catalog(Path(catalog))
-    return audit_release(Path(release), ExactNoise(os_entropy()), catalog=known, samples=samples)
+    report = audit_release(Path(release), ExactNoise(os_entropy()), catalog=known, samples=samples)
+    if not prove:
+        return report
+    from dpsql.curate.prove import prove_release
+
+    return report.plus(prove_release(Path(release), known, progress or silent).check)
+
+
+def certificate(
+    release: ReleasePath,
+    *,
+    catalog: ReleasePath | None = None,
+    prove: bool = False,
+    progress: Progress | None = None,
+) -> Certificate:
+    """What a data-protection officer files about a release: who is protected, what it cost, what was checked.
+
+    Args:
+        release: the release file, or a stream directory.
+        catalog: the curator's YAML file, for the ledger's line.
+        prove: measure the exact loss of made-up neighbours and write it in; needs `catalog`.
+        progress: called with each step of proving.
+
+    Returns:
+        The certificate as values; `to_json()` gives plain ones, and `dpsql certificate` makes a page of them.
+
+    Raises:
+        ReleaseError, CatalogError: a file cannot be opened.
+        InterfaceError: people reported for themselves, there is no catalog to prove with, or it is another one than the
+            release was made from.
+
+    **Privacy**: reads no private table and spends nothing.
+    """
+    from contextlib import closing
+
+    from dpsql.curate.certificate import certify
+    from dpsql.curate.prove import prove_release
+    from dpsql.release import open_release
+    from dpsql.star import load_catalog
+
+    path, known = Path(release), None if catalog is None else load_catalog(Path(catalog))
+    report = audit(path, catalog=catalog, samples=0)
+    proof = prove_release(path, known, progress or silent) if prove else None
+    with closing(open_release(path, insecure=True)) as opened:
+        return certify(opened, report, known, proof)
 
 
 def init(

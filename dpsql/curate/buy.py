@@ -15,8 +15,6 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
-from decimal import Decimal
 from fractions import Fraction
 from itertools import product
 from pathlib import Path
@@ -38,7 +36,7 @@ from dpsql.mechanisms.family.asked_rows import best_rows, classes_of
 from dpsql.publishing.axes import axis_maker, open_public
 from dpsql.release import open_release
 from dpsql.star import Catalog
-from dpsql.star.base import GRAIN_MICROSECONDS
+from dpsql.star.base import from_units
 from dpsql.star.graph import PEOPLE
 from dpsql.star.model import MOST, AxisSpec, View
 from dpsql.star.tables import Cuts
@@ -265,23 +263,14 @@ def _narrow(place_: int, spec: AxisSpec, rule: object, masks: FloatArray) -> _Na
     ends = np.flatnonzero(np.any(np.diff(masks[:, :values], axis=1) != 0, axis=0)) + 1
     leaf = np.searchsorted(ends, np.arange(values), side="right")
     behind = len(ends) + 1 + np.arange(n - values)
-    at = tuple(_text(rule, int(rule.starts[i])) for i in (0, *ends))
+    at = tuple(
+        from_units(rule.type, int(rule.starts[i]), scale=rule.scale, grain=rule.grain) for i in (0, *ends)
+    )
     return _Narrow(
         place_,
         spec.model_copy(update={"cuts": Cuts.model_validate({"at": at})}),
         np.append(leaf, behind).astype(np.int64),
     )
-
-
-def _text(rule: OrderedRule, unit: int) -> str:
-    """A count of units as the catalog writes the value."""
-    if rule.type == "decimal":
-        return format(Decimal(unit).scaleb(-rule.scale), "f")
-    if rule.type == "int":
-        return str(unit)
-    step = GRAIN_MICROSECONDS["day" if rule.type == "date" else rule.grain]
-    moment = datetime(1970, 1, 1) + unit * timedelta(microseconds=step)
-    return moment.date().isoformat() if rule.type == "date" else moment.isoformat(sep=" ")
 
 
 def _intervals(mask: FloatArray, leaf: np.typing.NDArray[np.int64]) -> Iterator[tuple[int, int]]:

@@ -234,3 +234,18 @@ def to_units(type: str, text: str, *, scale: int = 0, grain: str = "second", upp
     if type == "date":
         return (_day(text) - EPOCH).days
     return _timestamp_units(text, grain, upper)
+
+
+def from_units(type: str, units: int, *, scale: int = 0, grain: str = "second") -> str:
+    """A count of units as a catalog writes the value; `to_units` takes it back.
+
+    >>> from_units("decimal", 50, scale=2), from_units("date", 2)
+    ('0.50', '1970-01-03')
+    """
+    if type == "decimal":
+        return format(Decimal(units).scaleb(-scale), "f")
+    if type == "int":
+        return str(units)
+    step = GRAIN_MICROSECONDS["day" if type == "date" else grain]
+    moment = datetime(1970, 1, 1) + units * timedelta(microseconds=step)
+    return moment.date().isoformat() if type == "date" else moment.isoformat(sep=" ")

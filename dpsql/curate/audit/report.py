@@ -34,6 +34,10 @@ class AuditReport:
         """Whether no check failed."""
         return all(check.held is not False for check in self.checks)
 
+    def plus(self, check: Check) -> AuditReport:
+        """The same with one more check."""
+        return AuditReport(self.release, (*self.checks, check))
+
     def to_json(self) -> dict[str, Any]:
         """Plain values for `--json`."""
         checks = [asdict(check) for check in self.checks]

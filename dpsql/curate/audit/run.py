@@ -64,13 +64,13 @@ def audit_release(path: Path, noise: Noise, *, catalog: Catalog | None, samples:
         return audit_stream(path, catalog)
     release = open_release(path, insecure=True)
     try:
-        known = None if catalog is None else _as_bought(catalog, release)
+        known = None if catalog is None else as_bought(catalog, release)
         return AuditReport(path, tuple(_checks(release, noise, known, samples)))
     finally:
         release.close()
 
 
-def _as_bought(catalog: Catalog, release: Release) -> Catalog:
+def as_bought(catalog: Catalog, release: Release) -> Catalog:
     """The catalog with the views and the epsilon of a release of a few questions, which `dpsql buy` put in."""
     views, privacy = release.catalog.views, release.catalog.privacy
     if not views or not all(view.questions for view in views.values()):

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import click
 
-from dpsql.errors import Error
+from dpsql.errors import Error, OperationalError
 from dpsql.progress import Progress, Stage
 
 FILE = click.Path(path_type=Path)
@@ -64,6 +64,18 @@ def tells(command: Callable[..., Told]) -> Callable[..., None]:
         click.get_current_context().exit(told.code)
 
     return run
+
+
+def write_text(file: Path, text: str) -> None:
+    """Write a file that a command was asked for.
+
+    Raises:
+        OperationalError: it cannot be written.
+    """
+    try:
+        file.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise OperationalError(f"cannot write {file}: {error.strerror}") from error
 
 
 @contextmanager

@@ -12,8 +12,7 @@ import click
 from dpsql import api
 from dpsql.answer.output import FORMATS, STYLES, notes_beside, render
 from dpsql.answer.run import heeding_keys
-from dpsql.doors.cli import FILE, Told, cli, tells
-from dpsql.errors import OperationalError
+from dpsql.doors.cli import FILE, Told, cli, tells, write_text
 
 LEVEL = click.FloatRange(0.5, 0.9999)
 as_of = click.option("--as-of", help="of a stream: the newest batch wanted, by number or date")
@@ -123,10 +122,7 @@ def report(releases: tuple[Path, ...], output: Path) -> Told:
         page = report_page(opened.releases[0], opened if len(releases) > 1 else None)
     finally:
         opened.close()
-    try:
-        output.write_text(page, encoding="utf-8")
-    except OSError as error:
-        raise OperationalError(f"cannot write {output}: {error.strerror}") from error
+    write_text(output, page)
     return Told({"page": str(output), "bytes": len(page.encode())}, f"wrote {output}")
 
 

@@ -1,7 +1,8 @@
-"""Commands of the curator: publish, buy, append, budget, audit. They spend, or say what was spent on what."""
+"""Commands of the curator: publish, buy, append, budget, audit, certificate. They spend, or tell what was spent."""
 
 from __future__ import annotations
 
+import json
 from dataclasses import asdict
 from fractions import Fraction
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dpsql import api
-from dpsql.doors.cli import FILE, Told, cli, steps, tells
+from dpsql.doors.cli import FILE, Told, cli, steps, tells, write_text
 from dpsql.doors.cli.plan import plan_text
 from dpsql.errors import InterfaceError
 
@@ -189,11 +190,42 @@ def amount(value: Fraction) -> str:
     show_default=True,
     help="of the auditor; 0: none",
 )
+@click.option(
+    "--prove", is_flag=True, help="also measure the exact loss of made-up neighbours; needs --catalog"
+)
 @tells
-def audit(release: Path, catalog: Path | None, samples: int) -> Told:
+def audit(release: Path, catalog: Path | None, samples: int, prove: bool) -> Told:
     """Check offline that RELEASE holds what its catalog says and nothing else; exit code 3 if not.
 
-    Everything in the file but the noisy integers is recomputed from its catalog and from those integers.
+    Everything in the file but the noisy integers is recomputed from its catalog and from those integers. With --prove
+    rows are made up for the catalog, neighbours are published whole, and what tells them apart is added up exactly: a
+    loss above what the ledger was charged would prove the promise false. No private table is opened.
     """
-    report = api.audit(release, catalog=catalog, samples=samples)
+    with steps("audit") as progress:
+        report = api.audit(release, catalog=catalog, samples=samples, prove=prove, progress=progress)
     return Told(report.to_json(), report.text(), result=True, code=0 if report.held else 3)
+
+
+@cli.command()
+@click.argument("release", type=FILE)
+@click.option("-o", "--output", required=True, type=FILE, help="HTML page to write; its JSON goes beside it")
+@click.option("--catalog", type=FILE, help="the curator's, for the ledger's line")
+@click.option("--prove", is_flag=True, help="measure the exact loss of made-up neighbours; needs --catalog")
+@tells
+def certificate(release: Path, output: Path, catalog: Path | None, prove: bool) -> Told:
+    """Write what a data-protection officer files about RELEASE, a page and JSON; exit code 3 if a check fails.
+
+    Who is protected and how, mechanisms, the ledger's line, what was checked and measured by which version and when,
+    and what is not promised.
+    """
+    from dpsql.doors.certificate import certificate_page
+
+    with steps("certificate") as progress:
+        written = api.certificate(release, catalog=catalog, prove=prove, progress=progress)
+    beside = output.with_suffix(".json")
+    for file, text in (
+        (output, certificate_page(written)),
+        (beside, json.dumps(written.to_json(), indent=2) + "\n"),
+    ):
+        write_text(file, text)
+    return Told(written.to_json(), f"wrote {output} and {beside}", code=0 if written.held else 3)

@@ -1,0 +1,267 @@
+"""`dpsql certificate`: what a data-protection officer files about a release, as values for JSON and a page.
+
+Who is protected and how, what it cost and where that is written, what was measured of it and by which version, and
+what is not promised. Everything follows from the release; the ledger's line needs the curator's catalog, and the figure
+of the exact loss is measured when the certificate is made (`dpsql.curate.prove`).
+
+**Privacy**: published values, the ledger's line about this release, and made-up rows.
+**Source**: docs/curator.md, "A certificate".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from fractions import Fraction
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from dpsql import __version__
+from dpsql.curate.audit import AuditReport
+from dpsql.curate.prove.run import Proof
+from dpsql.errors import InterfaceError
+from dpsql.ledger import LineageReport, budget_report
+from dpsql.ledger.files import file_hash
+from dpsql.publishing.central import PROMISE
+from dpsql.release import Release
+from dpsql.star import Catalog
+from dpsql.star.graph import ledger_path
+from dpsql.star.model import ROW
+
+FORMAT = "dpsql-certificate-1"
+MOVES = {
+    "add_remove": "adding or removing everything that one {unit} owns",
+    "replace_one": "replacing everything that one {unit} owns",
+    "replace": "replacing everything that one {unit} owns",
+}
+
+
+class Certified(NamedTuple):
+    """Which file this is about.
+
+    Args:
+        name, description, population: as in its catalog.
+        release_id: as the ledger has it.
+        file, sha256: of a stream its promise, which the ledger seals.
+    """
+
+    name: str
+    description: str
+    population: str
+    release_id: str
+    file: str
+    sha256: str
+
+
+class Protected(NamedTuple):
+    """Who is protected, and the sentence that holds.
+
+    Args:
+        unit: `row`, or the people's key.
+        neighbours: the catalog's word.
+        rows_per_unit: table -> rows of one unit that count.
+        epsilon, delta, mu2, rho: fractions as text; mu2 and rho under a delta alone.
+        sentence: what is promised, in words.
+    """
+
+    unit: str
+    neighbours: str
+    rows_per_unit: dict[str, int | str]
+    epsilon: str
+    delta: str
+    mu2: str | None
+    rho: str | None
+    sentence: str
+
+
+class Measured(NamedTuple):
+    """One statistic: what is told of what, how, and for how much."""
+
+    view: str
+    measure: str
+    mechanism: str
+    amount: str
+    currency: str
+
+
+class LedgerLine(NamedTuple):
+    """What the ledger holds of this release; epsilons at the lineage's delta.
+
+    Args:
+        ledger, lineage, label: where it is written.
+        charged_on: UTC.
+        charged: for this release.
+        spent, cap: of the lineage, all releases together.
+    """
+
+    ledger: str
+    lineage: str
+    label: str
+    charged_on: str
+    charged: float
+    spent: float
+    cap: float
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """All of it.
+
+    Args:
+        about: the release.
+        made_on, version: when it was written, ISO date, UTC, and by which dpsql.
+        protected: the promise.
+        measured: every statistic.
+        spends: purpose and amount of each part of the budget.
+        ledger: its line; None without the curator's catalog.
+        proof: the measured loss; None where it was not measured.
+        checked: (checks of the offline audit that held, that could not be made, that failed).
+        not_promised: sentences.
+    """
+
+    about: Certified
+    made_on: str
+    version: str
+    protected: Protected
+    measured: tuple[Measured, ...]
+    spends: tuple[tuple[str, str], ...]
+    ledger: LedgerLine | None
+    proof: Proof | None
+    checked: tuple[int, int, int]
+    not_promised: tuple[str, ...]
+
+    @property
+    def held(self) -> bool:
+        """Whether nothing that was looked at failed."""
+        return not self.checked[2] and (self.proof is None or self.proof.held)
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values."""
+        held, open_, failed = self.checked
+        return {
+            "format": FORMAT,
+            "made_on": self.made_on,
+            "dpsql": self.version,
+            "release": self.about._asdict(),
+            "protected": self.protected._asdict(),
+            "mechanisms": [each._asdict() for each in self.measured],
+            "spends": [{"what": what, "amount": amount} for what, amount in self.spends],
+            "ledger": None if self.ledger is None else self.ledger._asdict(),
+            "exact_loss": None if self.proof is None else self.proof.to_json(),
+            "audit": {"held": held, "not_checked": open_, "failed": failed},
+            "not_promised": list(self.not_promised),
+        }  # fmt: skip
+
+
+def certify(
+    release: Release, audit: AuditReport, catalog: Catalog | None, proof: Proof | None
+) -> Certificate:
+    """Write the certificate of a release.
+
+    Args:
+        release: an open central release or state of a stream.
+        audit: of it.
+        catalog: the curator's, for the ledger's line.
+        proof: of its catalog, where it was measured.
+
+    Raises:
+        InterfaceError: people reported for themselves; their plan is what to file.
+        IntegrityError, OperationalError: the ledger is broken or cannot be opened.
+    """
+    meta = release.meta
+    if meta.local is not None:
+        raise InterfaceError(
+            "people reported for themselves: there is no curator's release to certify",
+            hint="file the collection's plan and `dpsql report`",
+        )
+    checks = [check.held for check in audit.checks]
+    counts = checks.count(True), checks.count(None), checks.count(False)
+    return Certificate(
+        _about(release, audit.release),
+        datetime.now(UTC).date().isoformat(),
+        __version__,
+        _protected(release),
+        tuple(Measured(s.view, s.measure, s.mechanism, s.budget, s.currency) for s in release.statistics),
+        tuple((spend.purpose, spend.amount) for spend in meta.spends),
+        None if catalog is None else _line(catalog, meta.release_id),
+        proof,
+        counts,
+        tuple(_not_promised(release)),
+    )
+
+
+def _about(release: Release, path: Path) -> Certified:
+    catalog, sealed = release.catalog, path / PROMISE if path.is_dir() else path
+    return Certified(
+        catalog.name, catalog.description, catalog.population or "", release.meta.release_id, path.name,
+        file_hash(sealed),
+    )  # fmt: skip
+
+
+def _protected(release: Release) -> Protected:
+    promise = release.meta.privacy
+    moves = MOVES[promise.neighbours].format(unit=promise.unit)
+    epsilon = f"{float(Fraction(promise.epsilon)):.6g}"
+    start = f"Whatever anybody computes from this release, {moves} changes the chance p of any outcome"
+    if promise.mu2 is None:
+        sentence = f"{start} by a factor of at most exp({epsilon})."
+    else:
+        sentence = f"{start} to at most exp({epsilon}) p + {float(Fraction(promise.delta)):.6g}."
+    rho = None if promise.mu2 is None else str(Fraction(promise.mu2) / 2)
+    return Protected(
+        promise.unit, promise.neighbours, dict(promise.rows_per_unit or {}), promise.epsilon, promise.delta,
+        promise.mu2, rho, sentence,
+    )  # fmt: skip
+
+
+def _line(catalog: Catalog, release_id: str) -> LedgerLine | None:
+    path = ledger_path(catalog)
+    for lineage in budget_report(path).lineages:
+        for entry in lineage.entries:
+            if entry.release_id == release_id:
+                return _told(path, lineage, entry.label, entry.published_at, entry.epsilon)
+    return None
+
+
+def _told(path: Path, lineage: LineageReport, label: str, when: str, charged: Fraction) -> LedgerLine:
+    return LedgerLine(
+        path.name, lineage.lineage.name, label, when, float(charged), float(lineage.spent_epsilon),
+        float(lineage.lineage.cap),
+    )  # fmt: skip
+
+
+def _not_promised(release: Release) -> Iterator[str]:
+    """What a reader may take for promised and is not, for this release."""
+    meta, catalog = release.meta, release.catalog
+    promise = meta.privacy
+    if meta.insecure_entropy:
+        yield "Its noise can be foretold (test entropy): nothing is promised at all."
+    if promise.vouched:
+        yield (
+            f"SQL over {', '.join(promise.vouched)} was not checked: the promise holds if the curator is right that "
+            "each row there is one unit's own."
+        )
+    if promise.unit == ROW.name:
+        joined = [n for n, t in catalog.tables.items() if not t.is_public and n not in catalog.star.tables]
+        beside = f" Rows of {', '.join(joined)} are joined and not protected." if joined else ""
+        yield f"People: one row of {', '.join(catalog.star.tables)} is protected, not all that a person owns.{beside}"
+    else:
+        yield (
+            f"Others who are named in a person's rows: a row is its {promise.unit}'s own; whoever else it names is not "
+            "protected by this release."
+        )
+    if meta.stream is not None and meta.stream.max_batches is None and promise.unit != ROW.name:
+        yield "A life: a person's rows of one batch are protected; in k batches the promise is k epsilon."
+    if meta.privacy.mu2 is not None:
+        yield "Certainty: outcomes of a chance below delta may tell more than the factor says."
+    yield "Groups: of k units together the promise is k epsilon (under a delta k^2 mu^2); a family is a group."
+    yield (
+        "What is true of people in general: an answer about all may tell something likely of each, whether or not she "
+        "is in the data."
+    )
+    public = sorted(catalog.public_tables)
+    listed = f", all rows of {', '.join(public)}" if public else ""
+    yield f"What is public: the catalog with its bounds and categories{listed}, that and when this was published."
+    yield "Releases about the same people that another ledger was charged for: what they cost adds up."
+    yield "Secrecy of raw rows where they are kept, while publishing too. Erasing a person there changes no release."

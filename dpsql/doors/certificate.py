@@ -1,0 +1,120 @@
+"""The certificate as one page: HTML that needs no network and prints on one sheet."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from fractions import Fraction
+from html import escape
+
+from dpsql.curate.certificate import Certificate
+
+STYLE = """
+@page { size: A4; margin: 12mm }
+body { font: 9.5pt/1.35 system-ui, sans-serif; color: #111; background: #fff; max-width: 48rem; margin: 1rem auto }
+h1 { font-size: 14pt; margin: 0 } h2 { font-size: 10.5pt; margin: .7rem 0 .15rem; border-bottom: 1px solid #999 }
+p, ul { margin: .2rem 0 } ul { padding-left: 1.1rem } table { border-collapse: collapse; width: 100% }
+td, th { text-align: left; vertical-align: top; padding: .05rem .6rem .05rem 0; font-weight: normal }
+th { white-space: nowrap; color: #444 } code { font-size: 8pt; overflow-wrap: anywhere } .soft { color: #444 }
+"""
+POLICY = "default-src 'none'; style-src 'unsafe-inline'"
+MOST_LINES = 8
+"""Mechanisms that a page lists; beyond, they are counted, and the JSON has them all."""
+
+
+def certificate_page(certificate: Certificate) -> str:
+    """The page as HTML.
+
+    Args:
+        certificate: what it says.
+
+    Returns:
+        A whole document.
+    """
+    about, protected = certificate.about, certificate.protected
+    body = [
+        f"<h1>Certificate of the release {escape(about.name)}</h1>",
+        f'<p class="soft">{escape(about.description)}</p>' if about.description else "",
+        _table(
+            [
+                ("release", about.release_id),
+                ("file", f"{about.file}, SHA-256 {about.sha256}"),
+                ("people", about.population or "not named"),
+                ("written", f"{certificate.made_on} by dpsql {certificate.version}"),
+            ]
+        ),
+        "<h2>Who is protected, and how</h2>",
+        f"<p>{escape(protected.sentence)}</p>",
+        _table(_promise(certificate)),
+        "<h2>How it was measured</h2>",
+        _table(_mechanisms(certificate)),
+        "<h2>What it cost</h2>",
+        _table(_cost(certificate)),
+        "<h2>What was checked</h2>",
+        _table(_checked(certificate)),
+        "<h2>What is not promised</h2>",
+        "<ul>" + "".join(f"<li>{escape(line)}</li>" for line in certificate.not_promised) + "</ul>",
+    ]
+    return f"""<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="{POLICY}">
+<title>{escape(about.name)}: certificate</title>
+<style>{STYLE}</style>
+</head>
+<body>
+{chr(10).join(part for part in body if part)}
+</body>
+</html>
+"""
+
+
+def _promise(certificate: Certificate) -> list[tuple[str, str]]:
+    protected = certificate.protected
+    rows = [
+        ("unit", protected.unit),
+        ("neighbours", protected.neighbours),
+        ("epsilon", _number(protected.epsilon)),
+        ("delta", _number(protected.delta)),
+    ]
+    if protected.mu2 is not None and protected.rho is not None:
+        rows += [("mu^2, rho", f"{_number(protected.mu2)}, {_number(protected.rho)}")]
+    counted = ", ".join(f"{table} {number}" for table, number in protected.rows_per_unit.items())
+    return [*rows, ("rows of a unit that count", counted)] if counted else rows
+
+
+def _mechanisms(certificate: Certificate) -> list[tuple[str, str]]:
+    shown = certificate.measured[:MOST_LINES]
+    rows = [(f"{each.view}: {each.measure}", each.mechanism) for each in shown]
+    left = len(certificate.measured) - len(shown)
+    return [*rows, ("and", f"{left} more, in the JSON")] if left else rows
+
+
+def _cost(certificate: Certificate) -> list[tuple[str, str]]:
+    line = certificate.ledger
+    if line is None:
+        return [("ledger", "not looked at: made without the curator's catalog, or no line of this release")]
+    return [
+        ("ledger", f"{line.ledger}, lineage {line.lineage}, label {line.label}, {line.charged_on}"),
+        ("charged", f"epsilon {line.charged:.6g} in {len(certificate.spends)} parts"),
+        ("spent of the lineage's cap", f"{line.spent:.6g} of {line.cap:.6g}"),
+    ]
+
+
+def _checked(certificate: Certificate) -> list[tuple[str, str]]:
+    held, open_, failed = certificate.checked
+    audit = f"{held} checks held, {failed} failed, {open_} could not be made"
+    proof = certificate.proof
+    if proof is None:
+        return [("offline audit", audit), ("exact loss", "not measured (write --prove)")]
+    made = f"dpsql {proof.version}, {proof.measured_on}, {len(proof.pairs)} pairs of made-up neighbours"
+    return [("offline audit", audit), ("exact loss over claim", f"{proof.worst.share:.6g} at most: {made}")]
+
+
+def _number(amount: str) -> str:
+    return f"{float(Fraction(amount)):.6g}"
+
+
+def _table(rows: Iterable[tuple[str, str]]) -> str:
+    lines = (f"<tr><th>{escape(name)}</th><td>{escape(value)}</td></tr>" for name, value in rows)
+    return f"<table>{''.join(lines)}</table>"
