@@ -5,7 +5,7 @@ what is not promised. Everything follows from the release; the ledger's line nee
 of the exact loss is measured when the certificate is made (`dpsql.curate.prove`).
 
 **Privacy**: published values, the ledger's line about this release, and made-up rows.
-**Source**: docs/curator.md, "A certificate".
+**Source**: docs/privacy.md, "8. What an offline audit of a release shows".
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from fractions import Fraction
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from dpsql import __version__
 from dpsql.curate.audit import AuditReport
 from dpsql.curate.prove.run import Proof
 from dpsql.errors import InterfaceError
@@ -25,16 +25,12 @@ from dpsql.ledger import LineageReport, budget_report
 from dpsql.ledger.files import file_hash
 from dpsql.publishing.central import PROMISE
 from dpsql.release import Release
+from dpsql.release.promises import promise_words
 from dpsql.star import Catalog
 from dpsql.star.graph import ledger_path
 from dpsql.star.model import ROW
 
 FORMAT = "dpsql-certificate-1"
-MOVES = {
-    "add_remove": "adding or removing everything that one {unit} owns",
-    "replace_one": "replacing everything that one {unit} owns",
-    "replace": "replacing everything that one {unit} owns",
-}
 
 
 class Certified(NamedTuple):
@@ -180,7 +176,7 @@ def certify(
     return Certificate(
         _about(release, audit.release),
         datetime.now(UTC).date().isoformat(),
-        __version__,
+        version("dpsql"),
         _protected(release),
         tuple(Measured(s.view, s.measure, s.mechanism, s.budget, s.currency) for s in release.statistics),
         tuple((spend.purpose, spend.amount) for spend in meta.spends),
@@ -201,17 +197,10 @@ def _about(release: Release, path: Path) -> Certified:
 
 def _protected(release: Release) -> Protected:
     promise = release.meta.privacy
-    moves = MOVES[promise.neighbours].format(unit=promise.unit)
-    epsilon = f"{float(Fraction(promise.epsilon)):.6g}"
-    start = f"Whatever anybody computes from this release, {moves} changes the chance p of any outcome"
-    if promise.mu2 is None:
-        sentence = f"{start} by a factor of at most exp({epsilon})."
-    else:
-        sentence = f"{start} to at most exp({epsilon}) p + {float(Fraction(promise.delta)):.6g}."
     rho = None if promise.mu2 is None else str(Fraction(promise.mu2) / 2)
     return Protected(
         promise.unit, promise.neighbours, dict(promise.rows_per_unit or {}), promise.epsilon, promise.delta,
-        promise.mu2, rho, sentence,
+        promise.mu2, rho, promise_words(promise)[0],
     )  # fmt: skip
 
 
@@ -237,11 +226,7 @@ def _not_promised(release: Release) -> Iterator[str]:
     promise = meta.privacy
     if meta.insecure_entropy:
         yield "Its noise can be foretold (test entropy): nothing is promised at all."
-    if promise.vouched:
-        yield (
-            f"SQL over {', '.join(promise.vouched)} was not checked: the promise holds if the curator is right that "
-            "each row there is one unit's own."
-        )
+    yield from promise_words(promise)[1:]
     if promise.unit == ROW.name:
         joined = [n for n, t in catalog.tables.items() if not t.is_public and n not in catalog.star.tables]
         beside = f" Rows of {', '.join(joined)} are joined and not protected." if joined else ""

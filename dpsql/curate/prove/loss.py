@@ -15,7 +15,7 @@ no epsilon for that. A pair gives the loss on one path of choices, which bounds 
 claim that a pair exceeds is false.
 
 **Privacy**: sees exact integers of both sides: for made-up rows.
-**Source**: docs/privacy/loss.md; Dwork and Roth (2014), theorem 3.6.
+**Source**: docs/privacy/loss.md, "1. What is measured"; Dwork and Roth (2014), theorem 3.6.
 """
 
 from __future__ import annotations

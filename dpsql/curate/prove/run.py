@@ -5,7 +5,7 @@ above the claim proves that the claim is false. One below it proves nothing beyo
 docs/privacy.md.
 
 **Privacy**: made-up rows and public tables; the curator's ledger is not opened and nothing is charged to it.
-**Source**: docs/privacy/loss.md.
+**Source**: docs/privacy/loss.md, "2. Where neighbours aim".
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ import tempfile
 from contextlib import closing
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from importlib.metadata import version
 from math import inf
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from dpsql import __version__
 from dpsql.curate.audit.report import Check
 from dpsql.curate.audit.run import as_bought
 from dpsql.curate.prove.loss import Distinguished
@@ -122,7 +122,7 @@ def prove(catalog: Catalog, *, seed: int = 0, progress: Progress = silent) -> Pr
             progress(Stage("measuring the exact loss of", manner.name, done=done, total=len(MANNERS)))
             pairs.append(_measured(made, manner, Path(folder) / manner.name, seed))
     today = datetime.now(UTC).date().isoformat()
-    return Proof(__version__, today, catalog.privacy.neighbours, tuple(pairs))
+    return Proof(version("dpsql"), today, catalog.privacy.neighbours, tuple(pairs))
 
 
 def prove_release(path: Path, catalog: Catalog | None, progress: Progress = silent) -> Proof:

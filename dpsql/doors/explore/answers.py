@@ -18,10 +18,10 @@ from dpsql.answer.result import Result
 from dpsql.answer.session import OpenReleases
 from dpsql.doors.complete import Words, complete, words_of
 from dpsql.doors.describe import TableInfo, describe
-from dpsql.doors.promises import FREE, promise_words
 from dpsql.doors.questions import well_answered
 from dpsql.errors import Error
 from dpsql.release import Release
+from dpsql.release.promises import FREE, promise_words
 
 MOST_ROWS = 500
 """Rows that the page shows and draws; the CSV file holds all of them."""

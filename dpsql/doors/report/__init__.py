@@ -14,7 +14,6 @@ from dpsql.answer.combine import promise_together
 from dpsql.answer.notes import PARTICIPATIONS
 from dpsql.answer.session import OpenReleases
 from dpsql.doors.page import asset
-from dpsql.doors.promises import FREE, promise_words
 from dpsql.doors.report.model import page_model
 from dpsql.release import Release
 from dpsql.release.format import (
@@ -28,6 +27,7 @@ from dpsql.release.format import (
     SlotsLeftOut,
     to_json,
 )
+from dpsql.release.promises import FREE, promise_words
 
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:"
 """Nothing may be fetched: the page works offline and tells nobody what is looked at."""
