@@ -19,7 +19,9 @@ from benchmarks.trusts.hybrid import Case, Outcome, measured, silent
 from benchmarks.trusts.routing import Reporters, answers, opened, parts_off, world
 from benchmarks.trusts.worlds import FIFTEEN, FOUR, World, adult, foodmart, shop
 
-WORLDS, BIASED, DRAWS = 40, 10, 12
+WORLDS, BIASED = 40, 10
+DRAWS, BOXES = 24, 48
+"""Releases of a row, and boxes that each is asked: of few releases the mean error is mostly their own luck."""
 WITHIN, LEVEL = 1.15, 0.01
 
 
@@ -132,7 +134,7 @@ def unknown(worlds: int) -> int:
 def hybrid(figures: Figures) -> None:
     """Errors of COUNT against what was computed, and what intervals of COUNT, SUM and AVG hold."""
     for name, row in rows():
-        outcomes = measured(row.world(), row.case, DRAWS)
+        outcomes = measured(row.world(), row.case, DRAWS, BOXES)
         _errors(figures, name, row, outcomes["COUNT(*)"])
         for value, found in outcomes.items():
             held = f"hybrid, {name}: 95% intervals of {value} hold"

@@ -21,6 +21,7 @@ What a collector makes of reports is in `dpsql.mechanisms.oracles`. Nobody asks 
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice, product
@@ -195,11 +196,14 @@ class DeviceOracle(Protocol):
 
 
 @dataclass(frozen=True)
-class RandomisedResponse:
-    """One item: the own one with weight `own`, any other with weight 2^20."""
+class ItemOracle(ABC):
+    """What most oracles answer alike: "no row" is an item to them, and every draw can be made.
 
-    name: ClassVar[str] = "GRR"
-    code: ClassVar[int] = 1
+    Args:
+        domain: number of items.
+        extra: what a plan says beside it, else 0.
+    """
+
     silent: ClassVar[bool] = False
     domain: int
     extra: int = 0
@@ -207,6 +211,18 @@ class RandomisedResponse:
     def sound(self, own: int) -> bool:
         """Always."""
         return True
+
+    @abstractmethod
+    def payload(self, item: int | None, own: int, entropy: Entropy) -> bytes:
+        """Perturb an item."""
+
+
+@dataclass(frozen=True)
+class RandomisedResponse(ItemOracle):
+    """One item: the own one with weight `own`, any other with weight 2^20."""
+
+    name: ClassVar[str] = "GRR"
+    code: ClassVar[int] = 1
 
     def payload(self, item: int | None, own: int, entropy: Entropy) -> bytes:
         """The item's number."""
@@ -214,18 +230,11 @@ class RandomisedResponse:
 
 
 @dataclass(frozen=True)
-class UnaryEncoding:
+class UnaryEncoding(ItemOracle):
     """One bit per item."""
 
     name: ClassVar[str] = "OUE"
     code: ClassVar[int] = 2
-    silent: ClassVar[bool] = False
-    domain: int
-    extra: int = 0
-
-    def sound(self, own: int) -> bool:
-        """Always."""
-        return True
 
     def payload(self, item: int | None, own: int, entropy: Entropy) -> bytes:
         """The bits."""
@@ -233,14 +242,11 @@ class UnaryEncoding:
 
 
 @dataclass(frozen=True)
-class LocalHashing:
+class LocalHashing(ItemOracle):
     """A seed and one of `extra` buckets."""
 
     name: ClassVar[str] = "OLH"
     code: ClassVar[int] = 3
-    silent: ClassVar[bool] = False
-    domain: int
-    extra: int
 
     def sound(self, own: int) -> bool:
         """Two buckets at least."""
@@ -253,14 +259,12 @@ class LocalHashing:
 
 
 @dataclass(frozen=True)
-class SquareWave:
+class SquareWave(ItemOracle):
     """One bin; near ones, up to `extra` from the own leaf, with weight `own`."""
 
     name: ClassVar[str] = "WAVE"
     code: ClassVar[int] = 4
     silent: ClassVar[bool] = True
-    domain: int
-    extra: int
 
     def sound(self, own: int) -> bool:
         """Weights that add up to no more than can be drawn from."""
@@ -329,14 +333,11 @@ def block(item: int, space: Space, own: int, entropy: Entropy) -> int:
 
 
 @dataclass(frozen=True)
-class BlockDesign:
+class BlockDesign(ItemOracle):
     """One block of a design over `extra`, a prime."""
 
     name: ClassVar[str] = "DESIGN"
     code: ClassVar[int] = 5
-    silent: ClassVar[bool] = False
-    domain: int
-    extra: int
 
     def sound(self, own: int) -> bool:
         """A prime, few blocks, and weights that add up to no more than can be drawn from."""
