@@ -271,6 +271,8 @@ def cover(tree: Tree, lo: npt.ArrayLike, hi: npt.ArrayLike) -> tuple[IntArray, I
     lo, hi = np.asarray(lo, np.int64), np.asarray(hi, np.int64)
     if np.any(lo < 0) or np.any(hi > tree.n) or np.any(lo > hi):
         raise InterfaceError(f"ranges must lie in [0, {tree.n}) with lo <= hi")
+    if lo.size <= FEW:
+        return _cover_few(tree, np.atleast_1d(lo).tolist(), np.atleast_1d(hi).tolist())
     which = np.flatnonzero(lo < hi)
     node = np.zeros(len(which), np.int64)
     found: list[tuple[IntArray, IntArray]] = []
@@ -286,6 +288,27 @@ def cover(tree: Tree, lo: npt.ArrayLike, hi: npt.ArrayLike) -> tuple[IntArray, I
     if not found:
         return np.zeros(0, np.int64), np.zeros(0, np.int64)
     return np.concatenate([a for a, _ in found]), np.concatenate([b for _, b in found])
+
+
+FEW = 8
+"""Ranges that are faster one by one: a step of numpy's costs as much as ten of Python's."""
+
+
+def _cover_few(tree: Tree, lo: list[int], hi: list[int]) -> tuple[IntArray, IntArray]:
+    """`cover` without numpy, in the same order."""
+    front = [(which, 0) for which in range(len(lo)) if lo[which] < hi[which]]
+    found: list[tuple[int, int]] = []
+    while front:
+        below: list[tuple[int, int]] = []
+        for which, node in front:
+            start, stop = tree.lo[node], tree.hi[node]
+            if start >= lo[which] and stop <= hi[which]:
+                found.append((which, node))
+            elif start < hi[which] and stop > lo[which]:
+                first = int(tree.first_child[node])
+                below += [(which, child) for child in range(first, first + int(tree.child_count[node]))]
+        front = below
+    return np.array([a for a, _ in found], np.int64), np.array([b for _, b in found], np.int64)
 
 
 def coverage(tree: Tree, workload: Workload | None = None, whole: float = 0.0) -> FloatArray:

@@ -22,7 +22,7 @@ from dpsql.answer.cuts import most_moved
 from dpsql.answer.errorbars import LAPLACE_KURTOSIS, Errors, quantile
 from dpsql.answer.leafsets import FloatArray, IntArray, Reach, Weighed, masks, reach
 from dpsql.answer.plan import Box, Plan, presence
-from dpsql.answer.run import run
+from dpsql.answer.run import prepared, run
 from dpsql.errors import DataError
 from dpsql.release import Release
 from dpsql.release.format import UNIT
@@ -200,10 +200,14 @@ def lookup(plan: Plan, statistic: int, boxes: Sequence[Box], sums: Sequence[Sum]
     many = len(boxes) > 1
     listed = tuple(i for i, part in enumerate(parts) if many or not part.constant)
     whole = all(part.nodes.whole for part in parts)
-    sources, joins, values = [f"{sums[0].table}_{statistic} AS c"], [], []
+    sources, joins, values, nodes = [f"{sums[0].table}_{statistic} AS c"], [], [], []
     for i, part in enumerate(parts):
         if i not in listed:
-            joins.append(f"c.n{i + 1} = {int(part.nodes.node[0])}")
+            node = int(part.nodes.node[0])
+            joins.append(
+                f"c.n{i + 1} = {'?' if node else '0'}"
+            )  # the root is most of them, and a statement of its own
+            nodes += [node] if node else []
             continue
         fields, arrays = _fields(part, whole, many)
         sources.append(f"(SELECT {fields}) AS a{i + 1}")
@@ -217,7 +221,7 @@ def lookup(plan: Plan, statistic: int, boxes: Sequence[Box], sums: Sequence[Sum]
     sql += f" WHERE {' AND '.join(joins)}" if joins else ""
     sql += f" GROUP BY {', '.join(keys)}" if keys else ""
     counts = tuple(len(part.nodes.node) for part in parts)
-    return Lookup(statistic, sql, tuple(values), counts, listed, many and bool(listed), whole)
+    return Lookup(statistic, sql, (*values, *nodes), counts, listed, many and bool(listed), whole)
 
 
 def _weighted(value: str, parts: Sequence[AxisNodes], listed: Sequence[int]) -> list[str]:
@@ -290,7 +294,11 @@ def recombine(plan: Plan, statistic: int, boxes: Sequence[Box], release: Release
     try:
         for weight, part in parts:
             last = part.many + len(part.listed)
-            rows = [row for row in run(release, part.sql, part.values).rows if row[last] is not None]
+            rows = [
+                row
+                for row in run(release, prepared(release, part.sql), part.values).rows
+                if row[last] is not None
+            ]
             columns = list(zip(*rows, strict=True))
             if columns:
                 zeros = np.zeros(len(columns[last]), np.int64)

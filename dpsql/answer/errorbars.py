@@ -30,7 +30,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from statistics import NormalDist
 
@@ -176,6 +176,9 @@ class Errors:
     plan: Plan
     release: Release
     index: tuple[np.ndarray, ...]
+    _products: dict[tuple[int, Box, Box | None, int | None], Covariance] = field(
+        default_factory=dict, repr=False
+    )
 
     def covariance(self, left: Linear, right: Linear) -> FloatArray:
         """Covariance of two linear forms, shape (rows,)."""
@@ -232,7 +235,7 @@ class Errors:
         for mask, index in zip(self.plan.box_masks(boxes[0]), self.index, strict=True):
             group = index[rows]
             same = bool(np.all(group == group[0]))
-            masks.append(mask[group[:1]] if same else weights[None, :] @ mask[group])
+            masks.append(mask[group[:1]] if same else np.bincount(group, weights, len(mask))[None] @ mask)
         count = self.plan.view.statistics["count"].id
         scale = 1.0 if len(rows) > 1 else float(weights[0] ** 2)
         found = self.release.reading(count).covariance(masks)
@@ -268,7 +271,16 @@ class Errors:
         return total
 
     def product(self, statistic: int, left: Box, right: Box | None, other: int | None = None) -> Covariance:
-        """Covariances of two boxes by part, each of shape (rows,), of one statistic or of two; None is all rows."""
+        """Covariances of two boxes by part, each of shape (rows,), of one statistic or of two; None is all rows.
+
+        Kept, since a standard error, both ends of an interval and its parts ask for the same.
+        """
+        key = statistic, left, right, other
+        if key not in self._products:
+            self._products[key] = self._product(statistic, left, right, other)
+        return self._products[key]
+
+    def _product(self, statistic: int, left: Box, right: Box | None, other: int | None) -> Covariance:
         second = statistic if other is None else other
         if second < statistic and right is not None:
             return self.product(second, right, left, statistic)

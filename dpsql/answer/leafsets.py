@@ -79,7 +79,7 @@ def _true(values: Any, comparison: Comparison) -> BoolArray:
     """Where the comparison is true; NULL makes it unknown, which is not true."""
     constant = comparison.constant
     other = constant if isinstance(constant, int) else np.datetime64(constant, "D")
-    found: BoolArray = np.ma.filled(comparison.operator(values, other), False).astype(np.bool_)
+    found: BoolArray = comparison.operator(np.ma.getdata(values), other) & ~np.ma.getmaskarray(values)
     return found
 
 
@@ -363,14 +363,15 @@ def masks(cells: AxisCells, taken: Taken) -> FloatArray:
     Returns:
         Shape (groups, leaves), in [0, 1]; where a factor weighs it, times the factor's mean over what is covered.
     """
-    mask = np.zeros((len(cells.keys), cells.leaves))
+    mask = np.zeros(len(cells.keys) * cells.leaves)
+    keep = _kept(cells, taken.truths if isinstance(taken, Weighed) else taken)
+    at = cells.group[keep] * cells.leaves + cells.leaf[keep]
     if isinstance(taken, Weighed):
-        keep = _kept(cells, taken.truths)
-        np.add.at(mask, (cells.group[keep], cells.leaf[keep]), cells.factors[taken.factor].total[keep])
-        return mask
-    keep = _kept(cells, taken)
-    np.add.at(mask, (cells.group[keep], cells.leaf[keep]), cells.coverage[keep])
-    return _rounded(np.minimum(mask, 1.0))
+        np.add.at(mask, at, cells.factors[taken.factor].total[keep])
+    else:
+        np.add.at(mask, at, cells.coverage[keep])
+        mask[at] = _rounded(np.minimum(mask[at], 1.0))  # few of many thousands: the others are 0
+    return mask.reshape(len(cells.keys), cells.leaves)
 
 
 def _kept(cells: AxisCells, truths: frozenset[int] | None) -> Any:

@@ -166,12 +166,19 @@ def question(seconds: float = LIMIT) -> Iterator[None]:
         _until.reset(before)
 
 
-def run(release: Release, sql: str, values: Sequence[Any] = (), *, limit: float = LIMIT) -> Answer:
+def prepared(release: Release, sql: str) -> duckdb.Statement:
+    """A statement of our own making that comes again with other values, parsed once."""
+    return release.kept(sql, lambda: release.connection.cursor().extract_statements(sql)[0])
+
+
+def run(
+    release: Release, sql: str | duckdb.Statement, values: Sequence[Any] = (), *, limit: float = LIMIT
+) -> Answer:
     """Run a statement of our own making on a release and fetch all of it.
 
     Args:
         release: an open release.
-        sql: DuckDB text.
+        sql: DuckDB text, or what `prepared` made of it.
         values: for its placeholders.
         limit: seconds until it is stopped.
 
@@ -226,7 +233,7 @@ def run_apart(sql: str, values: Sequence[Any], *, limit: float = LIMIT) -> Answe
 
 def _run(
     cursor: duckdb.DuckDBPyConnection,
-    sql: str,
+    sql: str | duckdb.Statement,
     values: Sequence[Any],
     limit: float,
     fetch: Callable[[duckdb.DuckDBPyConnection], list[tuple[Any, ...]]],

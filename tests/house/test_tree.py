@@ -66,6 +66,8 @@ def test_covers_are_exact_and_coverage_counts_them(n, k):
     above = tree.parent[node]
     inside = (above >= 0) & (tree.lo[above] >= lo[which]) & (tree.hi[above] <= hi[which])
     assert not np.any(inside)
+    for i in range(0, len(lo), 7):  # one by one they are found in another way
+        assert cover(tree, lo[i : i + 1], hi[i : i + 1])[1].tolist() == node[which == i].tolist()
     assert np.bincount(node, minlength=tree.size) / len(lo) == pytest.approx(coverage(tree))
     every = Workload(lo, hi, np.ones(len(lo)))
     assert coverage(tree, every) == pytest.approx(coverage(tree))
