@@ -1,7 +1,4 @@
-"""Rows bound to the star: every instance on a foreign-key path, expressions as placeholder text, plain conditions.
-
-An equality between a declared foreign key and the key it points at is a join; it may stand in ON, USING or WHERE. All
-instances must hang together on such joins, below one root that nothing points at.
+"""Rows bound to the star: expressions as placeholder text, conditions as predicates.
 
 SQL keeps a row only where its condition is true. NOT is pushed down to the comparisons (De Morgan holds in three-valued
 logic), after which AND and OR of "is true" are two-valued.
@@ -27,7 +24,6 @@ from dpsql.answer.block import (
     Condition,
     Constants,
     Expression,
-    Join,
     Predicate,
     complement,
     every,
@@ -37,139 +33,10 @@ from dpsql.answer.block import (
 from dpsql.answer.schema import Schema
 from dpsql.answer.sql.finite import finite
 from dpsql.answer.sql.parse import refusal, span
-from dpsql.answer.sql.rows import Edge, Instance, Rows, column_of, placed
+from dpsql.answer.sql.paths import Paths
+from dpsql.answer.sql.rows import Rows, column_of, placed
 from dpsql.errors import NotSupportedError, ProgrammingError
 from dpsql.star.sql.expression import Node
-
-
-@dataclass(frozen=True)
-class Paths:
-    """Where every instance stands: the root table and a foreign-key path for each instance number."""
-
-    root: str
-    path: dict[int, tuple[str, ...]]
-    joins: tuple[Join, ...]
-
-
-def edge_of(rows: Rows, node: Node, schema: Schema) -> Edge | None:
-    """The declared join that an equality states, or None if it compares columns of one table."""
-    if not (
-        isinstance(node, exp.EQ) and isinstance(node.left, exp.Column) and isinstance(node.right, exp.Column)
-    ):
-        return None
-    (left, a), (right, b) = rows.of(node.left), rows.of(node.right)
-    if left.number == right.number:
-        return None
-    for (one, x), (other, y) in (((left, a), (right, b)), ((right, b), (left, a))):
-        target = one.table.foreign_keys.get(x)
-        if target and target.lower() == other.table.name.lower() and other.table.key == y:
-            return Edge(one.number, x, other.number)
-    raise off_key(left, right, node, schema)
-
-
-def off_key(left: Instance, right: Instance, node: Node, schema: Schema) -> NotSupportedError:
-    """The refusal of a join that is not along a declared key."""
-    if left.table.name == right.table.name:
-        return refusal(
-            NotSupportedError,
-            f"a self-join of {left.table.name} would compare rows with each other",
-            at=node,
-            clause="JOIN",
-            hint="ask for its groups instead, with GROUP BY",
-        )
-    keys = [
-        f"{t.name}.{k} = {v}.{schema.tables[v.lower()].key}"
-        for t in schema.tables.values()
-        for k, v in t.foreign_keys.items()
-        if v.lower() in schema.tables
-    ]
-    return refusal(
-        NotSupportedError,
-        f"{left.table.name} and {right.table.name} are joined off the declared keys",
-        at=node,
-        clause="JOIN",
-        hint=f"declared joins: {', '.join(keys)}" if keys else "there are none",
-    )
-
-
-def find_paths(rows: Rows, schema: Schema) -> Paths:
-    """Take the join conditions out of `rows.conditions` and find every instance's path.
-
-    Args:
-        rows: the FROM clause; its conditions lose the joins.
-        schema: the star.
-
-    Returns:
-        The root and the paths.
-
-    Raises:
-        NotSupportedError: joins off the declared keys, a cross join, a self-join, two facts.
-    """
-    rest, edges = [], list(rows.edges)
-    for condition in rows.conditions:
-        edge = edge_of(rows, condition, schema)
-        if edge is None:
-            rest.append(condition)
-        else:
-            edges.append(edge)
-    rows.conditions, rows.edges = rest, []
-    pointed = {edge.child for edge in edges}
-    roots = [i for i in rows.instances if i.number not in pointed]
-    if len(roots) != 1:
-        raise _no_single_root(roots, rows)
-    parents = {edge.child: edge for edge in edges}
-    path = {i.number: _path(i, parents, rows) for i in rows.instances}
-    if roots[0].left:
-        raise refusal(
-            NotSupportedError,
-            f"a LEFT JOIN to {roots[0].table.name} would list partners that no row has",
-            clause="JOIN",
-            hint=f"start FROM {roots[0].table.name}",
-        )
-    rows.edges = edges
-    return Paths(roots[0].table.name, path, _joins(rows, path))
-
-
-def _path(instance: Instance, parents: dict[int, Edge], rows: Rows) -> tuple[str, ...]:
-    steps: list[str] = []
-    number = instance.number
-    while number in parents:
-        if len(steps) > len(rows.instances):
-            raise refusal(NotSupportedError, "the joins go round in a circle", clause="JOIN")
-        steps.append(parents[number].foreign_key)
-        number = parents[number].parent
-    return tuple(reversed(steps))
-
-
-def _joins(rows: Rows, path: dict[int, tuple[str, ...]]) -> tuple[Join, ...]:
-    """Each joined path's kind; an inner join below a left one makes both inner (its ON needs the row)."""
-    inner: dict[tuple[str, ...], bool] = {}
-    for instance in rows.instances:
-        where = path[instance.number]
-        if where:
-            inner[where] = inner.get(where, False) or not instance.left
-    for where in [w for w, needed in inner.items() if needed]:
-        inner |= {where[:stop]: True for stop in range(1, len(where))}
-    return tuple(Join(where, needed) for where, needed in sorted(inner.items()))
-
-
-def _no_single_root(roots: list[Instance], rows: Rows) -> NotSupportedError:
-    names = [instance.table.name for instance in (roots or rows.instances)]
-    if len(set(names)) < len(names):
-        repeated = next(name for name in names if names.count(name) > 1)
-        return refusal(
-            NotSupportedError,
-            f"a self-join of {repeated} would compare rows with each other",
-            clause="FROM",
-            hint="ask for its groups instead, with GROUP BY",
-        )
-    return refusal(
-        NotSupportedError,
-        f"{' and '.join(names)} are not joined on a declared key",
-        clause="FROM",
-        hint="join them on a foreign key and the key it points at",
-    )
-
 
 DIALECT = "duckdb"
 

@@ -3,21 +3,28 @@
 | written | becomes |
 |---|---|
 | `SAFE_DIVIDE(a, b)` | `a / NULLIF(b, 0)` |
-| `DATEADD(unit, n, day)` | the day, moved by an interval |
+| `DATEADD(unit, n, day)`, with 0 for 1900-01-01 | the day, moved by an interval |
 | `UNIX_TIMESTAMP(t)` | `EPOCH(t)` |
 | `t AT TIME ZONE 'UTC'` | `t`: times of a release have no zone |
 | `TO_CHAR(t, 'YYYY-MM')` | `STRFTIME(t, '%Y-%m')` |
+| `TRUNC(t, 'MM')` | `DATE_TRUNC('month', t)` |
+| `FROM_UNIXTIME(n)`, `TO_TIMESTAMP(n)` | 1970-01-01, moved by so many seconds |
+| `x = ANY (ARRAY['a', 'b'])` | `x IN ('a', 'b')` |
+| `APPROX_COUNT_DISTINCT(x)` | `COUNT(DISTINCT x)` |
 | `OFFSET 5 ROWS FETCH NEXT 10 ROWS ONLY` | `LIMIT 10 OFFSET 5` |
+| `FROM (a JOIN b ON ..) JOIN c ON ..` | `FROM a JOIN b ON .. JOIN c ON ..` |
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
+from functools import reduce
 
 from sqlglot import exp
-from sqlglot.dialects.postgres import Postgres
-from sqlglot.time import format_time
 
+from dpsql.answer.sql.parse import refusal
+from dpsql.errors import NotSupportedError
 from dpsql.star.sql.expression import Node
 
 
@@ -27,15 +34,21 @@ def normal(tree: Node) -> Node:
     Args:
         tree: changed in place.
 
+    Raises:
+        NotSupportedError: what would mean something else in other words.
+
     >>> import sqlglot
     >>> normal(sqlglot.parse_one("SELECT SAFE_DIVIDE(a, b) FROM t", read="duckdb")).sql("duckdb")
     'SELECT (a) / NULLIF(b, 0) FROM t'
     """
-    return tree.transform(lambda node: SPELLINGS.get(type(node), _as_it_is)(node), copy=False)
-
-
-def _as_it_is(node: Node) -> Node:
-    return node
+    for node in reversed(list(tree.walk(bfs=False))):  # what is inside comes first
+        change = SPELLINGS.get(type(node))
+        new = node if change is None else change(node)
+        if new is not node and node is tree:
+            tree = new
+        elif new is not node:
+            node.replace(new)
+    return tree
 
 
 def _safe_divide(node: Node) -> Node:
@@ -46,10 +59,65 @@ def _safe_divide(node: Node) -> Node:
 def _called(node: Node) -> Node:
     name, arguments = str(node.this).lower(), node.expressions
     if name == "dateadd" and len(arguments) == 3:
-        return exp.DateAdd(this=arguments[2], expression=arguments[1], unit=exp.var(arguments[0].name))
+        return _moved(
+            exp.DateAdd(this=arguments[2], expression=arguments[1], unit=exp.var(arguments[0].name))
+        )
+    if name == "from_unixtime" and len(arguments) == 1:
+        return _since_1970(exp.UnixToTime(this=arguments[0]))
     if name == "unix_timestamp" and len(arguments) == 1:
         return exp.Anonymous(this="epoch", expressions=arguments)
+    return exp.Trunc(this=arguments[0]) if name == "trunc" and len(arguments) == 1 else node
+
+
+def _moved(node: Node) -> Node:
+    """DATEADD and DATEDIFF, in which the number 0 is the first day of 1900."""
+    for side in (node.this, node.expression) if isinstance(node, exp.DateDiff) else (node.this,):
+        if isinstance(side, exp.Literal) and not side.is_string and side.this == "0":
+            side.replace(exp.cast(exp.Literal.string("1900-01-01"), "TIMESTAMP"))
     return node
+
+
+def _since_1970(node: Node) -> Node:
+    """A time without a zone, as all times of a release are."""
+    start = exp.cast(exp.Literal.string("1970-01-01"), "TIMESTAMP")
+    return exp.DateAdd(this=start, expression=node.this, unit=exp.var("SECOND"))
+
+
+UNITS = {"mm": "month", "mon": "month", "y": "year", "yy": "year", "yyyy": "year", "q": "quarter", "dd": "day",
+         "ddd": "day", "j": "day", "iw": "week", "hh": "hour", "hh24": "hour", "mi": "minute"}  # fmt: skip
+"""Oracle's names of units."""
+
+
+def _truncated(node: Node) -> Node:
+    unit = node.args.get("unit") or node.args.get("decimals")
+    word = unit.name.lower() if isinstance(unit, (exp.Literal, exp.Var)) else ""
+    whole = exp.Literal.string(UNITS.get(word, word))
+    if isinstance(node, exp.Trunc) and isinstance(unit, exp.Literal) and unit.is_string:
+        return exp.DateTrunc(this=node.this, unit=whole)  # type: ignore[no-untyped-call]
+    if word in UNITS and not isinstance(node, exp.Trunc):
+        node.set("unit", whole)
+    return node
+
+
+def _any_of(node: Node) -> Node:
+    """x = ANY (list), and x <> ALL (list)."""
+    inside = node.expression
+    if not isinstance(inside, exp.Any if isinstance(node, exp.EQ) else exp.All):
+        return node
+    some = inside.this.this if isinstance(inside.this, exp.Paren) else inside.this
+    if isinstance(some, exp.Query):
+        found = exp.In(
+            this=node.this, query=some if isinstance(some, exp.Subquery) else exp.Subquery(this=some)
+        )
+    elif isinstance(some, (exp.Array, exp.Tuple)):
+        found = exp.In(this=node.this, expressions=some.expressions)
+    else:
+        return node
+    return found if isinstance(node, exp.EQ) else exp.Not(this=found)
+
+
+def _distinct(node: Node) -> Node:
+    return exp.Count(this=exp.Distinct(expressions=[node.this]))
 
 
 def _in_zone(node: Node) -> Node:
@@ -58,12 +126,57 @@ def _in_zone(node: Node) -> Node:
     return exp.cast(node.this, "TIMESTAMP") if utc else node
 
 
+CODES = {
+    "yyyy": "%Y", "yy": "%y", "mm": "%m", "dd": "%d", "ddd": "%j", "hh24": "%H", "hh12": "%I", "hh": "%I", "mi": "%M",
+    "ss": "%S", "us": "%f", "iyyy": "%G", "iw": "%V", "am": "%p", "pm": "%p", "fmmm": "%-m", "fmdd": "%-d",
+    "fmhh24": "%-H",
+}  # fmt: skip
+"""Codes of TO_CHAR in either case, and STRFTIME's for the same text."""
+NAMES = {"Mon": "%b", "Dy": "%a", "FMMonth": "%B", "TMMonth": "%B", "FMDay": "%A", "TMDay": "%A"}
+"""Codes whose case is that of the text; without FM the longer ones would be padded with blanks."""
+LONGEST_FIRST = sorted([*CODES, "q"], key=len, reverse=True)
+PIECE = re.compile(
+    rf'(?P<text>"[^"]*"|[^A-Za-z"]+)|(?P<name>{"|".join(NAMES)})|(?P<code>(?i:{"|".join(LONGEST_FIRST)}))|(?P<other>.)'
+)
+
+
 def _to_char(node: Node) -> Node:
+    """TO_CHAR of a time, piece by piece; a quarter has no code of its own.
+
+    Raises:
+        NotSupportedError: a code that would mean something else.
+    """
     written = node.args.get("format")
     if not isinstance(written, exp.Literal) or not written.is_string:
         return node
-    text = format_time(str(written.this), Postgres.TIME_MAPPING)
-    return exp.TimeToStr(this=node.this, format=exp.Literal.string(text or ""))
+    parts: list[Node] = []
+    run = ""
+    for piece in PIECE.finditer(str(written.this)):
+        text, code = piece.group(), piece.group().lower()
+        if piece.lastgroup == "other":
+            raise refusal(
+                NotSupportedError, f"TO_CHAR with the format {str(written.this)[:40]!r}", at=written,
+                hint="it takes YYYY, MM, DD, HH24, MI, SS, Q, IYYY, IW, Mon, Dy, FMMonth, FMDay and quoted text",
+            )  # fmt: skip
+        if code == "q":
+            parts += [_formatted(node.this, run)] if run else []
+            parts.append(exp.cast(exp.Quarter(this=node.this.copy()), "VARCHAR"))
+            run = ""
+        else:
+            plain = text.strip('"').replace("%", "%%")
+            run += (
+                NAMES[text]
+                if piece.lastgroup == "name"
+                else CODES[code]
+                if piece.lastgroup == "code"
+                else plain
+            )
+    parts += [_formatted(node.this, run)] if run or not parts else []
+    return reduce(lambda one, other: exp.DPipe(this=one, expression=other), parts)
+
+
+def _formatted(time: Node, text: str) -> Node:
+    return exp.TimeToStr(this=time.copy(), format=exp.Literal.string(text))
 
 
 def _fetch(node: Node) -> Node:
@@ -73,8 +186,60 @@ def _fetch(node: Node) -> Node:
     return exp.Limit(expression=node.args.get("count") or exp.Literal.number(1))
 
 
+def _joined(select: Node) -> Node:
+    """A FROM clause without brackets around joins."""
+    first = select.args.get("from_")
+    if first is None:
+        return select
+    joins = [join for each in select.args.get("joins") or [] for join in _spread(each)]
+    inner = _relations(first.this)
+    first.set("this", inner[0])
+    select.set("joins", [*inner[1], *joins] or None)
+    return select
+
+
+def _relations(relation: Node) -> tuple[Node, list[exp.Join]]:
+    """A relation, and what is joined to it inside of its brackets."""
+    own = relation.args.get("joins") or []
+    inner = relation.this if isinstance(relation, exp.Subquery) and not relation.alias else None
+    if isinstance(inner, (exp.Table, exp.Subquery)):
+        first, joins = _relations(inner)
+    elif own:
+        first, joins = relation, []
+    else:
+        return relation, []
+    relation.set("joins", None)
+    return first, [*joins, *(part for join in own for part in _spread(join))]
+
+
+def _spread(join: exp.Join) -> list[exp.Join]:
+    """A join to joined relations, one after the other.
+
+    Raises:
+        NotSupportedError: an outer join to an inner one, which takes both partners or none.
+    """
+    first, inner = _relations(join.this)
+    if not inner:
+        return [join]
+    side = str(join.args.get("side") or "")
+    if side and any(str(each.args.get("side") or "") != side for each in inner):
+        raise refusal(
+            NotSupportedError, f"a {side} JOIN to joined tables takes all of their partners or none", at=first,
+            clause="JOIN", hint=f"{side} JOIN them one after the other",
+        )  # fmt: skip
+    on = join.args.get("on")
+    join.set("this", first)
+    if on is not None and not side:  # it may name any of them
+        join.set("on", None)
+        last = inner[-1]
+        last.set("on", on if last.args.get("on") is None else exp.and_(last.args["on"], on, copy=False))
+    return [join, *inner]
+
+
 SPELLINGS: dict[type[Node], Callable[[Node], Node]] = {
     exp.SafeDivide: _safe_divide, exp.Anonymous: _called, exp.AtTimeZone: _in_zone, exp.ToChar: _to_char,
-    exp.Fetch: _fetch,
+    exp.Fetch: _fetch, exp.DateAdd: _moved, exp.DateDiff: _moved, exp.Trunc: _truncated, exp.DateTrunc: _truncated,
+    exp.TimestampTrunc: _truncated, exp.EQ: _any_of, exp.NEQ: _any_of, exp.ApproxDistinct: _distinct,
+    exp.Select: _joined, exp.UnixToTime: _since_1970,
 }  # fmt: skip
 """Node types of such spellings."""

@@ -183,7 +183,7 @@ def _located(error: ParseError) -> SqlSyntaxError:
 
 NAMED = NAMED_SCALARS | NAMED_OVER_ROWS
 
-ALLOWED = SHAPES | {"Exists"} | VALUES | OPERATORS | SCALARS | AGGREGATES | WINDOWS
+ALLOWED = SHAPES | {"Exists", "DateBin"} | VALUES | OPERATORS | SCALARS | AGGREGATES | WINDOWS
 
 REASONS = {
     "Rand": "random numbers would make the answer differ from time to time",
@@ -191,6 +191,7 @@ REASONS = {
     "CurrentTimestamp": "the clock would make the answer differ from day to day; write the date as a literal",
     "Placeholder": "a placeholder has no value here; bind it in execute()",
     "Parameter": "a placeholder has no value here; bind it in execute()",
+    "IgnoreNulls": "the value of a single row is not published; group by it, or use MIN or MAX",
     "Lateral": "a lateral join would read rows",
     "Pivot": "PIVOT is not supported; use COUNT(*) FILTER (WHERE ..)",
 }

@@ -189,9 +189,13 @@ def _pad(branch: Shape, carriers: dict[str, int]) -> None:
 def _scalar(context: Context, node: exp.Subquery, scope: Scope) -> None:
     """A scalar subquery in an expression over groups: a statement of its own."""
     inner = rewrite_query(context, node.this, scope, False)
-    if len(inner.names) != 1:
+    beside = node.parent.this if isinstance(node.parent, exp.In) else None
+    width = len(beside.expressions) if isinstance(beside, exp.Tuple) else 1
+    if len(inner.names) != width:
         raise refusal(
-            ProgrammingError, f"a scalar subquery has one column, this one has {len(inner.names)}", at=node
+            ProgrammingError,
+            f"a subquery has {len(inner.names)} columns, {width} is what it is compared with",
+            at=node,
         )
 
 

@@ -225,8 +225,8 @@ def wide_source(rows: Rows, schema: Schema, fact: Table, alias: str) -> Source:
     return Source(alias, taken, spelled)
 
 
-JOINS = frozenset(("", "LEFT", "INNER", "CROSS", "OUTER", "NATURAL"))
-"""Words before JOIN that keep every row of the fact, or leave some out."""
+JOINS = frozenset(("", "LEFT", "RIGHT", "INNER", "CROSS", "OUTER", "NATURAL"))
+"""Words before JOIN that name one side whose rows are kept, or none."""
 SCHEMAS = frozenset({"", "main", "public", "dbo", "default"})
 
 
@@ -403,27 +403,27 @@ def _join(context: Context, rows: Rows, join: exp.Join, scope: Scope) -> None:
             clause="JOIN",
             hint="use INNER JOIN or LEFT JOIN from the fact to the dimension",
         )
-    left = "LEFT" in words
+    left, right = "LEFT" in words, "RIGHT" in words
     before, conditions = len(rows.instances), len(rows.conditions)
     source = _source(context, join.this, scope, rows)
-    if left and len(rows.conditions) > conditions:
+    if (left or right) and len(rows.conditions) > conditions:
         raise refusal(
             NotSupportedError,
-            "a LEFT JOIN to a filtered derived table",
+            "an outer join to a filtered derived table",
             at=join,
             clause="JOIN",
             hint="put the filter into WHERE or into a CASE",
         )
     rows.sources.append(source)
-    for instance in rows.instances[before:]:
-        instance.left = instance.left or left
+    for instance in rows.instances[before:] if left else rows.instances[:before] if right else []:
+        instance.left = True
     on = join.args.get("on")
     for part in conjuncts(on):
         resolved = resolve(rows, part, context.schema)
-        if left and not isinstance(resolved, exp.EQ):
+        if (left or right) and not isinstance(resolved, exp.EQ):
             raise refusal(
                 NotSupportedError,
-                "a LEFT JOIN takes key equalities only",
+                "an outer join takes key equalities only",
                 at=part,
                 clause="JOIN",
                 hint="put other conditions into WHERE or into a CASE",

@@ -8,8 +8,9 @@ from dataclasses import dataclass, field, replace
 from sqlglot import exp
 
 from dpsql.answer.block import Block, ErrorOf, Form, Known, Linear, Ratio, Value, every
-from dpsql.answer.sql.binding import Binding, condition, derived, expression, find_paths
+from dpsql.answer.sql.binding import Binding, condition, derived, expression
 from dpsql.answer.sql.parse import refusal, span
+from dpsql.answer.sql.paths import check_tests, find_paths
 from dpsql.answer.sql.regroup import (
     Answer,
     Finer,
@@ -111,6 +112,7 @@ def build(context: Context, select: exp.Select, scope: Scope, track: bool, inner
     later = [part for part in rows.conditions if waits(part)]
     rows.conditions = [part for part in rows.conditions if not waits(part)]
     paths = find_paths(rows, context.schema)
+    check_tests(rows, paths, [*rows.conditions, *later])
     binding = Binding(rows, paths, context.schema)
     place = span(select)
     draft = Draft(Block(paths.root, paths.joins, (), every([]), (), (), place))

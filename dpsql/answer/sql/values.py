@@ -30,6 +30,7 @@ from dpsql.answer.block import (
 from dpsql.answer.errorfunctions import DEFAULT_LEVEL, ERRORS, ErrorFunction
 from dpsql.answer.sql.binding import Binding, condition, declared_measures, expression
 from dpsql.answer.sql.parse import refusal
+from dpsql.answer.sql.paths import check_call
 from dpsql.errors import NotSupportedError, ProgrammingError
 from dpsql.star.graph import PEOPLE
 from dpsql.star.sql.expression import Node
@@ -52,6 +53,7 @@ def aggregate(binding: Binding, node: Node) -> Value:
     """
     if isinstance(node, exp.Filter):
         return _under(aggregate(binding, node.this), condition(binding, node.expression.this), node)
+    check_call(binding.rows, binding.paths, node)
     if isinstance(node, exp.WithinGroup):
         return _within_group(binding, node)
     if isinstance(node, exp.Count):
@@ -91,7 +93,7 @@ def _no_distinct(node: Node) -> None:
     if isinstance(node.this, exp.Distinct):
         raise refusal(
             NotSupportedError,
-            f"{node.key.upper()}(DISTINCT ..) would need the rows",
+            f"{node.key.upper()}(DISTINCT ..) adds up which values there are, and a release does not tell which occur",
             at=node,
             clause="SELECT",
             hint="drop DISTINCT",

@@ -9,9 +9,10 @@ seconds: the same text is read or refused on every machine.
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import sqlglot
+from sqlglot import Token, TokenType, exp
 
 from dpsql.errors import SqlSyntaxError
 
@@ -28,6 +29,10 @@ def bounded_parser(dialect: str) -> tuple[Any, type[Any]]:
     reader = sqlglot.Dialect.get_or_raise(dialect)
 
     class BoundedParser(reader.parser_class):  # type: ignore[name-defined, misc]  # known once the dialect is
+        FUNCTIONS: ClassVar[dict[str, Any]] = {
+            **reader.parser_class.FUNCTIONS,
+            "TO_CHAR": exp.ToChar.from_arg_list,  # some dialects translate its codes, and not all of them truly
+        }
         _steps_left = FREE
 
         def parse(self, raw_tokens: Any, sql: str | None = None) -> Any:
@@ -43,6 +48,25 @@ def bounded_parser(dialect: str) -> tuple[Any, type[Any]]:
             super()._advance(times)
 
     return reader, BoundedParser
+
+
+ESCAPES = {"d": TokenType.DATE, "t": TokenType.TIME, "ts": TokenType.TIMESTAMP}
+"""Words of ODBC's and JDBC's literals, `{d '2025-01-31'}`."""
+
+
+def _literals(tokens: list[Token]) -> list[Token]:
+    """Tokens with such literals as `DATE '2025-01-31'`."""
+    found: list[Token] = []
+    for token in tokens:
+        found.append(token)
+        kinds = [each.token_type for each in found[-4:]]
+        if kinds[:1] + kinds[2:] == [TokenType.L_BRACE, TokenType.STRING, TokenType.R_BRACE]:
+            word = found[-3]
+            kind = ESCAPES.get(word.text.lower())
+            if kind is not None:
+                typed = Token(kind, kind.name, word.line, word.col, word.start, word.end)
+                found[-4:] = [typed, found[-2]]
+    return found
 
 
 def parse(text: str, dialect: str) -> list[Expr]:
@@ -66,5 +90,5 @@ def parse(text: str, dialect: str) -> list[Expr]:
     dpsql.errors.SqlSyntaxError: the statement can be read in too many ways; give every JOIN its ON or USING
     """
     reader, bounded = bounded_parser(dialect)
-    trees = bounded(dialect=reader).parse(reader.tokenize(text), text)
+    trees = bounded(dialect=reader).parse(_literals(reader.tokenize(text)), text)
     return [tree for tree in trees if tree is not None]
