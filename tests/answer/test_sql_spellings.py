@@ -45,8 +45,8 @@ AS_THEY_ARE = [
     f"SELECT COUNT(*), SUM(s.amount) FROM sales s JOIN (product p {CATEGORY}) ON s.product_id = p.product_id "
     "WHERE g.category = 'tea'",
     f"SELECT g.category, COUNT(*) FROM ((sales s JOIN product p USING (product_id)) {CATEGORY}) GROUP BY 1",
-    "SELECT g.category, COUNT(*) FROM sales s LEFT JOIN (product p LEFT JOIN category g ON p.category_id = g.category_id) "
-    "ON s.product_id = p.product_id GROUP BY 1",
+    "SELECT g.category, COUNT(*) FROM sales s LEFT JOIN (product p LEFT JOIN category g "
+    "ON p.category_id = g.category_id) ON s.product_id = p.product_id GROUP BY 1",
     f"SELECT g.category, COUNT(s.amount), SUM(s.amount), AVG(s.qty + 1), COUNT(s.product_id) FROM product p {CATEGORY} "
     "LEFT JOIN sales s ON p.product_id = s.product_id GROUP BY g.category",
     "SELECT c.region, COUNT(s.amount), SUM(s.amount) FILTER (WHERE c.age > 30) FROM sales s RIGHT JOIN customer c "
