@@ -8,7 +8,9 @@ import re
 import shutil
 import subprocess
 import urllib.parse
+from base64 import b64encode
 from dataclasses import replace
+from hashlib import sha256
 from html import unescape
 from html.parser import HTMLParser
 from pathlib import Path
@@ -23,6 +25,7 @@ from dpsql.doors.report.model import page_model
 from dpsql.noise import ExactNoise, insecure_test_entropy
 from dpsql.publishing.central import publish_release
 from dpsql.release import open_release
+from dpsql.release.format import Spend
 from dpsql.star import load_catalog
 from tests.doors_release import build
 from tests.userlevel_star import uneven_rows, write_star
@@ -120,6 +123,38 @@ def test_the_page_is_one_file_that_fetches_nothing(shop: Path) -> None:
     assert "epsilon = 80" in page
     assert "view demand: sales.amount" in page
     assert "adding or removing everything that one customer.customer_id owns" in page
+
+
+def test_the_page_begins_with_numbers_and_questions_in_words(shop: Path) -> None:
+    release, page = open_release(shop), report_page(open_release(shop))
+    value, _, margin = (
+        str(dpsql.query("SELECT COUNT(*) FROM sales", release=shop)).split("\n")[2].partition(" ± ")
+    )
+    assert f"<dt>count of sales</dt><dd>{value.strip()} <small>± {margin}</small></dd>" in page
+    asked = re.findall(r"<tr><td>([^<]*)</td><td>(SELECT [^<]*)</td><td>± ([\d.]+)%</td></tr>", page)
+    assert "count of sales by region" in [words for words, _, _ in asked]
+    for _, sql, error in asked:
+        assert float(error) <= 10.0
+        dpsql.query(unescape(sql), release=shop)
+    long = "9007199254740993/72057594037927936"
+    release.meta = replace(release.meta, spends=(Spend("view demand: count", long),) * 4)
+    page = report_page(release)
+    assert page.count("<td>view demand: count</td><td>0.125 (25%)</td>") == 4
+    assert "9007199254740993" not in page
+    assert "<td>customer 1, sales 20</td>" in page
+
+
+def test_only_the_pages_own_scripts_may_run(shop: Path) -> None:
+    page = report_page(open_release(shop))
+    (policy,) = re.findall(r'Content-Security-Policy" content="([^"]*)"', page)
+    assert "unsafe" not in policy and "trusted-types 'none'" in policy
+    parts = [
+        *re.findall(r"<style>(.*?)</style>", page, re.S),
+        *re.findall(r"<script>(.*?)</script>", page, re.S),
+    ]
+    hashes = [f"'sha256-{b64encode(sha256(part.encode()).digest()).decode()}'" for part in parts]
+    assert len(hashes) == 3
+    assert re.findall(r"'sha256-[^']*'", policy) == hashes
 
 
 def test_scales_of_tables_with_uneven_owners_are_shown_with_their_errors(tmp_path: Path) -> None:

@@ -110,7 +110,7 @@ def shell(
 @click.option("-o", "--output", required=True, type=FILE, help="HTML file to write")
 @tells
 def report(releases: tuple[Path, ...], output: Path) -> Told:
-    """Write one self-contained page about a release: promise, spends, histograms, error maps, search box.
+    """Write one self-contained page about a release: totals, what to ask and how well, promise, spends, histograms.
 
     Of several RELEASES it is about the first, and says what all of them promise and whom each stands for.
     """

@@ -6,14 +6,20 @@ What it computes with stands in `model`; how it looks and moves, in page.css and
 from __future__ import annotations
 
 import json
+from base64 import b64encode
 from collections.abc import Iterator, Sequence
+from fractions import Fraction
+from hashlib import sha256
 from html import escape
 from typing import Any
 
+from dpsql.answer.answerer import Answerer
 from dpsql.answer.combine import promise_together
 from dpsql.answer.notes import PARTICIPATIONS
+from dpsql.answer.output import shown
 from dpsql.answer.session import OpenReleases
-from dpsql.doors.page import asset
+from dpsql.doors.page import SHARED, asset
+from dpsql.doors.questions import Rated, totals, well_answered
 from dpsql.doors.report.model import page_model
 from dpsql.release import Release
 from dpsql.release.format import (
@@ -25,12 +31,21 @@ from dpsql.release.format import (
     ScaleMeta,
     ShuffledMeta,
     SlotsLeftOut,
+    Spend,
     to_json,
 )
-from dpsql.release.promises import FREE, promise_words
+from dpsql.release.promises import FREE, promise_words, short
 
-POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:"
-"""Nothing may be fetched: the page works offline and tells nobody what is looked at."""
+HERE = "dpsql.doors.report"
+
+POLICY = (
+    "default-src 'none'; style-src '{style}'; script-src {scripts}; base-uri 'none'; form-action 'none'; "
+    "require-trusted-types-for 'script'; trusted-types 'none'"
+)
+"""Nothing may be fetched: the page works offline and tells nobody what is looked at. Its own scripts and style are
+named by their hashes, so that nothing else in it can run."""
+
+MOST_QUESTIONS = 12
 
 SIMULATED = (
     "These reports were simulated on one machine that saw all rows. The release shows what a collection would "
@@ -51,24 +66,68 @@ def report_page(release: Release, beside: OpenReleases | None = None) -> str:
     **Privacy**: shows what the release publishes to everybody anyway.
     """
     model = page_model(release)
+    alone = OpenReleases((release,), (Answerer(release),))
     parts = [
         f"<h1>{escape(model['name'])}</h1>",
         f"<p>{escape(str(model['description']))}</p>" if model["description"] else "",
         f'<p class="soft">release {escape(str(model["id"]))}</p>',
+        *_headlines(totals(alone)),
+        *_questions(well_answered(alone, MOST_QUESTIONS)),
+        "<h2>How good is my question?</h2>",
+        '<div id="ask"></div><div id="answer" aria-live="polite"></div>',
         "<h2>What is promised</h2>",
         *_promise(release.meta.privacy),
         *collected(release.meta.local),
         *(_together(beside) if beside is not None else ()),
         "<h2>What was spent</h2>",
-        table(("on", "amount"), [(str(what), str(amount)) for what, amount in model["spends"]]),
+        table(("on", "amount"), _spent(release.meta.spends)),
         f"<p>{FREE}</p>",
         *_scales(release.meta.scales, model["weight_error"] > 0),
         *_bounding(release.meta.bounding),
-        "<h2>How good is my question?</h2>",
-        '<div id="ask"></div><div id="answer"></div>',
         *(_view(view, model) for view in model["views"]),
     ]
     return _document(model["name"], "\n".join(parts), model)
+
+
+def _headlines(rated: Sequence[Rated]) -> list[str]:
+    """Totals and averages in large letters, each with its margin, and what must be known to read them."""
+    if not rated:
+        return []
+    cards = []
+    for each in rated:
+        value, sign, margin = shown(each.answer).cells[0][0].partition(" ± ")
+        words = f"<dt>{escape(each.question.words)}</dt>"
+        cards.append(
+            f"<div>{words}<dd>{escape(value)} <small>{escape(sign.strip())} {escape(margin)}</small></dd></div>"
+        )
+    flags = dict.fromkeys(flag for each in rated for flag in each.answer.flags)
+    return [
+        f'<dl class="headlines">{"".join(cards)}</dl>',
+        *(f"<p>{escape(flag)}</p>" for flag in flags),
+        '<p class="soft">± is half of a 95% interval.</p>',
+    ]
+
+
+def _questions(rated: Sequence[Rated]) -> list[str]:
+    """What the release answers well."""
+    rows = [
+        (each.question.words, " ".join(each.question.sql.split()), f"± {each.error:.1%}") for each in rated
+    ]
+    if not rows:
+        return []
+    head = ("question", "in SQL", "standard error to expect")
+    return ["<h2>What you can ask</h2>", f'<div class="wide" tabindex="0">{table(head, rows)}</div>']
+
+
+def _spent(spends: Sequence[Spend]) -> list[tuple[str, ...]]:
+    whole = sum(Fraction(spend.amount) for spend in spends)
+    return [
+        (
+            spend.purpose,
+            f"{short(spend.amount)} ({float(Fraction(spend.amount) / whole):.0%})" if whole else "0",
+        )
+        for spend in spends
+    ]
 
 
 def _together(beside: OpenReleases) -> list[str]:
@@ -89,12 +148,25 @@ def _together(beside: OpenReleases) -> list[str]:
     ]
 
 
+AMOUNTS = ("epsilon", "delta", "mu2")
+
+
 def _promise(promise: Promise) -> list[str]:
     rows = [
-        (str(key), json.dumps(value) if isinstance(value, dict) else str(value))
-        for key, value in to_json(promise).items()
+        (key, short(value) if key in AMOUNTS else _words(value)) for key, value in to_json(promise).items()
     ]
     return [*(f"<p>{escape(words)}</p>" for words in promise_words(promise)), table(("part", "value"), rows)]
+
+
+def _words(value: object) -> str:
+    """A part of the promise: tables and what is said of them, or a list, or a word.
+
+    >>> _words({"sales": 20, "customer": 1}), _words(["a", "b"]), _words(True)
+    ('sales 20, customer 1', 'a, b', 'True')
+    """
+    if isinstance(value, dict):
+        return ", ".join(f"{key} {each}" for key, each in value.items())
+    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
 def collected(local: LocalMeta | None) -> list[str]:
@@ -218,7 +290,9 @@ def _bounding(told: Sequence[RowsLeftOut | SlotsLeftOut | BitLeftOut]) -> list[s
 
 def _view(view: dict[str, Any], model: dict[str, Any]) -> str:
     axes = ", ".join(model["axes"][number]["name"] for number in view["axes"]) or "no axis"
-    rows = [(s["measure"], s["mechanism"], f"{s['currency']} {s['budget']}") for s in view["statistics"]]
+    rows = [
+        (s["measure"], s["mechanism"], f"{s['currency']} {short(s['budget'])}") for s in view["statistics"]
+    ]
     return (
         f"<h2>View {escape(view['name'])}</h2>"
         f"<p>{escape(view['of'])} by {escape(axes)}: {view['cells']} cells</p>"
@@ -236,32 +310,39 @@ def table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
 
     Example:
         >>> table(("a",), [("<1",)])
-        '<table><tr><th>a</th></tr><tr><td>&lt;1</td></tr></table>'
+        '<table><tr><th scope="col">a</th></tr><tr><td>&lt;1</td></tr></table>'
     """
 
-    def line(tag: str, cells: tuple[str, ...]) -> str:
-        return "<tr>" + "".join(f"<{tag}>{escape(cell)}</{tag}>" for cell in cells) + "</tr>"
-
-    return f"<table>{line('th', head)}{''.join(line('td', row) for row in rows)}</table>"
+    names = "".join(f'<th scope="col">{escape(name)}</th>' for name in head)
+    lines = "".join(f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>" for row in rows)
+    return f"<table><tr>{names}</tr>{lines}</table>"
 
 
 def _document(title: str, body: str, model: dict[str, Any]) -> str:
     data = json.dumps(model, separators=(",", ":")).replace("<", "\\u003c")
+    style = asset(SHARED, "look.css") + asset(HERE, "page.css")
+    scripts = [asset(SHARED, "chart.js"), asset(HERE, "page.js")]
+    policy = POLICY.format(style=_hash(style), scripts=" ".join(f"'{_hash(script)}'" for script in scripts))
+    code = "".join(f"<script>{script}</script>\n" for script in scripts)
     return f"""<!doctype html>
 <html lang="en">
 <head>
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
-<meta http-equiv="Content-Security-Policy" content="{POLICY}">
+<meta http-equiv="Content-Security-Policy" content="{policy}">
 <title>{escape(title)}: release report</title>
-<style>
-{asset("dpsql.doors.report", "page.css")}</style>
+<style>{style}</style>
 </head>
 <body>
+<main>
 {body}
+</main>
 <script type="application/json" id="model">{data}</script>
-<script>
-{asset("dpsql.doors.report", "page.js")}</script>
-</body>
+{code}</body>
 </html>
 """
+
+
+def _hash(text: str) -> str:
+    """What a policy calls an inline script or style."""
+    return f"sha256-{b64encode(sha256(text.encode()).digest()).decode()}"

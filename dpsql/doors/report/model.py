@@ -38,7 +38,7 @@ def page_model(release: Release) -> dict[str, Any]:
         release: an open release.
 
     Returns:
-        name, spends, the relative error of the weight of rows, axes
+        name, the relative errors of the weight of rows and of scales, axes
         and views.
 
     **Privacy**: published values and public facts alone.
@@ -49,8 +49,11 @@ def page_model(release: Release) -> dict[str, Any]:
         "name": release.name,
         "id": release.meta.release_id,
         "description": release.catalog.description,
-        "spends": release.meta.spends,
         "weight_error": weight_error(release),
+        "scales": {
+            scale.of: {own.measure or "count": _short(own.error.noise, 2) for own in scale.measures}
+            for scale in release.meta.scales
+        },
         "axes": [_axis(release, i, labels, tables) for i in range(len(release.axes))],
         "views": [_view(release, name, tables) for name in dict.fromkeys(s.view for s in _of_rows(release))],
     }

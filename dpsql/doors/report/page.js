@@ -2,7 +2,7 @@
 // A range on an axis is a pair [a, b] of positions in the axis's `cuts`; null means the axis is not used.
 "use strict";
 
-const NORMAL_95 = 1.959964;
+const NORMAL_95 = 1.959964, MOST_WIDTHS = 40;
 
 // Row-by-row index of the pair a < b among m cuts.
 function pairIndex(m, a, b) {
@@ -148,61 +148,44 @@ function element(name, attributes = {}, ...children) {
   return made;
 }
 
-function shape(name, attributes) {
-  const made = document.createElementNS("http://www.w3.org/2000/svg", name);
-  for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
-  return made;
-}
-
-function histogram(data) {
-  const width = 640, height = 160, n = data.bars.length;
-  const margins = data.stderr.map((error) => NORMAL_95 * error);
-  const top = Math.max(1, ...data.bars.map((bar, i) => bar + margins[i]));
-  const bottom = Math.min(0, ...data.bars.map((bar, i) => bar - margins[i]));
-  const y = (value) => height - ((value - bottom) / (top - bottom)) * height;
-  const picture = shape("svg", { viewBox: `0 0 ${width} ${height}`, class: "histogram", role: "img" });
-  data.bars.forEach((bar, i) => {
-    const x = (i * width) / n, step = Math.max(0.5, width / n - (n < 100 ? 1 : 0));
-    const group = shape("g", {});
-    const title = shape("title", {});
-    title.textContent = `${data.labels[i]}: ${bar.toFixed(0)} ± ${margins[i].toFixed(0)}`;
-    group.append(title,
-      shape("rect", { x, y: Math.min(y(bar), y(0)), width: step, height: Math.abs(y(bar) - y(0)), class: "bar" }),
-      shape("rect", { x, y: y(bar + margins[i]), width: step, height: y(bar - margins[i]) - y(bar + margins[i]), class: "band" }));
-    picture.append(group);
+// Noisy counts along one axis.
+function histogram(view, axis, data) {
+  const points = data.bars.map((value, i) => {
+    const margin = NORMAL_95 * data.stderr[i];
+    return { value, low: value - margin, high: value + margin };
   });
-  return picture;
+  return figure({ kind: "bars", x: data.labels, series: [{ name: "", points }], across: axis.name, up: `count of ${view.of}` },
+    `Noisy counts of ${view.of} by ${axis.name}; error bars are 95% intervals of the noise.`);
 }
 
-// Standard error of COUNT over every range of one axis: begin downwards, end to the right.
-function errorMap(model, view, position) {
-  const axis = model.axes[view.axes[position]], m = axis.cuts.length;
-  const canvas = element("canvas", { width: 240, height: 240, class: "map" });
-  const picture = canvas.getContext("2d");
-  const size = Math.min(m - 1, 60), cell = 240 / size;
+// Standard errors of COUNT over ranges of one axis, by how many leaves the ranges hold.
+function widths(model, view, position) {
+  const axis = model.axes[view.axes[position]], m = axis.cuts.length, size = Math.min(m - 1, MOST_WIDTHS);
   const cut = (i) => Math.round((i * (m - 1)) / size);
-  const errors = [];
-  for (let a = 0; a < size; a++) {
-    for (let b = a; b < size; b++) {
-      const ranges = view.axes.map((_, i) => (i === position ? [cut(a), cut(b + 1)] : null));
-      errors.push([a, b, Math.sqrt(answerVariance(model, view, "count", ranges) || 0)]);
+  const x = [], points = [];
+  for (let width = 1; width <= size; width++) {
+    const errors = [];
+    for (let a = 0; a + width <= size; a++) {
+      const ranges = view.axes.map((_, i) => (i === position ? [cut(a), cut(a + width)] : null));
+      errors.push(Math.sqrt(answerVariance(model, view, "count", ranges) || 0));
     }
+    errors.sort((a, b) => a - b);
+    x.push(String(axis.cuts[cut(width)] - axis.cuts[0]));
+    points.push({ value: errors[errors.length >> 1], low: errors[0], high: errors[errors.length - 1] });
   }
-  const most = Math.max(...errors.map((e) => e[2])), least = Math.min(...errors.map((e) => e[2]));
-  for (const [a, b, error] of errors) {
-    const level = most > least ? (error - least) / (most - least) : 0;
-    picture.fillStyle = `hsl(${220 - 200 * level}, 70%, ${80 - 35 * level}%)`;
-    picture.fillRect(b * cell, a * cell, cell + 0.5, cell + 0.5);
-  }
-  const caption = `${axis.name}: standard error ${least.toPrecision(3)} (blue) to ${most.toPrecision(3)} (red)`;
-  return element("figure", {}, canvas, element("figcaption", {}, caption));
+  return figure({ kind: "lines", x, series: [{ name: "", points }], across: `leaves of ${axis.name} in the range`, up: "standard error" },
+    `How far off a count over a range of ${axis.name} is: the median over ranges of so many leaves, from the least to the most.`);
+}
+
+function figure(data, caption) {
+  return element("figure", {}, chart.draw({ ...data, title: caption }), element("figcaption", {}, caption));
 }
 
 function sliders(model, question, number, changed) {
   const axis = model.axes[number], end = axis.cuts.length - 1;
   const used = element("input", { type: "checkbox", "data-axis": number });
-  const low = element("input", { type: "range", min: 0, max: end - 1, value: 0 });
-  const high = element("input", { type: "range", min: 1, max: end, value: end });
+  const low = element("input", { type: "range", min: 0, max: end - 1, value: 0, "aria-label": `${axis.name} from` });
+  const high = element("input", { type: "range", min: 1, max: end, value: end, "aria-label": `${axis.name} to` });
   const shown = element("span", { class: "range" }, "all");
   const update = (event) => {
     if (event && event.target !== used) used.checked = true;
@@ -214,13 +197,20 @@ function sliders(model, question, number, changed) {
     changed();
   };
   for (const input of [used, low, high]) input.addEventListener("input", update);
-  return element("div", { class: "axis" }, element("label", {}, used, axis.name), low, high, shown);
+  return element("div", { class: "axis" }, element("label", {}, used, ` ${axis.name}`), low, high, shown);
+}
+
+// What errs beside the noise of one question, in proportion to its answer.
+function besideNoise(model, of, measure) {
+  const scales = model.scales[of], scale = scales && (scales[measure] ?? scales.count);
+  const parts = [[model.weight_error, "the weight of rows"], [scale, "the factor R"]].filter(([error]) => error);
+  return parts.map(([error, what]) => `; beside it ${what} errs by ${(100 * error).toPrecision(2)}% of the answer`).join("");
 }
 
 function searchBox(model) {
   const box = document.getElementById("ask"), out = document.getElementById("answer");
   const all = questions(model);
-  const choose = element("select", { id: "what" }, ...all.map((each, i) =>
+  const choose = element("select", { id: "what", "aria-label": "what is counted or summed" }, ...all.map((each, i) =>
     element("option", { value: i }, each.measure === "count" ? `rows of ${each.of}` : `sum of ${each.measure}`)));
   const area = element("div", {});
   const start = () => {
@@ -228,13 +218,12 @@ function searchBox(model) {
     const question = { of, measure, ranges: {} };
     const show = () => {
       const best = predict(model, question);
-      const beside = model.weight_error
-        ? `; beside it the weight of rows errs by ${(100 * model.weight_error).toPrecision(2)}% of the answer` : "";
+      const beside = besideNoise(model, of, measure);
       out.dataset.stderr = best ? best.stderr : "";
       out.dataset.sql = best ? statement(model, question) : "";
       out.replaceChildren(...(best ? [
         element("p", { class: "figure" }, `± ${(NORMAL_95 * best.stderr).toPrecision(4)}`),
-        element("p", {}, `95% margin; standard error ${best.stderr.toPrecision(5)}, from view ${best.view}${beside}`),
+        element("p", {}, `95% margin of the noise; standard error ${best.stderr.toPrecision(5)}, from view ${best.view}${beside}`),
         element("code", {}, statement(model, question)),
       ] : [element("p", {}, "no view has all of these axes with bins that end there")]));
     };
@@ -265,11 +254,11 @@ function draw(model) {
   for (const view of model.views) {
     const place = document.getElementById(`view-${view.name}`);
     for (const data of view.histograms) {
-      place.append(element("figure", {}, histogram(data), element("figcaption", {}, `${model.axes[data.axis].name}: noisy counts with 95% bands`)));
+      place.append(histogram(view, model.axes[data.axis], data));
     }
     if (!view.statistics.some((s) => s.measure === "count")) continue;
     view.axes.forEach((number, position) => {
-      if (model.axes[number].cuts.length > 2) place.append(errorMap(model, view, position));
+      if (model.axes[number].cuts.length > 2) place.append(widths(model, view, position));
     });
   }
   searchBox(model);
