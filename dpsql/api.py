@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from dpsql.answer.result import Result
     from dpsql.collecting.forecast import Forecast
     from dpsql.collecting.reported import Stored
-    from dpsql.collecting.run import Collected
+    from dpsql.collecting.run import Collected, Reports
     from dpsql.curate.audit import AuditReport
     from dpsql.curate.certificate import Certificate
     from dpsql.curate.draft.drafting import Choices, Draft, Sketch
@@ -231,6 +231,8 @@ def collection_plan(
     label: str = "",
     after: ReleasePath | None = None,
     reports: ReleasePath | Sequence[ReleasePath] = (),
+    engine: str | None = None,
+    root: str = "",
     target: float | None = None,
 ) -> Forecast:
     """Write the public plan of a local collection.
@@ -241,7 +243,7 @@ def collection_plan(
         people: how many are expected to report; grids depend on it. With `target` where to begin.
         label: tells repeated collections of one catalog apart; a device answers each once.
         after: with `tau: estimate`, the first round's plan; without it that first round is planned.
-        reports: the first round's reports, as in `collect`.
+        reports, engine, root: the first round's reports, as in `collect`.
         target: plan for as many people as bring every predicted error down to this share of them, such as 0.05.
 
     Returns:
@@ -256,14 +258,12 @@ def collection_plan(
 
     **Privacy**: public facts, and reports that were private before they left a device.
     """
-    from dpsql.collecting.run import Reports, write_plan
+    from dpsql.collecting.run import write_plan
     from dpsql.errors import InterfaceError
-    from dpsql.noise import os_entropy
 
     if (after is None) != (not reports):
         raise InterfaceError("a second plan needs the first one and its reports", hint="give both or neither")
-    named = [reports] if isinstance(reports, str | PathLike) else reports
-    first = None if after is None else Reports(Path(after), [Path(r) for r in named], os_entropy()(32))
+    first = None if after is None else _came_back(after, reports, engine, root)
     return write_plan(Path(catalog), Path(output), people, label, first, target)
 
 
@@ -303,19 +303,27 @@ def collect(
     """
     from dpsql.collecting import run
     from dpsql.ledger import new_release_id
+
+    back = _came_back(plan, reports, engine, root)._replace(
+        catalog=None if catalog is None else Path(catalog),
+        state=None if state is None else Path(state),
+    )
+    return run.collect(back, Path(output), new_release_id(), progress or silent)
+
+
+def _came_back(
+    plan: ReleasePath, reports: ReleasePath | Sequence[ReleasePath], engine: str | None, root: str
+) -> Reports:
+    """The reports to a plan: in files, or in tables of a server."""
+    from dpsql.collecting.run import Reports
     from dpsql.noise import os_entropy
     from dpsql.star.source import server_tables
 
     named = [reports] if isinstance(reports, str | PathLike) else reports
-    back = run.Reports(
-        Path(plan),
-        [] if engine else [Path(spool) for spool in named],
-        os_entropy()(32),
-        None if catalog is None else Path(catalog),
-        None if state is None else Path(state),
-        server_tables(engine, root, [str(place) for place in named]) if engine else None,
-    )
-    return run.collect(back, Path(output), new_release_id(), progress or silent)
+    if engine is None:
+        return Reports(Path(plan), [Path(spool) for spool in named], os_entropy()(32))
+    server = server_tables(engine, root, [str(place) for place in named])
+    return Reports(Path(plan), [], os_entropy()(32), server=server)
 
 
 def reported_plan(catalog: ReleasePath, column: str, output: ReleasePath) -> None:

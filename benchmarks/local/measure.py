@@ -20,6 +20,7 @@ import numpy as np
 from benchmarks.figures import Figures
 from benchmarks.local import axis as local_axis
 from benchmarks.local import bars as local_bars
+from benchmarks.local import planes as local_planes
 from benchmarks.local import rounds as local_rounds
 from benchmarks.local import rows as local_rows
 from benchmarks.local import star as local_star
@@ -69,7 +70,7 @@ def collector_speed(figures: Figures, reports: int) -> None:
         figures.at_least("reports accepted", close_collection(state, plan)[1].accepted / reports, 1)
 
 
-PARTS = ("factors", "star", "axis", "cover", "collector", "rows", "bars", "rounds")
+PARTS = ("factors", "star", "axis", "cover", "collector", "rows", "bars", "rounds", "boxes")
 
 
 def main() -> int:
@@ -103,6 +104,8 @@ def main() -> int:
     if "rounds" in wanted:
         local_rounds.one_axis(figures, runs=1 if given.quick else 6)
         local_rounds.two_axes(runs=1 if given.quick else 4)
+    if "boxes" in wanted:
+        local_planes.five_axes(figures, runs=1 if given.quick else 6)
     return figures.finish()
 
 

@@ -221,7 +221,7 @@ def intervals(given: argparse.Namespace) -> Blocks:
     """How many 95% intervals of two-axis boxes hold, by histogram."""
     rows: Errors = {}
     for epsilon in ("1", "4"):
-        found = [covered(Case(*s, epsilon), 64, given.people, 3, 200, 9) for s in SHAPES]
+        found = [covered(Case(*s, epsilon), 2, 64, given.people, 3, 200, 9) for s in SHAPES]
         rows[epsilon] = found
     words = f"{given.people:,} people, 3 collections, 200 boxes each.\n\n"
     heads = [Case(*shape, "").title.rstrip(", ") for shape in SHAPES]

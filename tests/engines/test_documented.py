@@ -203,6 +203,35 @@ def test_reports_in_spark_as_printed(
     collected(command, survey, tmp_path)
 
 
+def test_the_next_round_is_planned_from_a_table(
+    loaded: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One table holds the reports of all rounds; the next plan is that from files."""
+    import psycopg
+
+    monkeypatch.setenv("SHOP_DSN", loaded.dsn)
+    (tmp_path / "ahead.yaml").write_text(SURVEY.replace("epsilon: 3, part", "epsilon: 3, kind: ahead, part"))
+    with psycopg.connect(loaded.dsn) as server:
+        server.execute("CREATE TABLE public.rounds (report bytea, token text)")
+    plan, rng = "0.json", np.random.default_rng(5)
+    dpsql.collection_plan(tmp_path / "ahead.yaml", tmp_path / plan, people=PEOPLE)
+    for number in range(1, 3):
+        leaves = np.stack([rng.integers(0, 16, PEOPLE), rng.integers(0, 3, PEOPLE)], axis=1)
+        reports = simulate_reports(read_plan((tmp_path / plan).read_bytes()), one_row_each(leaves), rng)
+        rows = [(report, f"{number} {i}") for i, report in enumerate(reports)]
+        with psycopg.connect(loaded.dsn) as server, server.cursor() as cursor:
+            cursor.executemany("INSERT INTO public.rounds VALUES (%s, %s)", rows)
+        file = tmp_path / f"{number}.parquet"
+        pq.write_table(pa.table({"report": pa.array(reports, pa.binary())}), file)
+        told = ["collection-plan", "ahead.yaml", "--after", plan, "--people", PEOPLE]
+        done = dpsql_command(*told, file.name, "-o", "files.json", cwd=tmp_path)
+        plan = f"{number}.json"
+        there = ["public.rounds", "--engine", "postgresql", "--root", "${SHOP_DSN}", "-o", plan]
+        assert dpsql_command(*told, *there, cwd=tmp_path).returncode == done.returncode == 0, done.stderr
+        assert (tmp_path / plan).read_bytes() == (tmp_path / "files.json").read_bytes()
+        (tmp_path / "files.json").unlink()
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [

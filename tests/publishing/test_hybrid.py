@@ -139,6 +139,9 @@ def test_undoing_keeps_totals_and_is_unbiased_without_noise(tmp_path: Path) -> N
     assert {row[0]: row[1] for row in by_age.rows} == {True: silent, False: 3 * PEOPLE - silent}
     whole = asking.query(WHOLE).scalar()
     assert whole == sum(row[1] for row in by_age.rows) == 3 * PEOPLE
+    old, most = "COUNT(*) FILTER (WHERE age >= 38)", "COUNT(*) FILTER (WHERE age >= 38 OR age IS NULL)"
+    ((low, high),) = asking.query(f"SELECT {old}, {most} FROM sales JOIN customer USING (id)").rows
+    assert high - low == silent, "whatever the others would have said"
     result = asking.query(f"{WHOLE} JOIN customer USING (id) WHERE age < 28")
     assert result.provenance["reported"][0]["column"] == "customer.age"
     assert any("reported" in note for note in result.notes)

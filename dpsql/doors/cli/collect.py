@@ -14,7 +14,14 @@ from dpsql.doors.cli import FILE, Told, cli, steps, tells
 from dpsql.errors import InterfaceError
 from dpsql.star.source import POSTGRESQL, SPARK
 
-SERVERS = [kind.name for kind in (POSTGRESQL, SPARK)]
+ENGINE = click.option(
+    "--engine",
+    type=click.Choice([kind.name for kind in (POSTGRESQL, SPARK)]),
+    help="REPORTS are tables of this server, which counts them",
+)
+ROOT = click.option(
+    "--root", default="", help="the server's address, as in a catalog's source; ${NAME} expands"
+)
 
 
 class Share(click.ParamType[float]):
@@ -32,8 +39,10 @@ class Share(click.ParamType[float]):
 
 @cli.command("collection-plan")
 @click.argument("catalog", type=FILE)
-@click.argument("reports", type=FILE, nargs=-1)
+@click.argument("reports", nargs=-1)
 @click.option("-o", "--output", required=True, type=FILE, help="plan to write")
+@ENGINE
+@ROOT
 @click.option(
     "--after", type=FILE, help="with tau: estimate, the first round's plan; REPORTS are its reports"
 )
@@ -122,10 +131,8 @@ def _told(forecast: Forecast) -> list[dict[str, Any]]:
 @click.argument("plan", type=FILE)
 @click.argument("reports", nargs=-1, required=True)
 @click.option("-o", "--output", required=True, type=FILE, help="release file to write")
-@click.option(
-    "--engine", type=click.Choice(SERVERS), help="REPORTS are tables of this server, which counts them"
-)
-@click.option("--root", default="", help="the server's address, as in a catalog's source; ${NAME} expands")
+@ENGINE
+@ROOT
 @click.option("--catalog", type=FILE, help="needed where an axis is a public dimension's rows")
 @click.option("--state", type=FILE, help="private file that remembers what was counted, for later runs")
 @click.option(
