@@ -1,7 +1,7 @@
 """What docs/privacy.md promises, measured on whole publishes: one figure for each promise, `ok` or `short`.
 
 To add a promise, write a function that takes an empty folder and returns its figure, and give it a line in
-`PROMISES`. To add a defect that must be found, see `tests/privacy/planted.py`.
+`PROMISES`. To add a defect that must be found, see `tests/privacy/plant.py`.
 
     python -m benchmarks.promises.measure [words of the names to measure]
 """
@@ -25,10 +25,11 @@ from dpsql.errors import CatalogError
 from dpsql.star import parse_catalog
 from tests.privacy.loss import measure
 from tests.privacy.owned_stars import REFUSED
-from tests.privacy.planted import PLANTS, is_found
+from tests.privacy.plant import is_found, planted
 from tests.privacy.test_lineage import SAME
 
 STARS = 300
+PLANTS = planted()
 
 
 class Promise(NamedTuple):

@@ -2,7 +2,8 @@
 
 Sales lead to people over none, one or two tables; people share keys on that way; sales also name a public product
 and a private campaign that nobody owns. The person who comes owns many rows, rows with everybody's keys, and several
-rows in the people's own table.
+rows in the people's own table. Sales lie in Parquet, in CSV, or are what a SELECT makes; their keys come as integers,
+as floats beside NaN, or as text in several spellings; some stars count a second table of facts.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import random
 from typing import NamedTuple
 
-from tests.privacy.loss import Rows, Tables
+from tests.privacy.loss import Bytes, Rows, Tables
 
 DAYS = tuple(f"2025-01-0{day}" for day in range(1, 5))
 VICTIM, RIVAL = 900, 901
@@ -31,6 +32,14 @@ STREAM
 views:
   v: {of: sales, axes: [AXES], measures: [count, sales.amount]MECHANISM}
 """
+RETURNS = """  returns: {role: fact, foreign_keys: {link: person}, max_ids: 2,
+    columns: {size: {type: int, lower: 0, upper: 3}}}
+"""
+COUNTED = "  w: {of: returns, axes: [returns.size], measures: [count]}\n"
+SELECT = (
+    "SELECT s.link, s.day, s.product_id, s.campaign_id, try_cast(s.amount AS INT) AS amount FROM 'raw.parquet' AS s "
+    "WHERE s.amount IS NOT NULL OR s.day IS NOT NULL"
+)
 HOP = """  TABLE: {role: dimension, key: key, private: true, foreign_keys: {link: NEXT},
     columns: {kind: {type: int, lower: 0, upper: 2}}}
 """
@@ -66,10 +75,88 @@ def random_pair(seed: int) -> Pair:
     if unit == "row":
         left = base | {"sales": base["sales"].plus((0, DAYS[0], 1, 1, 9))}
     text = _catalog(rng, way, unit, bounds, neighbours, stream)
+    if unit != "row" and not stream and rng.random() < 0.3:
+        left, right = _with_returns(left), _with_returns(right)
+        text = text.replace("views:\n", f"views:\n{COUNTED}").replace("\n\nviews:", f"\n{RETURNS}views:")
+        text = text.replace("sales: sales.parquet", "sales: sales.parquet, returns: returns.parquet")
+    spelt = rng.choice(["INT", "INT", "DOUBLE", "VARCHAR"])
+    left, right = _with_keys(left, spelt), _with_keys(right, spelt)
+    how = rng.choice([_in_parquet, _in_parquet, _in_csv, _by_select])
+    text, left, right = how(text, left, right)
     kind = (
         f"{'-'.join(('sales', *way, 'person'))}, {unit}, {bounds}, {neighbours}{', stream' if stream else ''}"
     )
     return Pair(kind, text, left, right, DAYS[:2] if stream else ())
+
+
+def _with_returns(tables: Tables) -> Tables:
+    """A second table of facts, of which whoever comes owns many rows."""
+    people = [row[0] for row in _rows(tables, "person").rows]
+    odd = [(key, i) for key in (None, 77) for i in range(3)]
+    mine = [(key, 3) for key in dict.fromkeys(people) for _ in range(9 if key in (VICTIM, RIVAL) else 2)]
+    return {**tables, "returns": Rows("link INT, size INT", [*odd, *mine])}
+
+
+def _rows(tables: Tables, name: str) -> Rows:
+    table = tables[name]
+    assert isinstance(table, Rows)
+    return table
+
+
+def _with_keys(tables: Tables, kind: str) -> Tables:
+    """The sales' foreign key in another type: floats beside NaN and halves, or text in several spellings."""
+    sales = _rows(tables, "sales")
+    if kind == "INT":
+        return tables
+    spellings = {"DOUBLE": ("{}.0", "{}"), "VARCHAR": ("{}", "00{}", "{}.0", "+{}")}[kind]
+    nobodys = {"DOUBLE": ("nan", "inf", "7.5"), "VARCHAR": ("nan", "7,0", "")}[kind]
+    rows = [
+        (None if row[0] is None else spellings[i % len(spellings)].format(row[0]), *row[1:])
+        for i, row in enumerate(sales.rows)
+    ]
+    odd = [(key, DAYS[0], 1, 1, 9) for key in nobodys for _ in range(4)]
+    return {**tables, "sales": Rows(sales.columns.replace("link INT", f"link {kind}"), [*odd, *rows])}
+
+
+class _Written(NamedTuple):
+    """A catalog's text and both sides, as their tables are stored."""
+
+    text: str
+    left: Tables
+    right: Tables
+
+
+def _in_parquet(text: str, left: Tables, right: Tables) -> _Written:
+    return _Written(text, left, right)
+
+
+def _in_csv(text: str, left: Tables, right: Tables) -> _Written:
+    """Every table as a file of text; what is NULL is an empty field."""
+
+    def files(tables: Tables) -> Tables:
+        found = {}
+        for name in tables:
+            table = _rows(tables, name)
+            lines = [",".join(part.split()[0] for part in table.columns.split(", "))]
+            lines += [",".join("" if value is None else str(value) for value in row) for row in table.rows]
+            found[name] = Bytes(f"{name}.csv", "\n".join(lines).encode())
+        return found
+
+    typed = text.replace("columns: {age:", "columns: {id: {type: int}, age:")
+    return _Written(
+        typed.replace("kind: parquet", "kind: csv").replace(".parquet", ".csv"), files(left), files(right)
+    )
+
+
+def _by_select(text: str, left: Tables, right: Tables) -> _Written:
+    """Sales as a SELECT makes them of another file, where amounts are text."""
+
+    def raw(tables: Tables) -> Tables:
+        sales = _rows(tables, "sales")
+        kept = {name: table for name, table in tables.items() if name != "sales"}
+        return kept | {"raw": Rows(sales.columns.replace("amount INT", "amount VARCHAR"), sales.rows)}
+
+    return _Written(text.replace("sales: sales.parquet", f'sales: "{SELECT}"'), raw(left), raw(right))
 
 
 def _crowd(rng: random.Random, way: tuple[str, ...]) -> dict[str, Rows]:

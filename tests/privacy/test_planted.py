@@ -5,14 +5,30 @@ from __future__ import annotations
 import pytest
 
 from dpsql.errors import CatalogError
-from tests.privacy.planted import PLANTS, is_found
+from tests.privacy.plant import Plant, is_found, planted
+
+PLANTS = planted()
+
+
+def test_there_are_plants_enough() -> None:
+    assert len({plant.name for plant in PLANTS}) == len(PLANTS) >= 15
 
 
 @pytest.mark.parametrize("plant", PLANTS, ids=lambda plant: plant.name)
-def test_a_planted_defect_is_found(plant, tmp_path):
-    if plant.refused:
-        with pytest.raises(CatalogError):
-            plant.measured(tmp_path / "sound")
-    else:
-        assert plant.measured(tmp_path / "sound").share <= 1
+def test_a_planted_defect_is_found(plant: Plant, tmp_path) -> None:
     assert is_found(plant, tmp_path / "broken")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "measured",
+    dict.fromkeys(plant.measured for plant in PLANTS if plant.measured.__module__ == "tests.privacy.market"),
+    ids=lambda measured: measured.__name__,
+)
+def test_nothing_is_found_where_nothing_is_planted(measured, tmp_path) -> None:
+    """Of the market; joints are measured by themselves."""
+    if any(plant.refused for plant in PLANTS if plant.measured is measured):
+        with pytest.raises(CatalogError):
+            measured(tmp_path)
+    else:
+        assert measured(tmp_path).share <= 1

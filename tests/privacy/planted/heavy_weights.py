@@ -1,0 +1,12 @@
+"""Weights add up to twice max_ids."""
+
+from dpsql.publishing import bounding
+from tests.privacy.market import weighed
+from tests.privacy.plant import Plant
+
+PLANT = Plant(
+    "weights add up to twice max_ids",
+    (bounding, "Weighed"),
+    lambda was: lambda tau: was(2 * tau),
+    weighed,
+)

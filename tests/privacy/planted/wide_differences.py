@@ -1,0 +1,12 @@
+"""Differences reach twice as far as noise covers."""
+
+from dpsql.publishing.userlevel import shapes
+from tests.privacy.market import chosen
+from tests.privacy.plant import Plant
+
+PLANT = Plant(
+    "differences reach twice as far as noise covers",
+    (shapes, "make_differences"),
+    lambda was: lambda *given: was(*given[:5], 4 * given[5]),
+    chosen,
+)
