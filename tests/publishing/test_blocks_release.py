@@ -133,6 +133,7 @@ def test_full_planes_are_measured_by_the_product(tmp_path: Path):
     [
         ("{count: 0.5, rides.paid: 0.5}", "[rides.paid, count]", "count first"),
         ("[rides.x, rides.y]", "[rides.x]", "two axes"),
+        ("[rides.x, rides.y]", "[rides.x, rides.y, rides.z]", "two axes"),
         ("[rides.x, rides.y]", "[rides.z, {axis: rides.y, cuts: [16, 32, 48]}]", "too few blocks"),
         ("epsilon: 1.0", "epsilon: 1.0, delta: 1e-6", "delta 0"),
     ],

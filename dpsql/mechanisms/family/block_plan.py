@@ -35,8 +35,7 @@ LOUD = (
     20  # blocks of fewer rows than so many 1/epsilon are quiet; 16 and 24 err 7% more on the planes of tuning
 )
 GRAIN = 64  # weights of the forecast are integers of 1/64
-SIDES = {2: (4, 8, 16), 3: (3, 4, 6)}
-SHORT_SIDES = (2, 3, 4)  # of four axes and more
+SIDES = (4, 8, 16)
 
 
 class Stages(NamedTuple):
@@ -133,10 +132,9 @@ def loud_errors(axes: Sequence[FamilyAxis], grid: BlockGrid, variances: Variance
 
 
 def best_grid(axes: Sequence[FamilyAxis]) -> BlockGrid:
-    """The grid of least error if all blocks are loud, of the sides that suit so many axes."""
+    """The grid of least error if all blocks are loud."""
     equal = Variances(1.0, 1.0)
-    sides = SIDES.get(len(axes), SHORT_SIDES)
-    grids = [block_grid([a.leaves for a in axes], [a.strips for a in axes], side) for side in sides]
+    grids = [block_grid([a.leaves for a in axes], [a.strips for a in axes], side) for side in SIDES]
     return min(grids, key=lambda grid: float(loud_errors(axes, grid, equal).sum()))
 
 
