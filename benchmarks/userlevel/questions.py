@@ -121,7 +121,7 @@ def answers(release: Release, asked: Questions, measure: str) -> dict[str, Answe
     count = read(release.leaves[rows.id], asked.masks)
     total = read(release.leaves[sums.id], asked.masks) + sums.mid * count
     box = (0,) * len(asked.masks)
-    plan = cast(Any, SimpleNamespace(view=view, boxes_of=lambda _: (box,), box_masks=lambda _: asked.masks))
+    plan = cast(Any, SimpleNamespace(view=view, boxes_for=lambda _: (box,), box_masks=lambda _: asked.masks))
     index = tuple(np.arange(len(count)) for _ in asked.masks)
     scale = 10.0**-sums.scale
     counted, summed = one(Term("count")), one(Term(measure))
