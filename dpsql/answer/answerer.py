@@ -25,11 +25,20 @@ from dpsql.answer.relation import PartialBin, Relation, relate
 from dpsql.answer.result import Result
 from dpsql.answer.run import LIMIT, question
 from dpsql.answer.schema import Schema, read_schema
-from dpsql.answer.sql.parse import pointed
+from dpsql.answer.sql.parse import parse, pointed
+from dpsql.answer.sql.rewrite import take_apart
 from dpsql.answer.sql.shapes import Shapes
 from dpsql.answer.sql.statement import Statement
 from dpsql.answer.views import listings, shown
-from dpsql.errors import DataError, Error, NotSupportedError, ProgrammingError, ReleaseError, SqlSyntaxError
+from dpsql.errors import (
+    DataError,
+    Error,
+    NotSupportedError,
+    NoViewError,
+    ProgrammingError,
+    ReleaseError,
+    SqlSyntaxError,
+)
 from dpsql.release import Release
 from dpsql.release.format import ReportedMeta, StatisticMeta, to_json
 
@@ -111,7 +120,14 @@ class Answerer:
                 ProgrammingError, NotSupportedError, DataError
             ):  # said anew, with its place in this text
                 return self._put_together(filled)
-        return self._put_together(self._shapes.read(asked, dialect))
+        statement = self._shapes.read(asked, dialect)
+        try:
+            return self._put_together(statement)
+        except NoViewError:
+            if not statement.block_errors:
+                raise
+        carried = take_apart(parse(asked, dialect), self.schema, asked, carries=True)
+        return self._put_together(carried)  # a value of two views has an error that no one of them knows
 
     def _put_together(self, statement: Statement) -> Result:
         relations, by = [self.relate(block) for block in statement.blocks], self

@@ -286,6 +286,8 @@ class Block:
         values: aggregates, in order; named v0, v1, ..
         span: where it stands in the statement.
         listing: True for a domain list (no aggregate at all): answered from the catalog.
+        tables: what it reads.
+        release: the release that the statement names for it, in lower case; empty where any may answer.
     """
 
     root: str
@@ -297,6 +299,7 @@ class Block:
     span: tuple[int, int] | None = field(default=None, compare=False)
     listing: bool = False
     tables: tuple[str, ...] = field(default=())
+    release: str = ""
 
     def inner(self, path: tuple[str, ...]) -> bool:
         """Whether rows without a partner along the path are left out."""

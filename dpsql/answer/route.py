@@ -35,8 +35,9 @@ from dpsql.answer.sql.parse import parse, pointed
 from dpsql.answer.sql.rewrite import take_apart
 from dpsql.answer.sql.statement import Statement
 from dpsql.answer.views import shown
-from dpsql.errors import Error, NotSupportedError, UnknownName
+from dpsql.errors import Error, NotSupportedError, NoViewError, UnknownName
 from dpsql.release import Release
+from dpsql.star.sql import identifier as quoted
 
 Refusal = NotSupportedError | UnknownName
 DIFFERS = (
@@ -114,6 +115,9 @@ class Question:
 
     def taken(self, candidate: Candidate, part: Sequence[int]) -> Taken | None:
         """A candidate's answers to some blocks; None if one of them has none."""
+        named = self.blocks[part[0]].release
+        if named and [name.lower() for name in candidate.names] != [named]:
+            return None
         relations = [self.relation(candidate, number) for number in part]
         found = tuple(each for each in relations if each is not None)
         return Taken(candidate, rank(found)) if len(found) == len(part) else None
@@ -121,6 +125,17 @@ class Question:
     def reads(self, part: Sequence[int]) -> Reads:
         """What some blocks take from a release."""
         return reads_of([self.blocks[number] for number in part])
+
+    def chosen(self) -> tuple[dict[int, Candidate], list[Taken]]:
+        """Who answers each block, and all who could."""
+        chosen: dict[int, Candidate] = {}
+        seen: list[Taken] = []
+        for group in groups_of(self.blocks):
+            for part in self.parts(group):
+                taken = self.best(part)
+                seen += taken
+                chosen |= dict.fromkeys(part, taken[0].candidate)
+        return chosen, seen
 
     def parts(self, group: Sequence[int]) -> list[Sequence[int]]:
         """Blocks that one candidate answers for everybody: all of a group if anyone can, else each alone."""
@@ -137,14 +152,15 @@ class Question:
         able = [taken for c in self.statements if (taken := self.taken(c, part)) is not None]
         if not able:
             raise self.refusals[0]
-        _check_alternatives([each.candidate.answerer.release for each in able])
+        _check_alternatives([each.candidate for each in able])
         reads = self.reads(part)
         kept = able if len(able) == 1 else [each for each in able if reads in each.candidate.everybody]
         if not kept:
             names = ", ".join(each.candidate.name for each in able)
+            first = _qualifier(able[0].candidate.name)
             raise UnknownName(
                 f"several releases ({names}) answer, each for those who reported to it alone",
-                hint=f"qualify the tables, for instance {able[0].candidate.name}.table, or open one of them",
+                hint=f"qualify the tables, for instance {first}.table, or open one of them",
             )
         self.left_out.extend(
             each.candidate.name
@@ -191,13 +207,13 @@ class Router:
 
     def _answer(self, text: str, dialect: str) -> Result:
         question = self._read(text, dialect)
-        chosen: dict[int, Candidate] = {}
-        seen: list[Taken] = []
-        for group in groups_of(question.blocks):
-            for part in question.parts(group):
-                taken = question.best(part)
-                seen += taken
-                chosen |= dict.fromkeys(part, taken[0].candidate)
+        try:
+            chosen, seen = question.chosen()
+        except NoViewError:
+            if not question.statements[question.first].block_errors:
+                raise
+            question = self._read(text, dialect, carries=True)
+            chosen, seen = question.chosen()
         by = [chosen[number] for number in range(len(question.blocks))]
         runs = by[0] if by else question.first
         relations = [question.relation(candidate, number) for number, candidate in enumerate(by)]
@@ -209,7 +225,7 @@ class Router:
         )
         return self._told(result, by or [runs], seen, question.left_out)
 
-    def _read(self, text: str, dialect: str) -> Question:
+    def _read(self, text: str, dialect: str, carries: bool = False) -> Question:
         """The statement as each candidate reads it; those that read it as the first one does.
 
         Raises:
@@ -217,11 +233,14 @@ class Router:
         """
         found: dict[Candidate, Statement] = {}
         refusals: list[Refusal] = []
+        named = {
+            name.lower(): self._joined(each) for name, each in zip(self.names, self.answerers, strict=True)
+        }
         shape = None
         for candidate in self.standing.candidates:
-            schema = self._joined(candidate.answerer)
+            schema = replace(self._joined(candidate.answerer), named=named)
             try:
-                statement = take_apart(parse(shown(text), dialect), schema, text)
+                statement = take_apart(parse(shown(text), dialect), schema, text, carries)
             except (NotSupportedError, UnknownName) as error:
                 refusals.append(error)
                 continue
@@ -379,10 +398,10 @@ def _population(release: Release) -> str:
 
 
 def groups_of(blocks: Sequence[Block]) -> list[list[int]]:
-    """Numbers of the blocks over each table."""
-    found: dict[str, list[int]] = {}
+    """Numbers of the blocks over each table of each release that is named."""
+    found: dict[tuple[str, str], list[int]] = {}
     for number, block in enumerate(blocks):
-        found.setdefault(block.root.lower(), []).append(number)
+        found.setdefault((block.release, block.root.lower()), []).append(number)
     return list(found.values())
 
 
@@ -416,11 +435,16 @@ def rank(relations: Sequence[Relation]) -> tuple[int, float]:
     return missing, sum(errors) / len(errors) if errors else 0.0
 
 
-def _check_alternatives(releases: Sequence[Release]) -> None:
+def _check_alternatives(candidates: Sequence[Candidate]) -> None:
     """Releases may answer for each other only if they are about the same people."""
-    if len({_population(release) for release in releases}) > 1:
-        names = ", ".join(dict.fromkeys(release.name for release in releases))
+    if len({_population(candidate.answerer.release) for candidate in candidates}) > 1:
+        names = list(dict.fromkeys(candidate.name for candidate in candidates))
         raise UnknownName(
-            f"the tables stand in several releases ({names}) about different people",
-            hint=f"qualify them, for instance {releases[0].name}.table",
+            f"the tables stand in several releases ({', '.join(names)}) about different people",
+            hint=f"qualify them, for instance {_qualifier(names[0])}.table",
         )
+
+
+def _qualifier(name: str) -> str:
+    """A release's name as SQL takes it."""
+    return name if name.isidentifier() else quoted(name)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import difflib
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from dpsql import star
@@ -62,13 +62,22 @@ class People(NamedTuple):
 
 @dataclass(frozen=True)
 class Schema:
-    """All tables of one release, what its views publish about them, and whose they are."""
+    """All tables of one release, what its views publish about them, and whose they are.
+
+    Args:
+        name: of the release's catalog.
+        tables: by name in lower case.
+        axes, measures: what its views publish.
+        unit: whose the rows are.
+        named: the stars of releases that are open beside it, and its own, by what they are called in lower case.
+    """
 
     name: str
     tables: Mapping[str, Table]
     axes: tuple[AxisMeta, ...]
     measures: frozenset[str]
     unit: People | None = None
+    named: Mapping[str, Schema] = field(default_factory=dict, compare=False, repr=False)
 
     def table(self, name: str) -> Table | None:
         """The table of that name, in any case."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Iterator
 
 import numpy as np
@@ -10,7 +12,8 @@ import pytest
 from benchmarks.composites.measure import STATEMENTS
 from benchmarks.composites.star import Publish, clinic
 from dpsql.answer import Answerer
-from dpsql.errors import ProgrammingError
+from dpsql.answer.session import OpenReleases
+from dpsql.errors import NotSupportedError, ProgrammingError, UnknownName
 from dpsql.noise import ExactNoise, insecure_test_entropy
 
 LINEAR, RATIO = 1e-9, 0.01
@@ -177,6 +180,58 @@ def test_whether_answers_differ(answerer: Answerer) -> None:
     assert {row[1] for row in days.rows} == {None, True, False}
     with pytest.raises(ProgrammingError, match="takes two values"):
         answerer.query("SELECT DP_DIFFERS(COUNT(*)) FROM clinic")
+
+
+FIRST, SECOND = ('"clinic (one.dpsql)"', '"clinic (two.dpsql)"')
+
+
+def test_whether_named_releases_differ(publish: Publish, answerer: Answerer) -> None:
+    other = publish(ExactNoise(insecure_test_entropy(8)), "two.dpsql")
+    both = OpenReleases((answerer.release, other.release), (answerer, other))
+    alone = [answerer.query("SELECT COUNT(*), DP_STDERR(COUNT(*)) FROM visit").rows[0], other.query(
+        "SELECT COUNT(*), DP_STDERR(COUNT(*)) FROM visit").rows[0]]  # fmt: skip
+    apart = "SELECT x - y, DP_STDERR(x - y), DP_DIFFERS(x, y), DP_DIFFERS(x, 3 * y) FROM "
+    apart += (
+        f"(SELECT COUNT(*) AS x FROM {FIRST}.visit) AS p, (SELECT COUNT(*) AS y FROM {SECOND}.clinic) AS q"
+    )
+    difference, error, differs, far = both.query(apart).rows[0]
+    assert difference == pytest.approx(alone[0][0] - alone[1][0])
+    assert error == pytest.approx(math.hypot(alone[0][1], alone[1][1]))  # their noises are independent
+    low, high = (ends[0][0] for ends in both.query(apart).interval_rows())
+    assert differs is (low > 0 or high < 0) and far is True
+    days = both.query(
+        f"SELECT p.day, DP_DIFFERS(p.n, q.n) AS d, p.n - q.n AS apart FROM (SELECT day, COUNT(*) AS n FROM "
+        f"{FIRST}.visit GROUP BY 1) AS p JOIN "
+        f"(SELECT day, COUNT(*) AS n FROM {SECOND}.visit GROUP BY 1) AS q ON p.day = q.day"
+    )
+    lows, highs = days.interval_rows()
+    assert [row[1] for row in days.rows] == [
+        low[2] > 0 or high[2] < 0 for low, high in zip(lows, highs, strict=True)
+    ]
+    assert both.query(f"SELECT COUNT(*) FROM {SECOND}.visit").scalar() == alone[1][0]
+    with pytest.raises(NotSupportedError, match="rows of clinic"):
+        both.query(f"SELECT COUNT(*) FROM {FIRST}.visit AS v JOIN {SECOND}.person AS p ON v.id = p.id")
+    with pytest.raises(UnknownName, match=r'qualify them, for instance "clinic \(one\.dpsql\)"\.table'):
+        both.query("SELECT COUNT(*) FROM visit")
+    other.release.close()
+
+
+@pytest.mark.parametrize("value", [
+    "COUNT(*) FILTER (WHERE age < 40) / COUNT(*) FILTER (WHERE day < 5)",
+    "COUNT(*) FILTER (WHERE age < 40) - COUNT(*) FILTER (WHERE day < 5)",
+    "SUM(cost) FILTER (WHERE age < 40) / COUNT(*) FILTER (WHERE day < 5)",
+])  # fmt: skip
+def test_functions_of_an_error_take_values_of_two_views(answerer: Answerer, value: str) -> None:
+    parts = [part.strip() for part in re.split(" [-/] ", value)]
+    inside = answerer.query(f"SELECT DP_STDERR({value}), DP_INTERVAL_LOW({value}) FROM clinic")
+    beside = answerer.query(f"SELECT {value} FROM clinic")
+    assert not inside.undefined
+    assert inside.rows[0] == pytest.approx((beside.stderr_rows[0][0], beside.interval_rows()[0][0][0]))
+    differs = answerer.query(f"SELECT DP_DIFFERS({parts[0]}, {parts[1]}) FROM clinic").scalar()
+    apart = answerer.query(f"SELECT {parts[0]} - {parts[1]} FROM clinic").interval_rows()
+    assert differs is (apart[0][0][0] > 0 or apart[1][0][0] < 0)
+    outside = answerer.query(f"SELECT DP_STDERR(a) FROM (SELECT {value} AS a FROM clinic) AS t")
+    assert outside.scalar() == pytest.approx(inside.rows[0][0])
 
 
 def test_a_near_denominator_has_the_interval_of_fieller(answerer: Answerer) -> None:

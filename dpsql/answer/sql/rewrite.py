@@ -39,13 +39,14 @@ from dpsql.errors import NotSupportedError, ProgrammingError, UnknownName
 from dpsql.star.sql.expression import Node
 
 
-def take_apart(tree: Node, schema: Schema, text: str) -> Statement:
+def take_apart(tree: Node, schema: Schema, text: str, carries: bool = False) -> Statement:
     """Rewrite a whole statement.
 
     Args:
         tree: the parsed statement; changed in place.
         schema: the star.
         text: what the user wrote.
+        carries: whether functions of an error are worked out beside the outer statement, never in a block.
 
     Returns:
         Blocks, outer statement and output columns.
@@ -58,7 +59,7 @@ def take_apart(tree: Node, schema: Schema, text: str) -> Statement:
     check(tree)
     check_growth(tree)
     ordered = tree.find(exp.Order) is not None
-    context = Context(schema, text)
+    context = Context(schema, text, carries)
     shape = rewrite_query(context, tree, Scope({}, {}), True)
     blocks = tuple(replace(draft.block, values=tuple(draft.values)) for draft in context.drafts)
     picked = picked_columns(shape)
@@ -118,8 +119,22 @@ def rewrite_query(context: Context, node: Node, scope: Scope, track: bool) -> Sh
         around = Inner(
             lambda sub: _scalar(context, sub, scope), lambda source: _child(context, source, scope, False)
         )
-        return build(context, node, scope, track, around)
+        with context.reading(_release_of(context, node, scope)):
+            return build(context, node, scope, track, around)
     return outer_select(context, node, scope, track)
+
+
+def _release_of(context: Context, select: exp.Select, scope: Scope) -> str:
+    """The release whose rows a SELECT names; empty where it names none."""
+    rows = [source for source in sources(select) if holds_rows(context, source, scope)]
+    names = {table.db.lower(): table for source in rows for table in source.find_all(exp.Table)}
+    found = [name for name in names if name in context.schema.named]
+    if len(found) > 1:
+        raise refusal(
+            NotSupportedError, f"rows of {' and '.join(sorted(found))} are joined, and releases hold none",
+            at=names[found[-1]], clause="FROM", hint="aggregate those of each, and join the answers",
+        )  # fmt: skip
+    return found[0] if found else context.release
 
 
 def _with(context: Context, node: Node, scope: Scope) -> Scope:
@@ -381,7 +396,7 @@ def _error_calls(context: Context, item: Node, children: list[tuple[str, Shape]]
         if not is_error_call(call):
             continue
         error, inner, level = error_call(call)
-        found = _forms(inner, children)
+        found = {} if context.carries else _forms(inner, children)
         if len(found) != 1 or not any(_contains(child, block) for _, child in children for block in found):
             continue  # it stays, for `sql.carry`
         ((block, form),) = found.items()

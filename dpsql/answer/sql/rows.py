@@ -260,14 +260,14 @@ def holds_rows(context: Context, node: Node, scope: Scope) -> bool:
 
 
 def _known_table(context: Context, node: exp.Table) -> bool:
-    name, schema = node.name, context.schema
-    if node.db.lower() not in SCHEMAS | {schema.name.lower()}:
+    name, schema = node.name, context.named(node)
+    if node.db.lower() not in SCHEMAS | {schema.name.lower(), *schema.named, *context.schema.named}:
         raise refusal(
             UnknownName,
             f"there is no schema {node.db!r}",
             at=node,
             clause="FROM",
-            hint=f"write {name} or main.{name}",
+            hint=f"write {name} or main.{name}" + "".join(f", or {other}.{name}" for other in schema.named),
         )
     if schema.table(name) is None and name.lower() not in schema.wide():
         known = [*(table.name for table in schema.tables.values()), *schema.wide()]

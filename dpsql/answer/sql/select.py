@@ -136,6 +136,7 @@ def build(context: Context, select: exp.Select, scope: Scope, track: bool, inner
         place,
         listing,
         tuple(dict.fromkeys(instance.table.name for instance in rows.instances)),
+        context.release,
     )
     return shape
 
@@ -358,7 +359,7 @@ def _error_column(builder: Builder, node: Node) -> Node:
     """DP_STDERR(x), DP_INTERVAL_LOW(x[, level]) and others."""
     error, inner, level = error_call(node)
     form = form_of(rewritten(builder, inner.copy()), builder.forms())
-    if form is not None:
+    if form is not None and not builder.context.carries:
         return builder.column(builder.draft.value(ErrorOf(error, form, level)))
     for argument in node.expressions[: 1 + error.compares]:  # it stays, for `sql.carry`
         argument.replace(rewritten(builder, argument))

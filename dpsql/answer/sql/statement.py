@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from sqlglot import exp
 
-from dpsql.answer.block import Block, Form, Value
+from dpsql.answer.block import Block, ErrorOf, Form, Value
 from dpsql.answer.errorfunctions import ERRORS
 from dpsql.answer.schema import Schema
 from dpsql.errors import NotSupportedError
@@ -48,6 +49,11 @@ class Statement:
     direct: tuple[str, ...]
     ordered: bool
     asks_errors: bool
+
+    @property
+    def block_errors(self) -> bool:
+        """Whether a block is asked for errors of its values."""
+        return any(isinstance(value, ErrorOf) for block in self.blocks for value in block.values)
 
     @property
     def text(self) -> str:
@@ -99,10 +105,22 @@ class Shape:
 
 @dataclass
 class Context:
-    """The state of one rewriting."""
+    """The state of one rewriting.
+
+    Args:
+        schema: the star; while a SELECT over a named release's rows is rewritten, that release's.
+        text: the statement.
+        carries: whether functions of an error all stay for `sql.carry`, since no one view holds a block's value.
+        release: the name of the release whose rows are being read; empty where the statement names none.
+        drafts: its blocks so far.
+        catalog_tables: whether information_schema is read.
+        hidden: how many names were made up.
+    """
 
     schema: Schema
     text: str
+    carries: bool = False
+    release: str = ""
     drafts: list[Draft] = field(default_factory=list)
     catalog_tables: bool = False
     hidden: int = 0
@@ -118,6 +136,21 @@ class Context:
                 f"the statement asks more than {MOST_BLOCKS} questions", hint="use GROUP BY, or ask in parts"
             )
         self.drafts.append(draft)
+
+    def named(self, table: Node) -> Schema:
+        """The star that a table stands in: that of the release which its qualifier names."""
+        return self.schema.named.get(table.text("db").lower(), self.schema)
+
+    @contextmanager
+    def reading(self, release: str) -> Iterator[None]:
+        """Rewrite what is over the rows of a named release; of the statement's own where the name is empty."""
+        before = self.schema, self.release
+        star = self.schema.named.get(release, self.schema)
+        self.schema, self.release = replace(star, named=self.schema.named), release
+        try:
+            yield
+        finally:
+            self.schema, self.release = before
 
     def number(self) -> int:
         """A number that no other name of the statement has."""

@@ -230,7 +230,9 @@ def _present(node: Node) -> Node:
 
 def _in_domain(factor: Expression) -> Predicate:
     """Where an expression of an axis has a value that the catalog knows."""
-    return Predicate(replace(factor, sql=f"({factor.sql}) IS NOT NULL AND dp_kind <> 3", comparisons=()))
+    return Predicate(
+        replace(factor, sql=f"({factor.sql}) IS NOT NULL AND dp_kind <> 3", comparisons=(), constants=None)
+    )
 
 
 def _combined(binding: Binding, node: exp.Binary, where: Condition, call: Node) -> tuple[Linear, Linear]:
