@@ -76,19 +76,27 @@ def hundred_groups(rng: np.random.Generator) -> Asked:
     return Asked(text, [(x, x + 1) for x in range(100)], (c, d))
 
 
+def median(rng: np.random.Generator) -> Asked:
+    """The middle of a range; its values are counted one by one."""
+    a, b = two_bounds(rng)
+    return Asked(
+        f"SELECT MEDIAN(x) FROM facts WHERE x >= {a} AND x < {b}", [(x, x + 1) for x in range(a, b)], None
+    )
+
+
 class Floor:
     """Parses, and adds up node combinations by one prepared statement.
 
     Args:
         release: of one view over two axes.
-        sql: the statement: one of `RANGE`, `RANGES`, `GROUPS`.
+        sql: the statement: one of those below.
     """
 
     def __init__(self, release: Release, sql: str) -> None:
         self.trees = [release.tree(axis) for axis in (0, 1)]
         self.cursor = release.connection.cursor()
         (self.prepared,) = self.cursor.extract_statements(sql)
-        self.grouped, self.joined = sql is GROUPS, sql is not RANGE
+        self.grouped = "GROUP BY" in sql
 
     def parse(self, asked: Asked) -> None:
         """Read the text."""
@@ -114,7 +122,47 @@ RANGES = f"""SELECT SUM(c.estimate) FROM {CELLS}, ({NODES % 1}) AS a, ({NODES % 
     WHERE c.n1 = a.n AND c.n2 = b.n"""
 GROUPS = f"""SELECT SUM(c.estimate) FROM {CELLS}, (SELECT unnest($1::INTEGER[]) AS g, unnest($2::INTEGER[]) AS n) AS a,
     ({NODES % 3}) AS b WHERE c.n1 = a.n AND c.n2 = b.n GROUP BY a.g ORDER BY a.g"""
+COUNTS = f"""SELECT SUM(c.estimate) FROM {CELLS}, (SELECT unnest($1::INTEGER[]) AS g, unnest($2::INTEGER[]) AS n) AS a
+    WHERE c.n1 = a.n AND c.n2 = 0 GROUP BY a.g ORDER BY a.g"""
 """What adds up nodes; the root of the second axis is node 0."""
+
+
+def _sums(asked: Asked, sums: list[int]) -> list[float | int | None]:
+    """One number for each group."""
+    return [total / UNIT for total in sums]
+
+
+def _middle(asked: Asked, sums: list[int]) -> list[float | int | None]:
+    """The first value up to which half of all are counted."""
+    running = np.maximum.accumulate(np.cumsum(sums))
+    reached = int(np.searchsorted(running, running[-1] / 2 * (1 - 1e-12)))
+    return [asked.first[0][0] + reached if running[-1] > 0 else None]
+
+
+class Kind(NamedTuple):
+    """A kind of statement.
+
+    Args:
+        name: of its figure.
+        draw: draws one.
+        sql: adds up its nodes.
+        bound: how many floors it may cost.
+        told: what it answers, by the sums.
+    """
+
+    name: str
+    draw: Callable[[np.random.Generator], Asked]
+    sql: str
+    bound: float
+    told: Callable[[Asked, list[int]], list[float | int | None]] = _sums
+
+
+KINDS = (
+    Kind("one range", one_range, RANGE, 2.0),
+    Kind("two ranges joined", two_ranges, RANGES, 3.0),
+    Kind("100 groups", hundred_groups, GROUPS, 5.0),
+    Kind("MEDIAN along an axis", median, COUNTS, 5.0, _middle),
+)
 
 
 class Cost(NamedTuple):
@@ -135,22 +183,22 @@ class Cost(NamedTuple):
         return f"{self.answer:.2f} ms CPU; {floor}"
 
 
-def cost(answerer: Answerer, statements: Iterator[Asked], floor: Floor, runs: int = RUNS) -> Cost:
-    """Medians over statements, the floor and the answer in turns.
+def cost(answerer: Answerer, kind: Kind, runs: int = RUNS) -> Cost:
+    """Medians over ever new statements, the floor and the answer in turns.
 
     Args:
         answerer: who answers.
-        statements: ever new ones of a kind.
-        floor: of the kind.
+        kind: of the statements.
         runs: so many are counted, after some that are not.
     """
+    asking, floor = statements(kind.draw), Floor(answerer.release, kind.sql)
     found = []
     for _ in range(WARM + runs):
-        asked = next(statements)
+        asked = next(asking)
         values = floor.values(asked)
         answer = partial(answerer.query, asked.text)
         found.append((cpu(answer), cpu(partial(floor.parse, asked)), cpu(partial(floor.add, values))))
-        assert [row[-1] for row in answer().rows] == [total / UNIT for total in floor.add(values)]
+        assert [row[-1] for row in answer().rows] == kind.told(asked, floor.add(values)), asked.text
     return Cost(*np.median(np.array(found[WARM:]), axis=0).tolist())
 
 
@@ -161,32 +209,11 @@ def statements(kind: Callable[[np.random.Generator], Asked], seed: int = 7) -> I
         yield kind(rng)
 
 
-MEDIAN, MEDIANS = "SELECT MEDIAN(x) FROM facts WHERE x < {}", 40
-
-
-class Kind(NamedTuple):
-    """A kind of statement, what adds up its nodes, and how many floors it may cost."""
-
-    name: str
-    draw: Callable[[np.random.Generator], Asked]
-    sql: str
-    bound: float
-
-
-KINDS = (
-    Kind("one range", one_range, RANGE, 2.0),
-    Kind("two ranges joined", two_ranges, RANGES, 3.0),
-    Kind("100 groups", hundred_groups, GROUPS, 5.0),
-)
-
-
 def measure(answerer: Answerer, figures: Figures) -> Mapping[str, Cost]:
     """The figures of a release of a million node combinations, and the cost of each kind."""
     found = {}
     for kind in KINDS:
-        found[kind.name] = each = cost(answerer, statements(kind.draw), Floor(answerer.release, kind.sql))
+        found[kind.name] = each = cost(answerer, kind)
         print(f"{kind.name}: {each.words()}")
         figures.at_most(f"1e6 node combinations, {kind.name}, times the floor", each.times, kind.bound)
-    median = [cpu(partial(answerer.query, MEDIAN.format(LEAVES - i))) for i in range(MEDIANS)]
-    figures.at_most("MEDIAN along an axis of 748 values, ms of CPU", float(np.median(median)), 10.0)
     return found

@@ -45,6 +45,20 @@ views:
 """
 
 
+WIDE = """
+dpsql: 1
+name: wide
+source: {{kind: parquet, root: "{root}", tables: {{facts: prices.parquet}}}}
+privacy: {{lineage: wide, cap: 10, unit: row, epsilon: 1.0}}
+tables:
+  facts: {{role: fact, columns: {{
+    price: {{type: decimal, scale: 2, lower: 0, upper: 10000, cuts: {{width: 10}}}},
+    kind: {{type: string, categories: [a, b, c]}}}}}}
+views:
+  grid: {{of: facts, axes: [facts.price, facts.kind], measures: [count]}}
+"""
+
+
 def seconds(action: Callable[[], object], repeat: int = 5) -> float:
     """The least of several runs, which other load on the machine disturbs least."""
     best = float("inf")
@@ -130,6 +144,21 @@ def million(folder: Path) -> Answerer:
     return publish(folder / "million.yaml")
 
 
+def wide(folder: Path) -> Answerer:
+    """A release of 4,000 cells over an axis of a million values."""
+    duckdb.connect().execute(
+        f"COPY (SELECT CAST(i * 7 % 1000000 / 100 AS DECIMAL(10, 2)) AS price, ['a', 'b', 'c'][i % 3 + 1] AS kind "
+        f"FROM range(50000) t(i)) TO '{folder}/prices.parquet'"
+    )
+    (folder / "wide.yaml").write_text(WIDE.format(root=folder))
+    return publish(folder / "wide.yaml")
+
+
+def megabytes(answerer: Answerer) -> float:
+    """How large a release's file is."""
+    return answerer.release.path.stat().st_size / 1e6
+
+
 def publish(catalog: Path) -> Answerer:
     """Publish a catalog beside itself and open the release."""
     target = catalog.with_suffix(".dpsql")
@@ -148,7 +177,13 @@ def main() -> None:
         large = million(folder)
         costs = answers.measure(large, figures)
         wire.measure(large.release.path, costs[wire.KIND], figures)
+        bins = wide(folder)
+        figures.at_most("release of 4,000 cells over a million values, MB", megabytes(bins), 3.0)
+        asked = iter(f"SELECT MEDIAN(price) FROM facts WHERE price < {5000 + i}" for i in range(20))
+        median = np.median([answers.cpu(lambda: bins.query(next(asked))) for _ in range(20)])
+        figures.at_most("MEDIAN over a million values, ms of CPU", float(median), 1000.0)
         answerer = shop(folder)
+        figures.at_most("the bundled shop's release, MB", megabytes(answerer), 4.0)
         join = "FROM sales JOIN customer USING (customer_id) JOIN product USING (product_id)"
         template = f"SELECT COUNT(*) {join} WHERE age BETWEEN 1{{a}} AND 7{{b}} AND price < {{c}}.5 + 20"
         figures.at_most("warm query on the shop, p50 ms", latency(answerer, ranges(template, 10)), 10.0)

@@ -26,7 +26,7 @@ from dpsql.answer.scaled import Parts
 from dpsql.variance.model import Covariance
 
 if TYPE_CHECKING:
-    from dpsql.answer.known import Prefix
+    from dpsql.answer.quantiles import Prefix
 
 DEFAULT_LEVEL = 0.95
 

@@ -24,7 +24,7 @@ from dpsql.answer.block import TRUE, Block, ErrorOf, Expression, Form, Known, No
 from dpsql.answer.cuts import cut_notes, excess, mixed_axes, refuse_partial
 from dpsql.answer.errorfunctions import ErrorFunction
 from dpsql.answer.estimated import Groups
-from dpsql.answer.known import Prefix, along, catalog_plan, known_values, not_an_axis, prefixes
+from dpsql.answer.known import catalog_plan, known_values, not_an_axis
 from dpsql.answer.notes import Note, bias_notes, reported_notes
 from dpsql.answer.people import asks_people, no_people_view, not_taken
 from dpsql.answer.plan import (
@@ -36,6 +36,7 @@ from dpsql.answer.plan import (
     predicted,
     views_of,
 )
+from dpsql.answer.quantiles import Prefix, quantiles
 from dpsql.answer.schema import Schema
 from dpsql.errors import InterfaceError, NotSupportedError, NoViewError, PartialBinError
 from dpsql.release import Release
@@ -336,12 +337,16 @@ def _quantiles(
     forms = [value.form if isinstance(value, ErrorOf) else value for value in block.values]
     keys = list(zip(*columns[1:], strict=True)) if len(columns) > 1 else [()]
     found: dict[Known, tuple[str, list[Prefix]]] = {}
+
+    def ask(block: Block, along: Expression) -> tuple[Sequence[list[Any]], Sequence[str], Answered]:
+        inner = relate(block, release, schema, asked, along)
+        return inner.columns, inner.types, inner.answered[0]
+
     for known in forms:
         if isinstance(known, Known) and known.function == "quantile" and known not in found:
             if not any(schema.axis_columns(block.columns[c]) for c in known.expression.columns):
                 raise not_an_axis(known, block)
-            inner = relate(along(known, block), release, schema, asked, known.expression)
-            found[known] = inner.types[-2], prefixes(known, keys, inner.columns, inner.answered[0])
+            found[known] = quantiles(known, block, keys, ask, release, schema)
     return found
 
 

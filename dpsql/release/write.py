@@ -159,7 +159,7 @@ class ReleaseBuilder:
             reported=tuple(self.reported),
         )
 
-    def write(self, path: Path, *, block_size: int = 1 << 18) -> None:
+    def write(self, path: Path, *, block_size: int = 1 << 16) -> None:
         """Write the file.
 
         Args:
