@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dpsql.answer import session
+from dpsql.answer.drowned import hide
 from dpsql.answer.session import ReleasePath
 from dpsql.answer.session import use as use
 from dpsql.progress import Progress, silent
@@ -410,6 +411,7 @@ def query(
     as_of: int | str | None = None,
     nonnegative: bool | None = None,
     combine: bool = False,
+    min_relative_error: float | None = None,
 ) -> Result:
     """Answer one SQL statement.
 
@@ -423,6 +425,8 @@ def query(
             where a release has a model of them (one axis of a local release), else the unbiased ones'. None: a
             statement about one axis of a local release takes the non-negative ones unless the release flags them.
         combine: of several releases, answer from what independent ones hold together where that errs less.
+        min_relative_error: hide groups that drown in noise: the standard error of each of their numbers is at least
+            so many times the number. A note says how many.
 
     Returns:
         Rows with standard errors, intervals, the plan and its provenance.
@@ -434,7 +438,8 @@ def query(
     **Privacy**: post-processing of a release; costs nothing.
     """
     asked = session.opened(release, as_of, nonnegative=nonnegative, combine=combine)
-    return asked.query(sql, dialect=dialect)
+    result = asked.query(sql, dialect=dialect)
+    return result if min_relative_error is None else hide(result, min_relative_error)
 
 
 def explain(

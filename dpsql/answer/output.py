@@ -22,6 +22,7 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from dpsql.answer.drowned import GREY, drowned
 from dpsql.errors import InterfaceError
 from dpsql.extras import extra
 
@@ -103,10 +104,12 @@ def text_table(result: Result) -> str:
 
 
 def html_table(result: Result) -> str:
-    """The same for notebooks, with margins in small print."""
+    """The same for notebooks, with margins in small print and groups that drown in noise in grey."""
     cells, below = shown(result)
     head = "".join(f"<th>{html.escape(name)}</th>" for name in result.columns)
-    body = "".join(f"<tr>{''.join(map(_html_cell, row))}</tr>" for row in cells)
+    grey = ("", " style='opacity:.5'")
+    pairs = zip(cells, drowned(result, GREY), strict=False)
+    body = "".join(f"<tr{grey[lost]}>{''.join(map(_html_cell, row))}</tr>" for row, lost in pairs)
     notes = "".join(f"<p><small>{html.escape(line)}</small></p>" for line in below)
     return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{notes}"
 

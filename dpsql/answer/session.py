@@ -19,11 +19,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 from dpsql.answer.answerer import Answerer
+from dpsql.answer.drowned import hide
 from dpsql.answer.relation import checked
 from dpsql.answer.result import Result
 from dpsql.answer.route import Router
 from dpsql.answer.run import question
-from dpsql.answer.sql.settings import ESTIMATE, read_change
+from dpsql.answer.sql.settings import SETTINGS, read_change
 from dpsql.errors import InterfaceError, QueryTimeout
 from dpsql.release import Release, open_release
 from dpsql.release.read import release_file
@@ -110,9 +111,11 @@ class Settings:
 
     Args:
         nonnegative: answer counts from their non-negative (biased) estimates; None as the releases were opened.
+        min_relative_error: hide groups that drown in noise from here on; None hides none.
     """
 
     nonnegative: bool | None = None
+    min_relative_error: float | None = None
 
     def take(self, text: str) -> str | None:
         """Change a setting, if that is what a statement does.
@@ -129,29 +132,35 @@ class Settings:
         change = read_change(text)
         if change is None or change.verb == "SHOW":
             return None
-        self.nonnegative = change.value
+        for name in [change.name] if change.name else SETTINGS:
+            setattr(self, SETTINGS[name].field, change.value)
         if change.value is None:
             return "settings are as the session began"
-        if not change.value:
-            return (
-                f"{change.name} is {'unbiased' if change.name == ESTIMATE else 'off'}: estimates are unbiased"
-            )
-        state = "nonnegative" if change.name == ESTIMATE else "on"
-        return f"{change.name} is {state}: counts are their non-negative (biased) estimates where a release has them"
+        setting = SETTINGS[change.name]
+        return f"{change.name} is {setting.state(change.value)}: {setting.does(change.value)}"
 
     def shown(self, text: str, releases: OpenReleases) -> tuple[str, str] | None:
         """Name and state of the setting that `SHOW` asks for; None if the statement asks for something else."""
         change = read_change(text)
         if change is None or change.verb != "SHOW":
             return None
-        state = releases.nonnegative if self.nonnegative is None else self.nonnegative
-        if change.name == ESTIMATE:
-            return change.name, "default" if state is None else "nonnegative" if state else "unbiased"
-        return change.name, "on" if state else "off"
+        known = {"nonnegative": releases.nonnegative if self.nonnegative is None else self.nonnegative}
+        setting = SETTINGS[change.name]
+        return change.name, setting.state(known.get(setting.field, self.min_relative_error))
+
+    @property
+    def telling(self) -> bool:
+        """Whether answers are other than they would be without settings."""
+        return bool(self.nonnegative) or self.min_relative_error is not None
 
     def of(self, releases: OpenReleases) -> OpenReleases:
         """Open releases as this user asks them."""
         return releases if self.nonnegative is None else releases.with_nonnegative(self.nonnegative)
+
+    def query(self, releases: OpenReleases, sql: str, *, dialect: str = "duckdb") -> Result:
+        """What open releases answer this user; arguments as `OpenReleases.query`."""
+        result = self.of(releases).query(sql, dialect=dialect)
+        return result if self.min_relative_error is None else hide(result, self.min_relative_error)
 
 
 def open_session(

@@ -89,7 +89,7 @@ def connect(
 class Connection:
     """Open releases. Threads may share it (threadsafety 2); each needs a cursor of its own.
 
-    `SET dp_nonnegative = true` holds for all its cursors, until it is closed.
+    `SET dp_nonnegative = true` holds for all its cursors, until it is closed; so does any other setting.
     """
 
     Warning = errors.Warning
@@ -318,7 +318,7 @@ class Cursor:
         self._result, self._next = None, 0
         sql, connection = bind(operation, parameters), self.connection
         if connection.settings.take(sql) is None:
-            self._result = connection.settings.of(connection.session).query(sql)
+            self._result = connection.settings.query(connection.session, sql)
         return self
 
     def executemany(self, operation: str, seq_of_parameters: Sequence[Parameters]) -> Cursor:

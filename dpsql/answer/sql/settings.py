@@ -1,6 +1,7 @@
 """Statements that set something for a session: `SET dp_estimate = unbiased`, `SET dp_nonnegative = true`, `RESET ..`.
 
-`dp_estimate` names what counts are answered from; `dp_nonnegative` is the same as a switch.
+`dp_estimate` names what counts are answered from; `dp_nonnegative` is the same as a switch. `dp_min_relative_error`
+hides groups that drown in noise.
 
 Every dialect writes these with words of its own and none has an expression in them, so they are read here and never
 reach the parser. Settings of other engines are none of ours: a door may nod at them or refuse them.
@@ -9,15 +10,17 @@ reach the parser. Settings of other engines are none of ours: a door may nod at 
 from __future__ import annotations
 
 import difflib
+import math
 import re
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from dpsql.errors import ProgrammingError, UnknownName
 
 NONNEGATIVE = "dp_nonnegative"
 ESTIMATE = "dp_estimate"
-SETTINGS = (NONNEGATIVE, ESTIMATE)
-"""Every setting."""
+MIN_RELATIVE_ERROR = "dp_min_relative_error"
 
 KINDS = {"unbiased": False, "nonnegative": True}
 """What `dp_estimate` may be, and whether that is non-negative."""
@@ -26,6 +29,71 @@ ON, OFF = frozenset({"true", "on", "yes", "1"}), frozenset({"false", "off", "no"
 RESET = "default"
 ALIKE = 0.8
 """From where on another name counts as one of these misspelt."""
+
+Value = bool | float | None
+"""What a setting holds; None for how the session began."""
+
+
+class Setting(NamedTuple):
+    """A setting.
+
+    Args:
+        field: what of a session it sets.
+        takes: what it may be, in words.
+        example: one of these.
+        read: a word -> its value; ValueError of any other.
+        state: its value as it is written, None for how the session began.
+        does: what it does, for people.
+    """
+
+    field: str
+    takes: str
+    example: str
+    read: Callable[[str], bool | float]
+    state: Callable[[Value], str]
+    does: Callable[[bool | float], str]
+
+
+def _switch(word: str) -> bool:
+    if word not in ON | OFF:
+        raise ValueError(word)
+    return word in ON
+
+
+def _kind(word: str) -> bool:
+    if word not in KINDS:
+        raise ValueError(word)
+    return KINDS[word]
+
+
+def _above_zero(word: str) -> float:
+    number = float(word)
+    if not 0 < number < math.inf:
+        raise ValueError(word)
+    return number
+
+
+def _estimates(nonnegative: Value) -> str:
+    return "counts are their non-negative (biased) estimates where a release has them" if nonnegative else (
+        "estimates are unbiased"
+    )  # fmt: skip
+
+
+SETTINGS: Mapping[str, Setting] = {
+    NONNEGATIVE: Setting(
+        "nonnegative", "true or false", "true", _switch, lambda value: "on" if value else "off", _estimates
+    ),
+    ESTIMATE: Setting(
+        "nonnegative", " or ".join(KINDS), "unbiased", _kind,
+        lambda value: "default" if value is None else "nonnegative" if value else "unbiased", _estimates,
+    ),
+    MIN_RELATIVE_ERROR: Setting(
+        "min_relative_error", "a number above 0", "0.5", _above_zero,
+        lambda value: "off" if value is None else f"{value:g}",
+        lambda value: "groups whose numbers all err by so many times themselves are hidden",
+    ),
+}  # fmt: skip
+"""Every setting by its name."""
 
 STATEMENT = re.compile(
     r"""(?:\s+|--[^\n]*|/\*.*?\*/)*+
@@ -45,12 +113,12 @@ class Change:
     Args:
         verb: SET, PRAGMA, RESET or SHOW.
         name: the setting; empty for all of them.
-        value: whether counts are non-negative; None for how the session began, and for SHOW.
+        value: of the setting; None for how the session began, and for SHOW.
     """
 
     verb: str
     name: str
-    value: bool | None = None
+    value: Value = None
 
 
 def read_change(text: str) -> Change | None:
@@ -83,7 +151,9 @@ def read_change(text: str) -> Change | None:
         _refuse_misspelt(name)
         return None
     if (found["scope"] or "session").lower() != "session":
-        raise ProgrammingError(f"{name} is set for a session", hint=f"write SET {name} = {_example(name)}")
+        raise ProgrammingError(
+            f"{name} is set for a session", hint=f"write SET {name} = {SETTINGS[name].example}"
+        )
     return Change(verb, name, _value(verb, name, found["value"]))
 
 
@@ -96,7 +166,7 @@ def _refuse_misspelt(name: str) -> None:
         raise UnknownName(f"there is no setting {name}", hint=hint)
 
 
-def _value(verb: str, name: str, written: str | None) -> bool | None:
+def _value(verb: str, name: str, written: str | None) -> Value:
     """The value as written; a bare PRAGMA switches on."""
     if verb in ("RESET", "SHOW"):
         if written:
@@ -105,13 +175,10 @@ def _value(verb: str, name: str, written: str | None) -> bool | None:
     word = "true" if written is None and verb == "PRAGMA" else (written or "").strip("'\"()").lower()
     if word == RESET:
         return None
-    if name == ESTIMATE and word in KINDS:
-        return KINDS[word]
-    if name == NONNEGATIVE and word in ON | OFF:
-        return word in ON
-    values = " or ".join(KINDS) if name == ESTIMATE else "true or false"
-    raise ProgrammingError(f"{name} is {values}", hint=f"write SET {name} = {_example(name)}")
-
-
-def _example(name: str) -> str:
-    return "unbiased" if name == ESTIMATE else "true"
+    setting = SETTINGS[name]
+    try:
+        return setting.read(word)
+    except ValueError:
+        raise ProgrammingError(
+            f"{name} is {setting.takes}", hint=f"write SET {name} = {setting.example}"
+        ) from None

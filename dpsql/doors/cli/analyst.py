@@ -31,6 +31,11 @@ several = click.argument("releases", type=FILE, nargs=-1, required=True)
     "--nonnegative/--unbiased", default=None, help="kind of counts; by default as the release prefers"
 )
 @combine
+@click.option(
+    "--min-relative-error",
+    type=click.FloatRange(0, min_open=True),
+    help="hide groups that drown in noise, such as 0.5",
+)
 def query(releases: tuple[Path, ...], sql: str, style: str, level: float, **asking: Any) -> None:
     """Answer one SQL statement on RELEASES (files or streams); every aggregate comes with its error.
 

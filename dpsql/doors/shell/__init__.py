@@ -78,7 +78,7 @@ def _statement(text: str, state: State) -> str:
     if told := state.settings.take(text):
         print(f"dpsql: {told}", file=sys.stderr, flush=True)
         return ""
-    result = heeding_keys(lambda: state.asked.query(text))
+    result = heeding_keys(lambda: state.settings.query(state.releases, text))
     style = "vertical" if state.expanded and state.style == "table" else state.style
     for note in notes_beside(result, style):
         print(f"note: {note}", file=sys.stderr, flush=True)

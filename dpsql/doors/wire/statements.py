@@ -76,7 +76,7 @@ class Backend:
             return Answer("")
         word = _first_word(bare)
         if told := settings.take(bare):
-            return Answer(NODS.get(word, "SET"), flags=(told,) if settings.nonnegative else ())
+            return Answer(NODS.get(word, "SET"), flags=(told,) if settings.telling else ())
         if word in NODS:
             return Answer(NODS[word])
         if word == "SHOW" and shown(bare) == bare:
@@ -84,7 +84,7 @@ class Backend:
             return _shown(*ours) if ours else _setting(bare[4:].strip().strip('"').lower())
         if CATALOGUE.search(_outside_of_strings(bare)):
             return _answer(*self.catalogue.query(bare))
-        result = settings.of(self.releases).query(bare, dialect="postgres")
+        result = settings.query(self.releases, bare, dialect="postgres")
         return replace(
             _answer(result.columns, result.types, result.rows), flags=(*result.flags, *margin_lines(result))
         )
