@@ -1,7 +1,8 @@
 # make demo    publish the bundled retail star and ask it questions, from nothing but Python 3.11 and make
 # make test    the checks that .ci/run runs
 # make check   linters, types and import contracts alone; make quick: tests of a minute; make lowest: oldest dependencies
-# make bench*  measured figures, one `figure` line each; make page-*: the pages of docs/accuracy; make slow: the long suites
+# make bench*  measured figures, one `figure` line each; make page-*: the pages of docs/accuracy; make slow: the long suites;
+#              make withstand: hostile files, faults, neighbours
 
 PYTHON ?= python3
 VENV := .venv
@@ -16,7 +17,7 @@ QUICK := $(filter-out $(addprefix tests/,oracle/ privacy/ statistical/ kill/ sup
 # Small matrices: more than one BLAS thread only makes two test processes wait for each other.
 export OPENBLAS_NUM_THREADS ?= 1
 
-.PHONY: demo test check quick lowest dist slow same-release house bench bench-accuracy bench-collect bench-local bench-promises bench-scale bench-scale-large bench-scale-model bench-stream bench-trusts bench-userlevel page-central page-local page-streams page-userlevel test-engines wire superset sqlalchemy14 reference data clean
+.PHONY: demo test check quick lowest dist slow same-release house bench bench-accuracy bench-collect bench-local bench-promises bench-scale bench-scale-large bench-scale-model bench-stream bench-trusts bench-userlevel page-central page-local page-streams page-userlevel test-engines wire withstand superset sqlalchemy14 reference data clean
 
 $(VENV)/.core: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -101,6 +102,11 @@ bench-stream: $(VENV)/.dev
 bench-userlevel: $(VENV)/.dev
 	$(BIN)/python -m benchmarks.userlevel.measure; measured=$$?; \
 	$(BIN)/python -m benchmarks.userlevel.people && exit $$measured
+
+# What must hold whatever comes: every module of benchmarks/withstand prints its figures. An hour of one core.
+withstand: $(VENV)/.dev
+	short=0; for module in $(filter-out __init__,$(basename $(notdir $(wildcard benchmarks/withstand/*.py)))); do \
+	$(BIN)/python -m benchmarks.withstand.$$module || short=1; done; exit $$short
 
 bench-scale: $(VENV)/.dev
 	$(BIN)/python -m benchmarks.scale.measure; measured=$$?; \

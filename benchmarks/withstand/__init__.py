@@ -1,0 +1,1 @@
+"""What withstands: neighbours, hostile files, faults; each module prints its figures."""

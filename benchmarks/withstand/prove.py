@@ -1,0 +1,131 @@
+"""What docs/privacy/loss.md promises: no aimed neighbours lose more than is claimed, tight claims are nearly used up.
+
+Three sources of neighbours: every joint of `tests/privacy/joints.py`, random stars, and `dpsql audit --prove`'s own
+for each shipped catalog under both neighbour relations. Every defect of `tests/privacy/planted` is put back once.
+
+    python -m benchmarks.withstand.prove [names of catalogs to measure; "none" for none]
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from pathlib import Path
+from typing import NamedTuple
+
+from benchmarks.figures import Figures
+from benchmarks.promises.stars import random_pair
+from dpsql.curate.prove import prove
+from dpsql.examples.retail import make_star, write_star
+from dpsql.star import Catalog, load_catalog
+from tests.privacy.joints import JOINTS, TIGHT, Joint
+from tests.privacy.loss import measure
+from tests.privacy.plant import is_found, planted
+
+STARS = 300
+CATALOGS = Path(__file__).parents[2] / "catalog"
+PEOPLE, PRODUCTS = 200, 20
+RELATIONS = ("add_remove", "replace_one")
+
+
+class Catalogs(NamedTuple):
+    """What was measured of shipped catalogs.
+
+    Args:
+        worst: loss over claim of any pair.
+        tight: the least of the worst pairs of those whose claim is tight.
+        number: how many catalogs.
+    """
+
+    worst: float
+    tight: float
+    number: int
+
+
+def measured_joints(folder: Path) -> dict[Joint, float]:
+    """The share of its claim that each joint loses."""
+    return {joint: joint.measured(folder / str(i)).share for i, joint in enumerate(JOINTS)}
+
+
+def worst_star(folder: Path) -> float:
+    """The largest loss over its claim of random stars."""
+    worst = 0.0
+    for seed in range(STARS):
+        pair = random_pair(seed)
+        with tempfile.TemporaryDirectory(dir=folder) as place:
+            star = Path(place) / "star"
+            loss = measure(pair.catalog, pair.left, pair.right, star, batches=pair.batches, seed=seed)
+        if loss.share > 1:
+            print(f"star {seed} ({pair.kind}): {loss.share:.6g} of the claim")
+        worst = max(worst, loss.share)
+    return worst
+
+
+def is_tight(catalog: Catalog) -> bool:
+    """Whether the claim is proved to be used up: bounds are declared, and no batch of a life is left out."""
+    chooses = any(catalog.tables[of].chooses_rows for of in catalog.star.tables)
+    return not chooses and catalog.stream is None
+
+
+def shipped(names: list[str], data: Path) -> list[Catalog]:
+    """Shipped catalogs whose public tables are here; the bundled shop's are made."""
+    found = []
+    for file in sorted(CATALOGS.glob("*.yaml")):
+        catalog = load_catalog(file)
+        if catalog.collection is not None or (names and file.stem not in names):
+            continue
+        source = catalog.raw_source()
+        if "DPSQL_DATA" in source.root and "DPSQL_DATA" not in os.environ:
+            print(f"{file.stem}: left out, DPSQL_DATA is not set")
+            continue
+        if source.root == "data":
+            source = source.model_copy(update={"root": str(data)})
+            catalog = catalog.model_copy(update={"source": source})
+        found.append(catalog)
+    return found
+
+
+def measured_catalogs(names: list[str], folder: Path) -> Catalogs:
+    """The loss of shipped catalogs under both neighbour relations."""
+    write_star(folder / "data", make_star(1, PEOPLE, PRODUCTS))
+    worst, tight, catalogs = 0.0, 1.0, shipped(names, folder / "data")
+    for catalog in catalogs:
+        for relation in RELATIONS:
+            privacy = catalog.privacy.model_copy(update={"neighbours": relation})
+            proof = prove(catalog.model_copy(update={"privacy": privacy}))
+            print(f"{catalog.file.stem if catalog.file else catalog.name}: {proof.words}", flush=True)
+            worst = max(worst, proof.worst.share)
+            if relation == RELATIONS[0] and is_tight(catalog):
+                tight = min(tight, proof.worst.share)
+    return Catalogs(worst, tight, len(catalogs))
+
+
+def main(names: list[str]) -> int:
+    """Measure and print; 1 if any figure is short."""
+    figures = Figures()
+    with tempfile.TemporaryDirectory() as folder:
+        joints = measured_joints(Path(folder) / "joints")
+        figures.at_most(f"prove: worst loss over claim, {len(JOINTS)} joints", max(joints.values()), 1.0)
+        tight = [share for joint, share in joints.items() if joint.proved == TIGHT]
+        figures.at_least(f"prove: least loss over claim, {len(tight)} tight joints", min(tight), 0.98)
+        others = [share / joint.proved for joint, share in joints.items() if 0 < joint.proved < TIGHT]
+        figures.at_least(
+            f"prove: least loss over proved tightness, {len(others)} other joints", min(others), 0.98
+        )
+        figures.at_most(f"prove: worst loss over claim, {STARS} random stars", worst_star(Path(folder)), 1.0)
+        plants = planted()
+        missed = [plant.name for i, plant in enumerate(plants) if not is_found(plant, Path(folder) / f"p{i}")]
+        figures.at_most(f"prove: planted defects not found, of {len(plants)}", len(missed), 0.0)
+        if names != ["none"]:
+            found = measured_catalogs(names, Path(folder))
+            words = f"{found.number} shipped catalogs under both relations"
+            figures.at_most(f"prove: worst loss over claim, {words}", found.worst, 1.0)
+            figures.at_least(
+                "prove: least loss over claim, shipped catalogs with a tight claim", found.tight, 0.98
+            )
+    return figures.finish()
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
