@@ -64,6 +64,13 @@ EXACT = {
         f"SELECT COUNT(*) {JOINED} WHERE c.region IN (SELECT region FROM customer WHERE age < 20)",
         f"SELECT COUNT(*) {JOINED} WHERE c.region NOT IN (SELECT DISTINCT region FROM customer WHERE region < 'o')",
         "SELECT COUNT(*) FROM customer WHERE age > (SELECT AVG(age) FROM customer)",
+        f"SELECT c.region, AVG(amount) {JOINED} WHERE EXISTS (SELECT 1 FROM (SELECT c.region AS region, COUNT(*) AS n "
+        f"{JOINED} GROUP BY c.region ORDER BY n LIMIT 2) t0 WHERE ((c.region = t0.region) OR (c.region IS NULL AND "
+        "t0.region IS NULL))) GROUP BY 1",
+        f"SELECT c.region, COUNT(*) {JOINED} WHERE EXISTS (SELECT 1 FROM {TOP} WHERE c.region = t.r__) AND EXISTS "
+        f"(SELECT 1 FROM (SELECT r, n FROM {REGIONS} ORDER BY n DESC LIMIT 3) AS t WHERE c.region = t.r) GROUP BY 1",
+        "SELECT region, COUNT(*), n FROM customer JOIN (SELECT region, COUNT(*) AS n FROM customer GROUP BY 1) AS t "
+        "USING (region) GROUP BY 1, 3",
         f"SELECT region, COUNT(*) FROM customer WHERE region IN (SELECT r FROM {REGIONS} WHERE n > 20) GROUP BY 1",
     ],
 }
@@ -124,6 +131,8 @@ def test_a_total_over_what_noise_picked_says_so(star: tuple[Answerer, duckdb.Duc
         "IN under NOT is not true where the key is NULL",
     f"SELECT COUNT(*) {JOINED} WHERE EXISTS (SELECT 1 FROM customer d WHERE d.region = c.region)":
         "rows other than a partner by its key",
+    "SELECT COUNT(*) FROM customer c WHERE EXISTS (SELECT 1 FROM (SELECT region, age, COUNT(*) n FROM customer "
+    "GROUP BY 1, 2) AS t WHERE t.region = c.region)": "may have several rows for one",
     f"SELECT COUNT(*) {JOINED} WHERE c.age > (SELECT AVG(d.age) FROM customer d WHERE d.region = c.region)":
         "a correlated subquery",
     f"SELECT t.r, COUNT(*) FROM {REGIONS} LEFT JOIN customer c ON c.region = t.r GROUP BY 1": "outer side of a join",

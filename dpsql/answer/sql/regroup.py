@@ -17,7 +17,7 @@ statement anyway and every group has one partner at most, there is nothing to ad
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from sqlglot import exp
@@ -25,7 +25,16 @@ from sqlglot import exp
 from dpsql.answer.block import Known, Linear, Ratio, Value
 from dpsql.answer.sql.binding import Binding
 from dpsql.answer.sql.parse import refusal
-from dpsql.answer.sql.rows import Rows, Source, conjuncts, holds_rows, is_row_level, resolve
+from dpsql.answer.sql.rows import (
+    Beside,
+    Rows,
+    Source,
+    aggregates,
+    conjuncts,
+    holds_rows,
+    is_row_level,
+    resolve,
+)
 from dpsql.answer.sql.statement import AT, Context, Draft, Scope, Shape, named, quoted_column
 from dpsql.errors import NotSupportedError
 from dpsql.star.sql.expression import Node
@@ -51,12 +60,19 @@ class Answer(NamedTuple):
         join: its join, the relation renamed to `alias`.
         alias: a name that no user wrote.
         unique: its columns that no two of its rows have alike; None where nothing says.
+        once: whether a row that has several partners still counts once.
     """
 
     source: Source
     join: exp.Join
     alias: str
     unique: frozenset[str] | None
+    once: bool = False
+
+    @property
+    def beside(self) -> Beside:
+        """What the rows' own conditions may name of it."""
+        return Beside(self.source, frozenset(name.name.lower() for name in self.join.args.get("using") or []))
 
 
 def set_aside(context: Context, select: exp.Select, scope: Scope, inner: Inner) -> list[Answer]:
@@ -89,6 +105,35 @@ def set_aside(context: Context, select: exp.Select, scope: Scope, inner: Inner) 
         else:
             found.append(_answer(join, f"dp_answer_{context.number()}", inner))
     select.set("joins", kept or None)
+    return found
+
+
+def exist(context: Context, tests: list[Node], scope: Scope, inner: Inner) -> list[Answer]:
+    """Take conditions that a row has a partner in an answer for the joins that they are.
+
+    Args:
+        context: the statement.
+        tests: resolved conditions; lose those.
+        scope: CTEs.
+        inner: rewrites the answers.
+
+    Returns:
+        The answers; each of their rows has to be one group's partner, else a join would repeat rows.
+    """
+    found = []
+    for test in list(tests):
+        query = test.this if isinstance(test, exp.Exists) else None
+        if not isinstance(query, exp.Select) or not query.args.get("from_") or query.args.get("joins"):
+            continue
+        source = query.args["from_"].this
+        plain = not any(
+            query.args.get(part) for part in ("group", "having", "limit", "offset", "qualify", "with_")
+        )
+        if plain and not any(map(aggregates, query.expressions)) and not holds_rows(context, source, scope):
+            where = query.args.get("where")
+            join = exp.Join(this=source, on=None if where is None else where.this)
+            found.append(_answer(join, f"dp_answer_{context.number()}", inner)._replace(once=True))
+            tests.remove(test)
     return found
 
 
@@ -237,11 +282,18 @@ def waiting(rows: Rows, answers: Sequence[Answer], tests: Sequence[Node], finer:
     for answer in answers:
         answer.join.set("on", _on(rows, answer, finer))
         answer.join.set("using", None)
+        if answer.once and not one_partner(answer):
+            raise refusal(
+                NotSupportedError, "EXISTS asks for an answer that may have several rows for one", at=answer.join,
+                clause="WHERE", hint="GROUP BY what is compared, inside of it, or compare with IN",
+            )  # fmt: skip
     return Waiting([finer.over(test) for test in tests], answers)
 
 
 def _on(rows: Rows, answer: Answer, finer: Finer) -> Node | None:
-    parts = [resolve(rows, part, finer.context.schema) for part in conjuncts(answer.join.args.get("on"))]
+    near = [source for source in rows.sources if source.alias.lower() != answer.source.alias.lower()]
+    around = replace(rows, sources=[answer.source, *near])
+    parts = [resolve(around, part, finer.context.schema) for part in conjuncts(answer.join.args.get("on"))]
     for name in answer.join.args.get("using") or []:
         own = next(
             (s.columns[name.name.lower()] for s in rows.sources if name.name.lower() in s.columns), None
@@ -252,9 +304,8 @@ def _on(rows: Rows, answer: Answer, finer: Finer) -> Node | None:
                 NotSupportedError, f"USING names {name.name!r}, which is not on both sides", at=name, clause="JOIN",
                 hint="write ON",
             )  # fmt: skip
-        rows.shared.add(name.name.lower())
         parts.append(exp.EQ(this=own.copy(), expression=theirs.copy()))
-    return exp.and_(*(finer.over(part) for part in parts), copy=False) if parts else None
+    return exp.and_(*(finer.over(_plain(part)) for part in parts), copy=False) if parts else None
 
 
 def one_partner(answer: Answer) -> bool:
@@ -263,12 +314,27 @@ def one_partner(answer: Answer) -> bool:
         return False
     equal = set()
     for part in conjuncts(answer.join.args.get("on")):
-        if isinstance(part, exp.EQ):
-            for one, other in ((part.left, part.right), (part.right, part.left)):
-                mine = isinstance(one, exp.Column) and one.table == answer.alias
-                if mine and not any(column.table == answer.alias for column in other.find_all(exp.Column)):
-                    equal.add(one.name.lower())
+        pair = (part.left, part.right) if isinstance(part, (exp.EQ, exp.NullSafeEQ)) else ()
+        for one, other in (pair, pair[::-1]) if pair else ():
+            mine = isinstance(one, exp.Column) and one.table == answer.alias
+            if mine and not any(column.table == answer.alias for column in other.find_all(exp.Column)):
+                equal.add(one.name.lower())
     return answer.unique <= equal
+
+
+def _plain(part: Node) -> Node:
+    """`a = b OR (a IS NULL AND b IS NULL)`, as Tableau writes it, as one comparison; other conditions as they are."""
+    if not isinstance(part, exp.Or):
+        return part
+    one, other = (conjuncts(side) for side in (part.left, part.right))
+    if len(one) != 1 or not isinstance(one[0], exp.EQ):
+        return part
+    nulls = [
+        each.this for each in other if isinstance(each, exp.Is) and isinstance(each.expression, exp.Null)
+    ]
+    sides = (one[0].left, one[0].right)
+    same = len(nulls) == len(other) == 2 and all(side in nulls for side in sides)
+    return exp.NullSafeEQ(this=sides[0], expression=sides[1]) if same else part
 
 
 def regrouped(keys: Sequence[Node], draft: Draft, waits_for: Waiting, relation: str) -> exp.Subquery:

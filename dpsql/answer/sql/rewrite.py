@@ -7,6 +7,7 @@ error bars are carried along where they stay defined.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from sqlglot import exp
@@ -272,8 +273,22 @@ def outer_select(context: Context, select: exp.Select, scope: Scope, track: bool
                 if name not in carriers:
                     carriers[name] = block
                     items.append(named(quoted_column(name, alias), name))
+    unique = _unique(select, items[: len(names)], children)
     select.set("expressions", items)
-    return Shape(select, names, forms, carriers, None, children)
+    return Shape(select, names, forms, carriers, None, children, unique)
+
+
+def _unique(
+    select: exp.Select, items: Sequence[Node], children: list[tuple[str, Shape]]
+) -> frozenset[str] | None:
+    """Columns that no two rows have alike: all of a DISTINCT, or what holds those of the only source."""
+    if select.args.get("distinct") is not None:
+        return frozenset(item.alias.lower() for item in items)
+    own = children[0][1].unique if len(children) == 1 and not select.args.get("group") else None
+    shown = {
+        item.this.name.lower(): item.alias.lower() for item in items if isinstance(item.this, exp.Column)
+    }
+    return frozenset(shown[name] for name in own) if own is not None and own <= set(shown) else None
 
 
 def _aggregating(select: exp.Select) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from sqlglot import exp
 
@@ -44,6 +45,13 @@ class Source:
     alias: str
     columns: dict[str, Node]
     names: dict[str, str] = field(default_factory=dict)
+
+
+class Beside(NamedTuple):
+    """An answer that rows are joined to: its columns, and those that USING says are the rows' own."""
+
+    source: Source
+    shared: frozenset[str]
 
 
 MOST_PARTS = 20_000
@@ -327,7 +335,7 @@ def bind_from(
     select: exp.Select,
     scope: Scope,
     into: Rows | None = None,
-    beside: Sequence[Source] = (),
+    beside: Sequence[Beside] = (),
 ) -> Rows:
     """The row-level FROM clause of a SELECT, derived tables unwrapped.
 
@@ -347,7 +355,9 @@ def bind_from(
     rows.sources.append(_source(context, first, scope, rows))
     for join in [*(first.args.get("joins") or []), *(select.args.get("joins") or [])]:
         _join(context, rows, join, scope)
-    rows.sources.extend(beside)
+    for answer in beside:
+        rows.sources.append(answer.source)
+        rows.shared |= answer.shared
     where = select.args.get("where")
     for part in conjuncts(where.this if where is not None else None):
         rows.conditions.append(resolve(rows, part, context.schema))

@@ -15,6 +15,7 @@ from dpsql.answer.sql.regroup import (
     Answer,
     Finer,
     Inner,
+    exist,
     is_joint,
     one_partner,
     regrouped,
@@ -107,9 +108,10 @@ def build(context: Context, select: exp.Select, scope: Scope, track: bool, inner
         The shape of the SELECT that takes its place.
     """
     answers = set_aside(context, select, scope, inner)
-    rows = bind_from(context, select, scope, None, [answer.source for answer in answers])
+    rows = bind_from(context, select, scope, None, [answer.beside for answer in answers])
     join_members(context, rows, scope)
     later = [part for part in rows.conditions if waits(part)]
+    answers += exist(context, later, scope, inner)
     rows.conditions = [part for part in rows.conditions if not waits(part)]
     paths = find_paths(rows, context.schema)
     check_tests(rows, paths, [*rows.conditions, *later])
