@@ -85,7 +85,7 @@ def _promise(certificate: Certificate) -> list[tuple[str, str]]:
 
 def _mechanisms(certificate: Certificate) -> list[tuple[str, str]]:
     shown = certificate.measured[:MOST_LINES]
-    rows = [(f"{each.view}: {each.measure}", each.mechanism) for each in shown]
+    rows = [(f"{each.view}: {each.measure}", each.mechanism.rstrip(": ")) for each in shown]
     left = len(certificate.measured) - len(shown)
     return [*rows, ("and", f"{left} more, in the JSON")] if left else rows
 

@@ -131,6 +131,36 @@ def test_a_collection_has_no_loss_of_rows(tmp_path: Path) -> None:
         prove(catalog)
 
 
+STREAM = """stream: {column: sales.day, grain: day, horizon: 4, max_batches: 2}
+views:
+  days: {of: sales, axes: [sales.day, customer.age], measures: [count, sales.amount]}
+"""
+
+
+@pytest.mark.slow
+def test_a_stream_is_appended_batch_by_batch(tmp_path: Path) -> None:
+    catalog = shop(tmp_path)
+    catalog.write_text(catalog.read_text().split("views:")[0] + STREAM)
+    made = made_up(load_catalog(catalog))
+    assert list(made.batches) == [0, 1, 2, 3]
+    assert {row[2] for row in made.rows_of(900, DEAR, range(2))["sales"]} == {
+        "2025-01-01 00:00:00", "2025-01-02 00:00:00"
+    }  # fmt: skip
+    proof = prove(load_catalog(catalog))
+    assert proof.held and max(pair.share for pair in proof.pairs) > 0.9
+
+
+@pytest.mark.slow
+def test_reports_are_made_up_too(tmp_path: Path) -> None:
+    catalog = shop(tmp_path)
+    text = catalog.read_text().replace(
+        "product: product.parquet}}", "product: product.parquet},\n  reports: {customer: r}}"
+    )
+    told = "cuts: {width: 10}, out_of_domain: drop, reported: {epsilon: 2, collection: ages}"
+    catalog.write_text(text.replace("cuts: {width: 10}", told))
+    assert prove(load_catalog(catalog)).held
+
+
 def run_cli(*words: object) -> tuple[int, str]:
     all_commands()
     result = CliRunner().invoke(cli, [str(word) for word in words])
