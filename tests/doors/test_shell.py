@@ -313,7 +313,7 @@ def test_notes_of_formats_for_programs_go_to_standard_error(
     state = State(open_session([shop]), style)
     note = "a bin was cut"
     asked = state.asked.query("SELECT COUNT(*) FROM sales")
-    monkeypatch.setattr(OpenReleases, "query", lambda *_: replace(asked, notes=(note,)))
+    monkeypatch.setattr(OpenReleases, "query", lambda *_, **__: replace(asked, notes=(note,)))
     evaluate(Piece("SELECT COUNT(*) FROM sales", False), state)
     out, err = capsys.readouterr()
     assert note not in out
