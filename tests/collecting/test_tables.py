@@ -128,6 +128,20 @@ def test_only_counts_leave_the_engine(tmp_path: Path) -> None:
     assert ((reports - 500) ** 2 / 500).sum() < 25, reports.tolist()
 
 
+def test_an_empty_table_and_many_tables(tmp_path: Path) -> None:
+    """No row is no report; tables named twice count once."""
+    empty = parquet(tmp_path / "empty.parquet", [(SOUND[0], "a", 0)])
+    duckdb.sql(f"COPY (FROM '{empty}' LIMIT 0) TO '{tmp_path}/none.parquet'")
+    tallies, manifest = by_table(tmp_path / "none.parquet")
+    assert manifest == Manifest(1, 0, 0, {}, 0)
+    assert not sum(tally.total for tally in tallies)
+    rows = [(report, None, 0) for report in SOUND]
+    paths = [parquet(tmp_path / f"{i}.parquet", rows[i::3]) for i in range(3)]
+    found, told = by_table(tmp_path / "none.parquet", *paths, *paths)
+    assert told == Manifest(4, len(SOUND), len(SOUND), {}, 0)
+    assert total(found) == total(by_files(*paths)[0])
+
+
 def test_a_table_that_holds_no_reports_is_refused(tmp_path: Path) -> None:
     """By its place and column alone."""
     session = DuckSession()
