@@ -20,8 +20,8 @@ A person's fold is a keyed hash of the token, the same as of files. Without a to
 same integers then, folds are not.
 
 **Privacy**: reports are private before they get here. A report that answers no view is counted by its reason; none
-can make the statement fail. Folds do not look at reports. The key of tokens stands in the statement: it is drawn for one
-run, and keeps folds from whoever chooses tokens, not tokens from the server that holds them.
+can make the statement fail. Folds do not look at reports. The key of tokens stands in the statement: it is drawn for
+one run, and keeps folds from whoever chooses tokens, not tokens from the server that holds them.
 """
 
 from __future__ import annotations
