@@ -60,7 +60,7 @@ DEFAULT_WINDOWS = {
 """Windows that are asked as often as running totals and ranges, where the catalog does not say what is asked."""
 
 ROWS = 1 << 32
-"""Rows that a stream may ever count; beyond, sums that do not fit whole weights are cut, which costs no privacy."""
+"""Rows that a stream may ever count; beyond, sums that do not fit whole weights wrap, which costs no privacy."""
 MOST_BITS = 28
 """Bits of whole weights above which nothing is gained."""
 

@@ -271,6 +271,12 @@ def partition(mechanism: str, axes: str = "sales.size", measures: str = "[count]
     return catalog(axes=axes, measures=measures, mechanism=f"{mechanism}, data_dependent: allow")
 
 
+def wide_plane() -> str:
+    """Two axes of enough leaves for blocks."""
+    text = partition(", mechanism: blocks", "sales.day, sales.size", "[count, sales.amount]")
+    return text.replace("size: {type: int, lower: 0, upper: 7}", "size: {type: int, lower: 0, upper: 31}")
+
+
 BOUGHT = ", mechanism: asked, nonnegative: false, questions: [[[[[0, 2]]]], [[[[1, 6]]]], [[[[4, 8]]]], [[[[0, 1]]]]]"
 PURE, DELTA = "delta: 0", "delta: 1e-6"
 REPLACED, REPLACED_DELTA = "neighbours: replace_one", "delta: 1e-6, neighbours: replace_one"
@@ -308,7 +314,7 @@ JOINTS = (
     Joint("DAWA", one_more(partition(", mechanism: dawa"), others={"sales": crowded()}), TIGHT, slow=True),
     Joint("DiffHR", one_more(partition(", mechanism: diffhr")), TIGHT, slow=True),
     Joint("a look, then a tree", one_more(partition("")), 0.7, slow=True),
-    Joint("blocks", one_more(partition(", mechanism: blocks", PLANE, "[count, sales.amount]")), TIGHT, slow=True),
+    Joint("blocks", one_more(wide_plane()), TIGHT, slow=True),
     Joint("a cube", one_more(
         catalog(promise=DELTA, axes=PLANE, mechanism=", ways: 2")), TIGHT, slow=True),
     Joint("bought", one_more(catalog(mechanism=BOUGHT)), TIGHT, slow=True),
