@@ -17,7 +17,7 @@ __version__ = "0.1.0"
 _HOMES = {
     "dpsql.api": (
         "query", "explain", "use", "publish", "append", "check_batch", "collection_plan", "collect", "simulate",
-        "init", "plan", "buy", "quote",
+        "init", "design", "plan", "buy", "quote",
     ),
     "dpsql.doors.dbapi": (
         "connect", "apilevel", "threadsafety", "paramstyle", "Connection", "Cursor",
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from dpsql.api import check_batch as check_batch
     from dpsql.api import collect as collect
     from dpsql.api import collection_plan as collection_plan
+    from dpsql.api import design as design
     from dpsql.api import explain as explain
     from dpsql.api import init as init
     from dpsql.api import plan as plan

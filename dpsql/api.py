@@ -34,8 +34,10 @@ if TYPE_CHECKING:
     from dpsql.collecting.run import Collected, Reports
     from dpsql.curate.audit import AuditReport
     from dpsql.curate.certificate import Certificate
+    from dpsql.curate.design.designing import Design
     from dpsql.curate.draft.drafting import Choices, Draft, Sketch
     from dpsql.curate.forecast import PlanReport
+    from dpsql.curate.init import Workload
     from dpsql.ledger import BudgetReport
     from dpsql.publishing.central import Published
     from dpsql.publishing.userlevel.guess import Guess
@@ -580,6 +582,7 @@ def init(
     *,
     name: str | None = None,
     ask: Callable[[Sketch], Choices] | None = None,
+    workload: Workload | None = None,
 ) -> Draft:
     """Draft a catalog from raw tables; all that was read from private rows is marked `confirm: true`.
 
@@ -588,6 +591,7 @@ def init(
         output: the catalog to write; must not exist.
         name: the catalog's name.
         ask: shown what was found, says what only the curator can; without it the draft leaves that open.
+        workload: questions that the views are designed for, as `design` does.
 
     Returns:
         The draft: its text, how many places wait for confirmation, what is asked about the privacy unit.
@@ -601,4 +605,28 @@ def init(
     from dpsql.curate.draft.drafting import leave_open
     from dpsql.curate.init import draft_from_source
 
-    return draft_from_source(fspath(source), Path(output), name, ask or leave_open)
+    return draft_from_source(fspath(source), Path(output), name, ask or leave_open, workload)
+
+
+def design(catalog: ReleasePath, workload: Sequence[str], *, guess: Guess | None = None) -> Design:
+    """The views, cuts, measures and shares that answer some questions with the least predicted error.
+
+    Args:
+        catalog: the YAML file; its own views play no part.
+        workload: the statements.
+        guess: about how many units and rows there are, in public, for relative errors.
+
+    Returns:
+        The catalog's text with the designed views, and what each statement will err or why it is not served.
+
+    Raises:
+        CatalogError, SourceError: the catalog or a public table is wrong, or no statement can be served.
+
+    **Privacy**: spends nothing and opens no private table. The views become public with the release: somebody who
+        chose the questions by what private rows hold has told it.
+    """
+    from dpsql.curate.design.designing import design_catalog
+    from dpsql.star.load import catalog_text
+
+    file = Path(catalog)
+    return design_catalog(catalog_text(file), file, workload, guess)

@@ -16,7 +16,7 @@ from dpsql.publishing.content import release_content
 from dpsql.publishing.plan import plan_release
 from dpsql.publishing.rows import prepare_tables
 from dpsql.release import open_release
-from dpsql.star import load_catalog
+from dpsql.star import Catalog, load_catalog
 
 CATALOG = """
 dpsql: 1
@@ -53,7 +53,11 @@ def clinic(folder: Path) -> Publish:
         db.execute(f"COPY ({rows}) TO '{folder}/{name}.parquet'")
     file = folder / "clinic.yaml"
     file.write_text(CATALOG.format(root=folder))
-    catalog = load_catalog(file)
+    return redrawn(load_catalog(file), folder)
+
+
+def redrawn(catalog: Catalog, folder: Path) -> Publish:
+    """Count a star once, and give a function that draws a release into a folder and opens it."""
     raw = open_star(catalog)
     plan = plan_release(catalog, axis_maker(catalog, raw))
     prepare_tables(catalog, raw, plan)

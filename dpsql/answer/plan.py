@@ -314,12 +314,21 @@ def predicted(plan: Plan, terms: Sequence[Term], release: Release) -> float:
     return total
 
 
-def no_view(block: Block, said: Sequence[str], lacking: int | None = None) -> NoViewError:
-    """The refusal that names what is lacking, view by view, and points at the expression that needs it."""
+def no_view(block: Block, said: Sequence[str], lacking: int | None = None, wanted: str = "") -> NoViewError:
+    """The refusal that names what is lacking, view by view, and points at the expression that needs it.
+
+    Args:
+        block: the question.
+        said: what each view lacks.
+        lacking: the number of a column that the nearest view lacks.
+        wanted: the view that would answer it, as YAML.
+    """
     why = "; ".join(said) if said else f"no view counts rows of {block.root}"
     error = NoViewError(
         f"no view can answer: {why}"[:600],
-        hint="leave out what is lacking, or ask the curator for a view with it",
+        hint=f"leave out what is lacking, or ask the curator for the view `{wanted}`"
+        if wanted
+        else "leave out what is lacking, or ask the curator for a view with it",
     )
     nearest = f"SELECT COUNT(*) FROM {block.root}"
     asked = [p.expression for p in predicates(block.where)]

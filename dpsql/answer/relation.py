@@ -38,6 +38,7 @@ from dpsql.answer.plan import (
 )
 from dpsql.answer.quantiles import Prefix, quantiles
 from dpsql.answer.schema import Schema
+from dpsql.answer.wanted import wanted_view
 from dpsql.errors import InterfaceError, NotSupportedError, NoViewError, PartialBinError
 from dpsql.release import Release
 
@@ -122,7 +123,7 @@ def choose(
     if not plans and asks_people(terms):
         raise partial or no_people_view(block, terms, said, release)
     if not plans:
-        raise partial or no_view(block, said, lacking)
+        raise partial or no_view(block, said, lacking, wanted_view(block, terms, release.catalog))
     if len(plans) == 1:
         return plans[0]
     return min(

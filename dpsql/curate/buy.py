@@ -12,12 +12,10 @@ release: somebody who chose them by what private rows hold has told it.
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import product
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -29,12 +27,11 @@ from dpsql.answer.plan import make_plan, no_view, place
 from dpsql.answer.sql.parse import parse
 from dpsql.answer.sql.rewrite import take_apart
 from dpsql.axis.model import OrderedRule
-from dpsql.curate.forecast import Priced, priced_plan, write_dry_release
+from dpsql.curate.forecast import Priced, dry_answerer, priced_plan
 from dpsql.errors import CatalogError, InterfaceError, NotSupportedError
 from dpsql.mechanisms.family.asked import held_cells
 from dpsql.mechanisms.family.asked_rows import best_rows, classes_of
 from dpsql.publishing.axes import axis_maker, open_public
-from dpsql.release import open_release
 from dpsql.star import Catalog
 from dpsql.star.base import from_units
 from dpsql.star.graph import PEOPLE
@@ -130,20 +127,13 @@ def _scaffold(catalog: Catalog) -> Catalog:
 
 def _needed(priced: Priced, statements: Sequence[str]) -> list[Needed]:
     """What the statements ask, table by table."""
-    with tempfile.TemporaryDirectory(prefix="dpsql-buy-") as folder:
-        path = Path(folder) / "dry.dpsql"
-        write_dry_release(priced, path)
-        release = open_release(path, insecure=True)
-        try:
-            answerer = Answerer(release)
-            found: dict[str, list[Needed]] = {}
-            for text in statements:
-                for block in take_apart(parse(text, ""), answerer.schema, text).blocks:
-                    terms = list(dict.fromkeys(term for value in block.values for term in terms_of(value)))
-                    if terms:
-                        found.setdefault(block.root.lower(), []).append(_asked(block, terms, answerer))
-        finally:
-            release.close()
+    found: dict[str, list[Needed]] = {}
+    with dry_answerer(priced) as answerer:
+        for text in statements:
+            for block in take_apart(parse(text, ""), answerer.schema, text).blocks:
+                terms = list(dict.fromkeys(term for value in block.values for term in terms_of(value)))
+                if terms:
+                    found.setdefault(block.root.lower(), []).append(_asked(block, terms, answerer))
     return [_together(each) for each in found.values()]
 
 

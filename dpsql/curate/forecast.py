@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import math
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from math import prod, sqrt
 from pathlib import Path
@@ -422,23 +423,35 @@ def _dry(
 ) -> _Dry:
     priced = priced_plan(counted_catalog(catalog), make)
     classes = predict_classes(priced.plan, guess, crowds(catalog, public, priced.plan)) if guess else ()
+    with dry_answerer(priced, catalog, guess) as answerer:
+        predicted = tuple(_predicted(answerer, sql) for sql in workload)
+        blind = blind_tables(priced.plan, guess) if guess else ()
+        return _Dry(
+            _with_channel(forecast(priced), typical_errors(answerer.release, priced.plan, catalog)),
+            predicted,
+            classes,
+            hopeless(priced.plan, classes),
+            blind,
+            not_taken(priced.plan),
+            frozenset(s.view for s in priced.plan.statistics if s.measurement.biased),
+        )
+
+
+@contextmanager
+def dry_answerer(
+    priced: Priced, catalog: Catalog | None = None, guess: Guess | None = None
+) -> Iterator[Answerer]:
+    """An answerer of the planned release, which knows standard errors and no estimate; gone after the block.
+
+    Args:
+        priced, catalog, guess: as for `write_dry_release`.
+    """
     with tempfile.TemporaryDirectory(prefix="dpsql-plan-") as folder:
         path = Path(folder) / "dry.dpsql"
         write_dry_release(priced, path, catalog, guess)
         release = open_release(path, insecure=True)
         try:
-            answerer = Answerer(release)
-            predicted = tuple(_predicted(answerer, sql) for sql in workload)
-            blind = blind_tables(priced.plan, guess) if guess else ()
-            return _Dry(
-                _with_channel(forecast(priced), typical_errors(release, priced.plan, catalog)),
-                predicted,
-                classes,
-                hopeless(priced.plan, classes),
-                blind,
-                not_taken(priced.plan),
-                frozenset(s.view for s in priced.plan.statistics if s.measurement.biased),
-            )
+            yield Answerer(release)
         finally:
             release.close()
 

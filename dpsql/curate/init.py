@@ -9,17 +9,32 @@ person. The draft is a valid catalog as it is written.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import NamedTuple
 
+from dpsql.curate.design.designing import design_catalog
 from dpsql.curate.draft.drafting import Choices, Draft, Sketch, draft
 from dpsql.curate.draft.look import called, open_reader
 from dpsql.errors import InterfaceError
+from dpsql.publishing.userlevel.guess import Guess
 from dpsql.star import parse_catalog
 
 
+class Workload(NamedTuple):
+    """Questions that a release is for, and about how many units and rows there are, in public."""
+
+    statements: Sequence[str]
+    guess: Guess | None = None
+
+
 def draft_from_source(
-    source: str | Path, output: Path, name: str | None, ask: Callable[[Sketch], Choices]
+    source: str | Path,
+    output: Path,
+    name: str | None,
+    ask: Callable[[Sketch], Choices],
+    workload: Workload | None = None,
 ) -> Draft:
     """Write a first catalog.
 
@@ -28,6 +43,7 @@ def draft_from_source(
         output: the catalog; must not exist.
         name: its name; the source's own unless given.
         ask: shown what was found, says what only the curator can.
+        workload: questions that the views are designed for; without them each table gets first views.
 
     Returns:
         The draft, which is written to the output.
@@ -44,6 +60,9 @@ def draft_from_source(
     finally:
         reader.close()
     parse_catalog(made.text, str(output))
+    if workload is not None:
+        designed = design_catalog(made.text, output, workload.statements, workload.guess)
+        made = replace(made, text=designed.text, design=designed)
     output.parent.mkdir(parents=True, exist_ok=True)
     output.write_text(made.text, encoding="utf-8")
     return made

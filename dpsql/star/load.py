@@ -36,6 +36,15 @@ def load_catalog(path: str | Path) -> Catalog:
     **Privacy**: reads the catalog alone, never a table.
     """
     file = Path(path)
+    return parse_catalog(catalog_text(file), str(file), file)
+
+
+def catalog_text(file: Path) -> str:
+    """The text of a catalog's file.
+
+    Raises:
+        CatalogError: it cannot be read, is no text, or too long for a catalog.
+    """
     try:
         raw = file.read_bytes()
         text = raw.decode("utf-8")
@@ -49,17 +58,16 @@ def load_catalog(path: str | Path) -> Catalog:
         raise CatalogError(
             f"{file}: is larger than {LARGEST_FILE} bytes", hint="split the categories into a table"
         )
-    catalog = parse_catalog(text, str(file))
-    catalog._file = file.resolve()
-    return catalog
+    return text
 
 
-def parse_catalog(text: str, name: str = "catalog") -> Catalog:
+def parse_catalog(text: str, name: str = "catalog", file: Path | None = None) -> Catalog:
     """Read a catalog from YAML text.
 
     Args:
         text: YAML.
         name: what errors call it.
+        file: where it lies or will lie; relative places start there.
 
     Returns:
         The catalog.
@@ -80,6 +88,7 @@ def parse_catalog(text: str, name: str = "catalog") -> Catalog:
         data = _plain(node, (), lines)
         catalog = Catalog.model_validate(data)
         check_binding(catalog)
+        catalog._file = None if file is None else file.resolve()
         return catalog
     except Problem as problem:
         raise CatalogError(_place(name, problem.path, lines) + str(problem)) from None

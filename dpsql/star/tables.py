@@ -12,7 +12,17 @@ from typing import Annotated, Any, Literal, NamedTuple, Self
 
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
-from dpsql.star.base import EPOCH, GRAIN_MICROSECONDS, Exact, Model, OneOf, Text, as_fraction, to_units
+from dpsql.star.base import (
+    EPOCH,
+    GRAIN_MICROSECONDS,
+    Exact,
+    Model,
+    OneOf,
+    Text,
+    as_fraction,
+    from_units,
+    to_units,
+)
 
 ORDERED = ("int", "decimal", "date", "timestamp")
 NUMERIC = ("int", "decimal")
@@ -168,6 +178,10 @@ class Column(Model):
     def units(self, text: str, *, upper: bool = False) -> int:
         """A value of this column in whole units (see `dpsql.star.base`)."""
         return to_units(self.type, text, scale=self.digits, grain=self.grain, upper=upper)
+
+    def text(self, unit: int) -> str:
+        """A count of units as the catalog writes the value."""
+        return from_units(self.type, unit, scale=self.digits, grain=self.grain)
 
     @property
     def bounds(self) -> tuple[int, int]:

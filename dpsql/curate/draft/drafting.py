@@ -10,6 +10,7 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from dpsql.curate.design.designing import Design
 from dpsql.curate.draft.domains import Domain, domain_of, public_domain, quoted, reasons
 from dpsql.curate.draft.first_views import first_views
 from dpsql.curate.draft.links import Links, find_links
@@ -76,6 +77,7 @@ class Draft:
         question: what is asked about the privacy unit; empty where it is plain.
         foreign_keys: how many were found.
         public: tables proposed as public.
+        design: how its views were designed, where questions were given.
     """
 
     text: str
@@ -83,6 +85,7 @@ class Draft:
     question: str
     foreign_keys: int
     public: tuple[str, ...]
+    design: Design | None = None
 
 
 def draft(name: str, reader: Reader, ask: Callable[[Sketch], Choices]) -> Draft:

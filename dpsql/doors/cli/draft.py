@@ -1,17 +1,22 @@
-"""Commands of a curator's first hour: init. They read raw tables or questions, write a catalog, and spend nothing."""
+"""Commands of a first hour: init, design. They read raw tables or questions, write a catalog, and spend nothing."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from dpsql import api
+from dpsql.curate.design.text import view_lines
 from dpsql.doors.cli import FILE, Told, cli, tells
+from dpsql.doors.cli.plan import statements
+from dpsql.errors import InterfaceError
 
 if TYPE_CHECKING:
+    from dpsql.curate.design.designing import Design
     from dpsql.curate.draft.drafting import Choices, Draft, Sketch
 
 
@@ -29,6 +34,9 @@ if TYPE_CHECKING:
 )
 @click.option("--cap", help="most that these people may ever lose, in epsilon; for instance 4")
 @click.option("--epsilon", help="what the first release spends; for instance 1")
+@click.option(
+    "--workload", type=FILE, help="file of SQL statements, each ended by `;`, that the views are designed for"
+)
 @click.option("--interactive", is_flag=True, help="ask for these in the terminal")
 @tells
 def init(
@@ -39,6 +47,7 @@ def init(
     public: tuple[str, ...],
     cap: str | None,
     epsilon: str | None,
+    workload: Path | None,
     interactive: bool,
 ) -> Told:
     """Draft a catalog from SOURCE: a folder of Parquet or CSV files, one such file, a DuckDB file, or postgresql://..
@@ -48,9 +57,12 @@ def init(
     until you have replaced or confirmed each of them. What you say here is not marked.
     """
     from dpsql.curate.draft.drafting import Choices
+    from dpsql.curate.init import Workload
 
     said = Choices(unit, frozenset(public) - {"none"} if public else None, epsilon, cap)
-    made = api.init(source, output, name=name, ask=_asking(said) if interactive else lambda _: said)
+    questions = None if workload is None else Workload(statements(workload))
+    ask = _asking(said) if interactive else lambda _: said
+    made = api.init(source, output, name=name, ask=ask, workload=questions)
     value = {
         "catalog": str(output), "to_confirm": made.open, "question": made.question or None,
         "foreign_keys": made.foreign_keys, "public": list(made.public),
@@ -61,7 +73,63 @@ def init(
 def _draft_text(output: Path, made: Draft) -> str:
     lines = [f"wrote {output}: {made.open} places to confirm, {made.foreign_keys} foreign keys found"]
     lines += [f"proposed as public: {', '.join(made.public)}"] if made.public else []
-    return "\n".join([*lines, *([f"asked: {made.question}; say it by --unit"] if made.question else [])])
+    lines += [f"asked: {made.question}; say it by --unit"] if made.question else []
+    return "\n".join([*lines, *([] if made.design is None else _design_lines(made.design))])
+
+
+@cli.command()
+@click.argument("catalog", type=FILE)
+@click.option("--workload", required=True, type=FILE, help="file of SQL statements, each ended by `;`")
+@click.option("-o", "--output", type=FILE, help="catalog to write; without it the views are shown")
+@click.option("--units", type=click.IntRange(1), help="public guess: how many units own rows")
+@click.option("--rows", type=click.IntRange(1), help="public guess: how many rows there are")
+@tells
+def design(catalog: Path, workload: Path, output: Path | None, units: int | None, rows: int | None) -> Told:
+    """Propose the views of CATALOG that answer the questions of a workload with the least predicted error.
+
+    Says what each answer will err, and which questions cannot be served and why; spends nothing, opens no private
+    table. With --units and --rows errors are also told relative to a typical answer. The views become public with
+    the release, so choose the questions without looking at private rows.
+    """
+    from dpsql.publishing.userlevel.guess import Guess
+
+    if (units is None) != (rows is None):
+        raise InterfaceError("a guess needs both --units and --rows")
+    if output is not None and output.exists():
+        raise InterfaceError(f"{output} exists", hint="choose another output, or remove it")
+    made = api.design(
+        catalog, statements(workload), guess=None if units is None or rows is None else Guess(units, rows)
+    )
+    if output is not None:
+        output.write_text(made.text, encoding="utf-8")
+    value = {
+        "views": made.views, "served": made.served,
+        "questions": [asdict(question) for question in made.questions],
+    }  # fmt: skip
+    shown = [] if output is not None else ["views:", *view_lines(made.views)]
+    return Told(value, "\n".join([*shown, *_design_lines(made)]), result=True)
+
+
+def _design_lines(made: Design) -> list[str]:
+    """What each question will err, or why it is not served."""
+    new = [
+        f"{table}.{name} = {m.expr}" for table, gained in made.measures.items() for name, m in gained.items()
+    ]
+    lines = [f"new measures, with bounds that follow from the columns': {'; '.join(new)}"] if new else []
+    lines.append(f"{made.served} of {len(made.questions)} questions are served by {len(made.views)} views")
+    for number, question in enumerate(made.questions, 1):
+        lines.append(f"{number}. {' '.join(question.sql.split())}")
+        if question.refusal is not None:
+            lines.append(f"   not served: {question.refusal}")
+            continue
+        noisy = [column for column in question.columns if column.view]
+        views = ", ".join(dict.fromkeys(column.view for column in noisy))
+        known = [f"{c.name} +- {c.median:.4g}" for c in noisy if c.median is not None]
+        about = [] if question.relative is None else [f"about {question.relative:.1%} of a typical answer"]
+        lines.append(
+            f"   {'; '.join([*about, *known, *([f'view {views}'] if views else ['from the catalog, no noise'])])}"
+        )
+    return lines
 
 
 def _asking(said: Choices) -> Callable[[Sketch], Choices]:

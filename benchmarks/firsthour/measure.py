@@ -1,0 +1,19 @@
+"""`make first-hour`: every figure of the first hour."""
+
+from __future__ import annotations
+
+import sys
+
+from benchmarks.figures import Figures
+from benchmarks.firsthour import designs
+
+
+def main() -> int:
+    """Measure all; the exit code says whether every figure held."""
+    figures = Figures()
+    designs.measure(figures)
+    return figures.finish()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

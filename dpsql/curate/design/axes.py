@@ -1,0 +1,182 @@
+"""Axes of a designed view: the cuts that questions need, of a width that people would choose; grains of public tables.
+
+**Privacy**: a function of the catalog, of statements and of public tables.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from dpsql.answer.answerer import Answerer
+from dpsql.curate.design.questions import Place
+from dpsql.star import Catalog
+from dpsql.star.base import GRAIN_MICROSECONDS
+from dpsql.star.graph import paths_to
+from dpsql.star.tables import Column, Cuts, bin_starts
+
+SHORT = 128
+"""Leaves up to which an axis needs no cuts."""
+
+WIDTHS = ("year", "quarter", "month", "week", "day", "hour")
+Codes = npt.NDArray[np.int64]
+Grain = Mapping[tuple[str, str], Codes]
+"""(table, column) -> the rank of each key's value among the column's values."""
+
+
+class Axis(NamedTuple):
+    """An axis of a designed view.
+
+    Args:
+        entry: as a view writes it.
+        leaves: about how many it has.
+    """
+
+    entry: dict[str, Any]
+    leaves: int
+
+
+@dataclass(frozen=True)
+class AxisWriter:
+    """Writes axes of one catalog.
+
+    Args:
+        catalog: the catalog.
+        grains: public place -> its columns.
+    """
+
+    catalog: Catalog
+    grains: Mapping[Place, Grain]
+
+    def axis(self, place: Place, columns: Iterable[tuple[str, str]], ends: Iterable[int]) -> Axis:
+        """The axis at a place that serves some questions.
+
+        Args:
+            place: where.
+            columns: the columns that they look at.
+            ends: where they begin or end, in units of a private column.
+        """
+        if place.column is None:
+            return self._public(place, frozenset(columns))
+        spec = self.catalog.tables[place.table].columns[place.column]
+        name = f"{self._name(place)}.{place.column}"
+        if not spec.ordered:
+            return Axis({"axis": name}, spec.leaves if spec.from_ is None else SHORT)
+        cuts = cuts_for(spec, frozenset(ends))
+        starts = len(bin_starts(spec, cuts or spec.cuts))
+        return Axis({"axis": name} if cuts is None else {"axis": name, "cuts": _written(cuts)}, starts)
+
+    def _name(self, place: Place) -> str:
+        """The shortest name of a place."""
+        alone = len(paths_to(self.catalog, place.of, place.table)) == 1
+        return place.table if alone else ".".join(place.path)
+
+    def _public(self, place: Place, columns: frozenset[tuple[str, str]]) -> Axis:
+        grain = self.grains[place]
+        wanted = columns & grain.keys() or {min(grain, key=lambda c: (int(grain[c].max()), c))}
+        kept = _needed(grain, sorted(wanted, key=lambda c: (int(grain[c].max()), c)))
+        leaves = len(np.unique(np.stack([grain[c] for c in kept]), axis=1).T)
+        return Axis({"axis": self._name(place), "by": [self._member(place, *c) for c in kept]}, leaves)
+
+    def _member(self, place: Place, table: str, column: str) -> str:
+        """A column of a public table as `by` names it: with its table where that is an arm of the snowflake."""
+        plain = table == place.table or (
+            column in self.catalog.tables[table].columns
+            and not any(column in t.columns for n, t in self.catalog.tables.items() if n not in (table,))
+        )
+        return column if plain else f"{table}.{column}"
+
+
+def _needed(grain: Grain, columns: list[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Columns without those that a finer one tells in its own order: a month tells its year."""
+    kept: list[tuple[str, str]] = []
+    for i, column in enumerate(columns):
+        if not any(_tells(grain[finer], grain[column]) for finer in columns[i + 1 :]):
+            kept.append(column)
+    return kept
+
+
+def _tells(finer: Codes, coarser: Codes) -> bool:
+    """Whether the coarser one is a function of the finer one that runs through each of its values once."""
+    order = np.argsort(finer, kind="stable")
+    pairs = np.unique(np.stack([finer[order], coarser[order]]), axis=1)
+    runs = 1 + int(np.count_nonzero(np.diff(pairs[1])))
+    return pairs.shape[1] == int(finer.max()) + 1 and runs == int(coarser.max()) + 1
+
+
+def grains_of(answerer: Answerer, axes: Mapping[Place, int]) -> dict[Place, Grain]:
+    """The columns of every public place.
+
+    Args:
+        answerer: over the scaffold's dry release.
+        axes: place -> its axis there.
+    """
+    found: dict[Place, Grain] = {}
+    for place, axis in axes.items():
+        if place.column is None:
+            atoms = answerer.release.atoms(axis)
+            columns = answerer.release.axes[axis].columns
+            found[place] = {(c.table, c.column): _codes(atoms[c.name]) for c in columns if c.name in atoms}
+    return found
+
+
+def _codes(values: Any) -> Codes:
+    """The rank of each value; NULLs are one value before all others."""
+    texts = np.ma.masked_array(values).tolist()
+    ranks = {v: i for i, v in enumerate(sorted({v for v in texts if v is not None}))}
+    return np.array([0 if v is None else ranks[v] + 1 for v in texts], np.int64)
+
+
+def cuts_for(column: Column, ends: frozenset[int]) -> Cuts | None:
+    """Cuts under which no question cuts a leaf; None where the column's own will do.
+
+    Args:
+        column: an ordered column.
+        ends: where questions begin or end, in its units.
+
+    >>> day = Column(type="date", lower="2024-01-01", upper="2025-12-31")
+    >>> cuts_for(day, frozenset({day.units("2024-04-01")})).width
+    'quarter'
+    >>> cuts_for(Column(type="int", lower="0", upper="99"), frozenset({18}))
+    """
+    low, high = column.bounds
+    inside = frozenset(end for end in ends if low < end <= high)
+    own = column.cuts is not None or high - low < SHORT
+    if own and inside <= frozenset(bin_starts(column, column.cuts)) and not _is_long(column):
+        return None
+    for width in _widths(column):
+        cuts = Cuts.model_validate({"width": width})
+        if inside <= frozenset(bin_starts(column, cuts)):
+            return cuts
+    if not inside:
+        return None if own else Cuts.model_validate({"width": _widths(column)[0]})
+    return Cuts.model_validate({"at": tuple(column.text(end) for end in sorted(inside))})
+
+
+def _is_long(column: Column) -> bool:
+    return len(bin_starts(column, column.cuts)) > SHORT
+
+
+def _widths(column: Column) -> list[str]:
+    """Widths that people would choose, the widest first: of the calendar, or 1, 2, 5 times a power of ten."""
+    low, high = column.bounds
+    if column.type in ("date", "timestamp"):
+        finest = column.grain if column.type == "timestamp" else "day"
+        return [w for w in WIDTHS if w in ("year", "quarter", "month") or
+                GRAIN_MICROSECONDS.get(w, GRAIN_MICROSECONDS["day"]) >= GRAIN_MICROSECONDS[finest]]  # fmt: skip
+    found = []
+    for digits in range(len(str(high - low)), -1, -1):
+        for step in (5, 2, 1):
+            width = step * 10**digits
+            if 10 <= (high - low) / width <= 4 * SHORT:
+                found.append(f"{Decimal(width).scaleb(-column.digits):f}")
+    return found
+
+
+def _written(cuts: Cuts) -> Any:
+    return list(cuts.at) if cuts.at else {"width": cuts.width}

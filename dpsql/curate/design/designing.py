@@ -1,0 +1,270 @@
+"""A catalog and its questions -> the catalog with the views that answer them; read this first.
+
+**Privacy**: spends nothing and opens no private table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from math import log, sqrt
+from pathlib import Path
+from typing import Any
+
+from dpsql.answer.explain import PredictedColumn, predict
+from dpsql.curate.design.axes import AxisWriter, grains_of
+from dpsql.curate.design.measures import NewMeasures, new_measures, with_measures
+from dpsql.curate.design.questions import Question, places_of, read_questions, scaffold
+from dpsql.curate.design.text import Entry, with_views
+from dpsql.curate.design.views import Designed, Designer, Errors, weights_of
+from dpsql.curate.forecast import dry_answerer, priced_plan
+from dpsql.engines.engine import Engine
+from dpsql.errors import CatalogError, Error, InterfaceError, PrivacyError
+from dpsql.publishing.axes import axis_maker, open_public
+from dpsql.publishing.userlevel.guess import Guess, crowds
+from dpsql.star import Catalog, parse_catalog
+from dpsql.star.base import Problem
+from dpsql.star.checks import check_catalog
+from dpsql.star.graph import max_ids
+from dpsql.star.model import View
+
+PERCENT = 100
+
+
+@dataclass(frozen=True)
+class Foreseen:
+    """One statement under the designed views.
+
+    Args:
+        sql: the statement.
+        columns: its noisy columns with their standard errors.
+        relative: squared error over squared answer, its root: the part of a typical answer that noise is; None without
+            a guess of how many rows there are, or without noise.
+        refusal: why it is not served, or None.
+    """
+
+    sql: str
+    columns: tuple[PredictedColumn, ...]
+    relative: float | None
+    refusal: str | None
+
+
+@dataclass(frozen=True)
+class Design:
+    """A designed catalog.
+
+    Args:
+        text: its YAML.
+        views: name -> view, as they stand there.
+        measures: table -> new measures.
+        questions: the statements, in their order.
+        tried: how many views were planned.
+    """
+
+    text: str
+    views: Mapping[str, Entry]
+    measures: NewMeasures
+    questions: tuple[Foreseen, ...]
+    tried: int
+
+    @property
+    def served(self) -> int:
+        """How many statements have an answer."""
+        return sum(question.refusal is None for question in self.questions)
+
+
+def design_catalog(text: str, file: Path, statements: Sequence[str], guess: Guess | None) -> Design:
+    """Views for some statements.
+
+    Args:
+        text: the catalog's YAML.
+        file: where it lies, for relative places.
+        statements: SQL.
+        guess: about how many units and rows there are, in public.
+
+    Raises:
+        InterfaceError: no statement.
+        CatalogError: the catalog is wrong, or no view can be made.
+    """
+    if not statements:
+        raise InterfaceError(
+            "no question is named", hint="write statements into the workload, each ended by `;`"
+        )
+    own = parse_catalog(text, str(file), file)
+    if own.stream is not None or (own.collection is not None and own.source is None):
+        raise CatalogError(
+            "views are designed for a catalog that is published at once", hint="write them by hand"
+        )
+    measures = new_measures(own, statements)
+    catalog = with_measures(own, measures)
+    public = open_public(catalog)
+    try:
+        return _designed(text, catalog, public, statements, measures, guess)
+    finally:
+        public.close()
+
+
+def _designed(
+    text: str,
+    catalog: Catalog,
+    public: Engine,
+    statements: Sequence[str],
+    measures: NewMeasures,
+    guess: Guess | None,
+) -> Design:
+    places = places_of(catalog, public, statements)
+    if not places:
+        raise CatalogError("the statements name no column with a domain", hint="declare bounds or categories")
+    rough = scaffold(catalog, places)
+    priced = priced_plan(rough, axis_maker(rough, public))
+    with dry_answerer(priced) as answerer:
+        questions = read_questions(priced, places, answerer, statements)
+        axes = {places[int(s.view.rpartition(" ")[2])]: s.axes[0] for s in answerer.release.statistics}
+        writer = AxisWriter(catalog, grains_of(answerer, axes))
+    designer = Designer(catalog, public, axis_maker(catalog, public), writer)
+    designed = designer.design([need for question in questions for need in question.needs])
+    if not designed:
+        why = next((question.refusal for question in questions if question.refusal), "nothing is asked")
+        raise CatalogError(
+            f"no statement can be served: {why}"[:600], hint="mend the catalog or the statements"
+        )
+    views = written(designed)
+    best = min(_variants(views, catalog), key=lambda each: _total(catalog, public, each, questions))
+    used = {name: gained for name, gained in measures.items() if _is_used(name, gained, best)}
+    made = with_views(text, best, used)
+    return Design(made, best, used, _foreseen(catalog, public, best, questions, guess), designer.tried)
+
+
+def _is_used(table: str, gained: Mapping[str, Any], views: Mapping[str, Entry]) -> bool:
+    return any(f"{table}.{name}" in entry["measures"] for name in gained for entry in views.values())
+
+
+def written(designed: Sequence[Designed]) -> dict[str, Entry]:
+    """Views with names and round shares, the largest first.
+
+    Args:
+        designed: the views.
+    """
+    ordered = sorted(designed, key=lambda view: -view.weight)
+    shares = rounded([view.weight for view in ordered])
+    views: dict[str, Entry] = {}
+    for view, share in zip(ordered, shares, strict=True):
+        parts = rounded(list(view.parts.values()))
+        even = max(parts) - min(parts) <= Fraction(2, PERCENT)
+        measures: Any = (
+            list(view.parts) if even else {n: _number(p) for n, p in zip(view.parts, parts, strict=True)}
+        )
+        entry = {"of": view.of, "axes": [_axis(axis.entry) for axis in view.axes], "measures": measures}
+        views[_name(view, views)] = {**entry, "share": _number(share)}
+    return views
+
+
+def _axis(entry: Mapping[str, Any]) -> Any:
+    return entry["axis"] if len(entry) == 1 else entry
+
+
+def _name(view: Designed, taken: Mapping[str, Entry]) -> str:
+    """The finest column of each axis, joined by `by`."""
+    words = [str((axis.entry.get("by") or [axis.entry["axis"]])[-1]).rpartition(".")[2] for axis in view.axes]
+    name = "_by_".join(words)
+    known = {each.lower() for each in taken}
+    return next(
+        n
+        for n in (name, f"{view.of}_{name}", *(f"{name}_{i}" for i in range(2, 999)))
+        if n.lower() not in known
+    )
+
+
+def rounded(weights: Sequence[float]) -> list[Fraction]:
+    """Parts of 1 in whole percents, none below one, that add up to at most 1; of many parts in tenths of a percent.
+
+    >>> [str(part) for part in rounded([0.5, 0.25, 0.25001])]
+    ['1/2', '1/4', '1/4']
+    """
+    steps = PERCENT if len(weights) <= PERCENT // 4 else 10 * PERCENT
+    whole = sum(weights)
+    parts = [max(1, int(steps * weight / whole)) for weight in weights]
+    while (rest := steps - sum(parts)) != 0:
+        lacking = [steps * weight / whole - part for weight, part in zip(weights, parts, strict=True)]
+        at = max(range(len(parts)), key=lambda i: lacking[i] if rest > 0 else parts[i])
+        parts[at] += 1 if rest > 0 else -1
+    return [Fraction(part, steps) for part in parts]
+
+
+def _number(part: Fraction) -> str:
+    return f"{float(part):g}"
+
+
+def _variants(views: Mapping[str, Entry], catalog: Catalog) -> list[Mapping[str, Entry]]:
+    """The views with their shares, and under a delta also without: the planner may then measure a table's together."""
+    plain = {name: {k: v for k, v in entry.items() if k != "share"} for name, entry in views.items()}
+    return [views, plain] if catalog.privacy.delta else [views]
+
+
+def _with(catalog: Catalog, views: Mapping[str, Entry]) -> Catalog:
+    """The catalog with other views, checked as a whole."""
+    made = catalog.model_copy(update={"views": {n: View.model_validate(dict(v)) for n, v in views.items()}})
+    try:
+        check_catalog(made)
+    except Problem as problem:
+        raise CatalogError(f"{'.'.join(problem.path)}: {problem}") from None
+    return made
+
+
+def _total(
+    catalog: Catalog, public: Engine, views: Mapping[str, Entry], questions: Sequence[Question]
+) -> float:
+    """The sum of log errors of all questions; infinite where the planner refuses the views."""
+    try:
+        return sum(log(error) for error in _errors(_with(catalog, views), public, questions) if error)
+    except (CatalogError, PrivacyError):
+        return float("inf")
+
+
+def _errors(catalog: Catalog, public: Engine, questions: Sequence[Question]) -> list[float | None]:
+    """Each question's squared relative error, if there were one row; None where it has none."""
+    priced = priced_plan(catalog, axis_maker(catalog, public))
+    with dry_answerer(priced) as answerer:
+        errors = Errors(answerer, weights_of(priced, crowds(catalog, public, priced.plan)))
+        return [_error(errors, question) for question in questions]
+
+
+def _error(errors: Errors, question: Question) -> float | None:
+    needs = [need for need in question.needs if need.measures]
+    try:
+        return sum(sum(errors.of(need).values()) for need in needs) if needs else None
+    except Error:
+        return None  # refused: the prediction says why
+
+
+def _foreseen(
+    catalog: Catalog,
+    public: Engine,
+    views: Mapping[str, Entry],
+    questions: Sequence[Question],
+    guess: Guess | None,
+) -> tuple[Foreseen, ...]:
+    made = _with(catalog, views)
+    squared = _errors(made, public, questions)
+    priced = priced_plan(made, axis_maker(made, public))
+    found = []
+    with dry_answerer(priced) as answerer:
+        for question, error in zip(questions, squared, strict=True):
+            columns: tuple[PredictedColumn, ...] = ()
+            refusal = question.refusal
+            try:
+                columns = predict(answerer, question.sql) if refusal is None else ()
+            except Error as why:
+                refusal = str(why)
+            relative = None if guess is None or error is None else sqrt(error) / _crowd(made, question, guess)
+            found.append(Foreseen(question.sql, columns, relative, refusal))
+    return tuple(found)
+
+
+def _crowd(catalog: Catalog, question: Question, guess: Guess) -> float:
+    """What a count of everything is expected to be, in what predicted errors are counted in: rows; where publishing
+    chooses how many rows of a unit count, errors are those of units with one row each."""
+    chosen = any(catalog.tables[n.of].chooses_rows or max_ids(catalog, n.of) == 1 for n in question.needs)
+    of_people = catalog.privacy.unit.table is not None and chosen
+    return float(guess.units if of_people else guess.rows)

@@ -1,0 +1,401 @@
+"""What statements need: read against a scaffold, a plan in which every column that they name is an axis by itself.
+
+A public table is an axis by its key, which tells all of its columns; a private column is as fine as its values. Which
+leaves a question takes then says where an axis must be cut, and which columns of a public table it looks at.
+
+**Privacy**: reads statements, the catalog and public tables.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from dpsql.answer.answerer import Answerer
+from dpsql.answer.block import Block, ColumnRef, Term, predicates, terms_of
+from dpsql.answer.plan import Plan, conditions, make_plan, place
+from dpsql.answer.plan import View as AskedView
+from dpsql.answer.sql.parse import parse
+from dpsql.answer.sql.rewrite import take_apart
+from dpsql.axis.model import OrderedRule
+from dpsql.curate.forecast import Priced
+from dpsql.engines.engine import Engine
+from dpsql.errors import Error, NoViewError
+from dpsql.star import Catalog
+from dpsql.star.graph import KeyPath, paths_to, reachable
+from dpsql.star.model import View
+from dpsql.star.tables import LARGEST_LEAVES, TRUNCATE, Column, Cuts
+
+COARSE = 2**12
+"""Leaves of the scaffold on whole-number axes with too many values: comparisons say where they are cut."""
+
+_WORD = re.compile(r'"([^"]+)"|([A-Za-z_][A-Za-z0-9_]*)')
+
+
+@dataclass(frozen=True)
+class Place:
+    """One axis of the scaffold: a private column, or a public table by its key.
+
+    Args:
+        of: the counted table.
+        path: foreign keys to the axis's table.
+        table: that table.
+        column: the private column; None for a public table.
+    """
+
+    of: str
+    path: KeyPath
+    table: str
+    column: str | None
+
+
+@dataclass(frozen=True, eq=False)
+class Need:
+    """What one aggregate block of a statement needs of one table.
+
+    Args:
+        of: the table.
+        columns: for each axis that it looks at the columns: (table, column); none where only a join is checked.
+        ends: for each ordered private axis the units at which a question begins or ends.
+        measures: what is counted and summed; none where values are listed.
+        sql, block: the statement, and which of its blocks this is.
+        along: for joins that leave out no row an axis beyond them: some view must have one, to say so.
+    """
+
+    of: str
+    columns: Mapping[Place, frozenset[tuple[str, str]]]
+    ends: Mapping[Place, frozenset[int]]
+    measures: tuple[str, ...]
+    sql: str
+    block: int
+    along: tuple[Place, ...] = ()
+
+    @property
+    def places(self) -> frozenset[Place]:
+        """The axes."""
+        return frozenset(self.columns)
+
+
+@dataclass(frozen=True)
+class Question:
+    """A statement as it was read.
+
+    Args:
+        sql: the statement.
+        needs: one for each aggregate block; none where the catalog alone answers.
+        refusal: why no view can serve it, or None.
+    """
+
+    sql: str
+    needs: tuple[Need, ...]
+    refusal: str | None = None
+
+
+def named(statements: Sequence[str]) -> frozenset[str]:
+    """Every word in the statements, in small letters."""
+    return frozenset((a or b).lower() for text in statements for a, b in _WORD.findall(text))
+
+
+def places_of(catalog: Catalog, public: Engine, statements: Sequence[str]) -> tuple[Place, ...]:
+    """The axes that statements may be about: columns that they name, of tables that lead from a counted one.
+
+    Args:
+        catalog: the catalog.
+        public: its public tables, opened.
+        statements: SQL.
+    """
+    words = named(statements)
+    asked = [
+        of for of, table in catalog.tables.items()
+        if not table.is_public and (of.lower() in words or (catalog.name.lower() in words and table.role.counted))
+    ]  # fmt: skip
+    found: list[Place] = []
+    for of in asked:
+        if _may_be_counted(catalog, of, asked):
+            found += _places_from(catalog, public, of, words)
+    return tuple(sorted(found, key=lambda each: _levels(catalog, each)))
+
+
+def _levels(catalog: Catalog, each: Place) -> int:
+    """Columns that an axis holds: a column stands on the axis that has the fewest others."""
+    axis = None if each.column is None else catalog.tables[each.table].columns[each.column].axis
+    return 1 if axis is None else len(axis.levels)
+
+
+def _may_be_counted(catalog: Catalog, of: str, asked: Sequence[str]) -> bool:
+    """Whether views may count a table beside the others: its rows lead to the unit, or no other's view joins them."""
+    unit = catalog.privacy.unit.table
+    if unit is None:
+        return not any(of in reachable(catalog, other).values() for other in asked if other != of)
+    chosen = catalog.tables[of].unit_path
+    return of == unit or chosen != () or len(paths_to(catalog, of, unit)) == 1
+
+
+def _places_from(catalog: Catalog, public: Engine, of: str, words: frozenset[str]) -> Iterator[Place]:
+    tables = reachable(catalog, of)
+    for path, name in tables.items():
+        entry = catalog.tables[name]
+        if entry.is_public:
+            arms = [t for p, t in tables.items() if p[: len(path)] == path]
+            held = {c.lower() for arm in arms for c in (*public.columns.get(arm, {}), arm)}
+            inside = any(catalog.tables[tables[path[:n]]].is_public for n in range(len(path)))
+            if held & words and not inside:
+                yield Place(of, path, name, None)
+            continue
+        columns = [c for c, spec in entry.columns.items() if spec.has_domain]
+        derived = [c for c in columns if c in entry.derive and named([entry.derive[c]]) <= words]
+        asked = [*derived, *(c for c in columns if c.lower() in words and c not in derived)]
+        smallest = (
+            sorted(columns, key=lambda c: _leaves(entry.columns[c]))[:1] if name.lower() in words else []
+        )
+        for column in asked or smallest:
+            yield Place(of, path, name, column)
+
+
+def _leaves(column: Column) -> int:
+    """Leaves of a column; texts that come from a table are taken for many."""
+    if column.ordered:
+        low, high = column.bounds
+        return high - low + 1
+    return LARGEST_LEAVES if column.from_ is not None else column.leaves
+
+
+def scaffold(catalog: Catalog, places: Sequence[Place]) -> Catalog:
+    """The catalog with a view for each place, measured in the cheapest way; it is never published."""
+    views = {}
+    for number, each in enumerate(places):
+        table = catalog.tables[each.of]
+        sums = [f"{each.of}.{c}" for c, spec in table.columns.items() if spec.measure]
+        sums += [f"{each.of}.{m}" for m in table.measures]
+        axis: dict[str, Any] = {"axis": ".".join((*each.path, *([each.column] if each.column else [])))}
+        axis |= {} if each.column else {"by": [catalog.tables[each.table].key]}
+        described = {"of": each.of, "axes": [axis], "measures": ["count", *sums], "mechanism": "identity"}
+        views[f"place {number}"] = View.model_validate(described)
+    tables = {
+        name: table.model_copy(
+            update={
+                "columns": {c: _finest(spec) for c, spec in table.columns.items()},
+                "max_ids": 1,
+                "bounding": TRUNCATE,
+                "clipped_share": None,
+            }
+        )
+        for name, table in catalog.tables.items()
+    }
+    return catalog.model_copy(update={"views": views, "tables": tables})
+
+
+def _finest(column: Column) -> Column:
+    """A column with a leaf for each of its values, where they are not too many."""
+    if not column.ordered or not column.has_domain:
+        return column
+    few = _leaves(column) <= LARGEST_LEAVES
+    if column.cuts is not None:
+        return column.model_copy(update={"cuts": None}) if few else column
+    if few or column.type != "int":
+        return column
+    width = str(-(-_leaves(column) // COARSE))
+    return column.model_copy(update={"cuts": Cuts.model_validate({"width": width})})
+
+
+def read_questions(
+    priced: Priced, places: Sequence[Place], answerer: Answerer, statements: Sequence[str]
+) -> tuple[Question, ...]:
+    """What each statement needs.
+
+    Args:
+        priced: the scaffold's plan.
+        places: its places, in the order of its views.
+        answerer: over its dry release.
+        statements: SQL.
+    """
+    axes: dict[Place, int] = {}
+    for statistic in answerer.release.statistics:
+        number = int(statistic.view.rpartition(" ")[2])
+        axes[places[number]] = statistic.axes[0]
+    reader = _Reader(priced, axes, answerer)
+    return tuple(reader.question(text) for text in statements)
+
+
+@dataclass(frozen=True)
+class _Reader:
+    """The scaffold, opened.
+
+    Args:
+        priced: its plan.
+        axes: place -> axis of the dry release.
+        answerer: over that release.
+    """
+
+    priced: Priced
+    axes: Mapping[Place, int]
+    answerer: Answerer
+
+    def question(self, text: str) -> Question:
+        """A statement, or why it is refused."""
+        try:
+            statement = take_apart(parse(text, ""), self.answerer.schema, text)
+            needs = (self._need(block, text, i) for i, block in enumerate(statement.blocks))
+            return Question(text, tuple(needs))
+        except Error as error:
+            return Question(text, (), str(error))
+
+    def _need(self, block: Block, text: str, number: int) -> Need:
+        terms = [] if block.listing else list(dict.fromkeys(t for v in block.values for t in terms_of(v)))
+        own = {p: i for p, i in self.axes.items() if p.of.lower() == block.root.lower()}
+        if not terms:
+            return self._listing(block, text, number)
+        if not own:
+            raise NoViewError(
+                f"rows of {block.root} cannot be counted beside those of tables that join it, or name no domain",
+                hint=f"declare domains in tables.{block.root}; under `unit: row` ask it in a catalog of its own",
+            )
+        view = AskedView("", block.root, tuple(own.values()), {}, 0)
+        placed = place(block, terms, view, self.answerer.release, self.answerer.schema)
+        if isinstance(placed, str):
+            raise self._undeclared(next(ref for ref in block.columns if str(ref) == placed))
+        columns: dict[Place, set[tuple[str, str]]] = {}
+        by_axis = {i: p for p, i in own.items()}
+        for at, (position, _) in placed.items():
+            ref = block.columns[at]
+            columns.setdefault(by_axis[view.axes[position]], set()).add((ref.table, ref.column))
+        columns, along = _without_coarser(columns, self._held), list[Place]()
+        for path in (join.path for join in block.joins if join.inner):
+            if any(_covers(p, path) for p in columns):
+                continue
+            if sure := self._never_missing(path, own):
+                along.append(sure)
+            else:
+                columns.setdefault(self._along(path, own), set())
+        columns = columns or {min(own, key=lambda p: self.answerer.release.axes[own[p]].leaves): set()}
+        kept = tuple(own[p] for p in columns)
+        plan = self._plan(block, terms, AskedView("", view.of, kept, {}, 0))
+        ends = {p: self._ends(plan, terms, i) for i, p in enumerate(columns)}
+        for place_, constants in self._compared(block, terms, columns).items():
+            ends[place_] = constants
+        measures = dict.fromkeys(["count", *(term.measure for term in terms)])
+        return Need(
+            next(iter(columns)).of, {p: frozenset(c) for p, c in columns.items()},
+            {p: e for p, e in ends.items() if e is not None}, tuple(measures), text, number, tuple(along),
+        )  # fmt: skip
+
+    def _listing(self, block: Block, text: str, number: int) -> Need:
+        """Columns whose values are listed: an axis of any view tells them."""
+        columns: dict[Place, frozenset[tuple[str, str]]] = {}
+        for ref in block.columns:
+            held = self.answerer.schema.anywhere(ref)
+            place_ = next((p for p, i in self.axes.items() if i in [axis for axis, _ in held]), None)
+            if place_ is None:
+                raise self._undeclared(ref)
+            columns[place_] = columns.get(place_, frozenset()) | {(ref.table, ref.column)}
+        of = next((p.of for p in columns), block.root)
+        return Need(of, columns, {}, (), text, number)
+
+    def _undeclared(self, ref: ColumnRef) -> NoViewError:
+        """A column that no axis can hold: a key, whose values are people or things, or one without a domain."""
+        name = self.answerer.schema.twin(ref)
+        if name != ref:
+            return NoViewError(
+                f"different values of {ref.column} are counted only where they are the unit",
+                hint=f"write `unit: {name.table}.{name.column}`, and `people` among the measures of a view",
+            )
+        return NoViewError(f"{ref} has no domain", hint="declare its bounds or categories in the catalog")
+
+    def _held(self, place_: Place) -> frozenset[tuple[str, str]]:
+        """The columns that an axis tells."""
+        return frozenset((c.table, c.column) for c in self.answerer.release.axes[self.axes[place_]].columns)
+
+    def _never_missing(self, path: KeyPath, own: Mapping[Place, int]) -> Place | None:
+        """The shortest axis that says that rows without a partner along a path are left out anyway."""
+        axes = self.answerer.release.axes
+        sure = [p for p, i in own.items() if p.path == path and axes[i].missing_leaf is None]
+        return min(sure, key=lambda p: axes[own[p]].leaves, default=None)
+
+    def _along(self, path: KeyPath, own: Mapping[Place, int]) -> Place:
+        """The shortest axis beyond a join."""
+        beyond = [p for p in own if _covers(p, path)]
+        if not beyond:
+            raise NoViewError(
+                f"the join along {'.'.join(path)} needs an axis behind it",
+                hint="declare a column there, or write `on_missing: drop` at the foreign key",
+            )
+        return min(beyond, key=lambda p: self.answerer.release.axes[own[p]].leaves)
+
+    def _plan(self, block: Block, terms: Sequence[Term], view: AskedView) -> Plan:
+        release, schema = self.answerer.release, self.answerer.schema
+        placed = place(block, terms, view, release, schema)
+        if isinstance(placed, str):
+            raise NoViewError(f"{placed} is on no axis", hint="declare its domain in the catalog")
+        return make_plan(block, terms, view, placed, release)
+
+    def _ends(self, plan: Plan, terms: Sequence[Term], position: int) -> frozenset[int] | None:
+        """The units at which a question begins or ends on an ordered axis; None elsewhere."""
+        planned = self.priced.plan.axes[plan.view.axes[position]]
+        rule = planned.axis.rule
+        if not isinstance(rule, OrderedRule):
+            return None
+        values = len(rule.starts)
+        found: set[int] = set()
+        for term in terms:
+            for box in plan.boxes_of(term.condition):
+                mask = plan.box_masks(box)[position][:, :values]
+                change = np.flatnonzero(np.any(np.diff(mask, axis=1) != 0, axis=0)) + 1
+                found |= {int(rule.starts[i]) for i in change}
+        return frozenset(found)
+
+    def _compared(
+        self, block: Block, terms: Sequence[Term], places: Iterable[Place]
+    ) -> dict[Place, frozenset[int]]:
+        """Ends on axes with more whole numbers than leaves: the constants that their columns are compared with."""
+        found: dict[Place, set[int]] = {}
+        coarse = {p for p in places if not self._is_fine(p)}
+        for predicate in (p for condition in conditions(block, terms) for p in predicates(condition)):
+            for part in predicate.expression.comparisons:
+                ref = block.columns[part.column]
+                for place_ in coarse:
+                    if (ref.path, ref.column) == (place_.path, place_.column) and isinstance(
+                        part.constant, int
+                    ):
+                        jumps = (part.constant, part.constant + 1)
+                        found.setdefault(place_, set()).update(_jump(part.operator, part.constant, jumps))
+        return {p: frozenset(ends) for p, ends in found.items()}
+
+    def _is_fine(self, place_: Place) -> bool:
+        """Whether every value of an axis is a leaf of the scaffold."""
+        planned = self.priced.plan.axes[self.axes[place_]]
+        rule, spec = planned.axis.rule, planned.resolved.spec
+        coarse = isinstance(rule, OrderedRule) and spec is not None and spec.type == "int"
+        return not coarse or int(rule.starts[-1]) - int(rule.starts[0]) + 1 == len(rule.starts)  # type: ignore[union-attr]
+
+
+def _without_coarser(
+    columns: dict[Place, set[tuple[str, str]]], held: Callable[[Place], frozenset[tuple[str, str]]]
+) -> dict[Place, set[tuple[str, str]]]:
+    """Axes without those whose columns another one tells too: a city's axis tells its nation."""
+    kept = dict(columns)
+    for place_, asked in columns.items():
+        finer = (p for p in kept if p != place_ and p.path == place_.path and asked <= held(p))
+        if other := next(finer, None):
+            kept[other] = kept[other] | kept.pop(place_)
+    return kept
+
+
+def _covers(place_: Place, path: KeyPath) -> bool:
+    """Whether an axis tells which rows find a partner along a path: it lies beyond it, or is a public table on it."""
+    return place_.path[: len(path)] == path or (
+        place_.column is None and path[: len(place_.path)] == place_.path
+    )
+
+
+def _jump(operator: Callable[[Any, Any], Any], constant: int, at: Sequence[int]) -> list[int]:
+    """Where a comparison with a constant changes its truth.
+
+    >>> from operator import ge, le
+    >>> _jump(ge, 5, (5, 6)), _jump(le, 5, (5, 6))
+    ([5], [6])
+    """
+    return [unit for unit in at if bool(operator(unit, constant)) != bool(operator(unit - 1, constant))]

@@ -1,0 +1,112 @@
+"""Designed views as a person would write them, put into the catalog's own text; all else in it stays as it is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import yaml
+
+from dpsql.curate.design.measures import NewMeasures
+from dpsql.curate.draft.domains import quoted
+
+WIDE = 110
+
+Entry = Mapping[str, Any]
+
+
+def view_lines(views: Mapping[str, Entry]) -> list[str]:
+    """The lines below `views:`; short views on one line.
+
+    Args:
+        views: name -> what the view says, in the order of its keys.
+    """
+    lines = []
+    for name, entry in views.items():
+        short = f"  {quoted(name)}: {flow(entry)}"
+        if len(short) <= WIDE:
+            lines.append(short)
+            continue
+        lines.append(f"  {quoted(name)}:")
+        for key, value in entry.items():
+            line = f"    {key}: {flow(value)}"
+            if len(line) <= WIDE or not isinstance(value, list):
+                lines.append(line)
+                continue
+            lines += [f"    {key}:", *(f"      - {flow(item)}" for item in value)]
+    return lines
+
+
+def flow(value: Any) -> str:
+    """A value in YAML's flow style.
+
+    >>> flow({"axis": "day", "cuts": {"width": "month"}}), flow(["count", "a b: c"])
+    ('{axis: day, cuts: {width: month}}', '[count, "a b: c"]')
+    """
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{quoted(str(key))}: {flow(part)}" for key, part in value.items()) + "}"
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(map(flow, value)) + "]"
+    return quoted(str(value))
+
+
+def with_views(text: str, views: Mapping[str, Entry], measures: NewMeasures) -> str:
+    """The text of a catalog with other views and more measures.
+
+    Args:
+        text: a valid catalog.
+        views: its new views; they take the place of all others.
+        measures: for each table measures that it gains.
+    """
+    changes: list[tuple[int, int, str]] = []
+    root = yaml.compose(text, Loader=yaml.BaseLoader)
+    assert isinstance(root, yaml.MappingNode)  # it was read as a catalog
+    block = "\n".join(["views:", *view_lines(views)]) + "\n"
+    at = _entry(root, "views")
+    changes.append((len(text), len(text), f"\n{block}") if at is None else (*_extent(text, *at), block))
+    tables = _entry(root, "tables")
+    for name, gained in measures.items():
+        entry = None if tables is None else _entry(tables[1], name)
+        if entry is not None:
+            changes.append(_more_measures(entry[1], gained))
+    for start, stop, new in sorted(changes, reverse=True):
+        text = text[:start] + new + text[stop:]
+    return text
+
+
+Pair = tuple[yaml.Node, yaml.MappingNode]
+
+
+def _entry(node: yaml.Node, key: str) -> Pair | None:
+    """The key and value of a mapping's entry."""
+    pairs: Sequence[tuple[Any, Any]] = node.value if isinstance(node, yaml.MappingNode) else ()
+    return next(((k, v) for k, v in pairs if k.value == key), None)
+
+
+def _extent(text: str, key: yaml.Node, value: yaml.CollectionNode) -> tuple[int, int]:
+    """Where an entry of the outermost mapping begins and ends, its last newline included."""
+    end = value.end_mark.index
+    if value.flow_style:
+        newline = text.find("\n", end)
+        end = len(text) if newline < 0 else newline + 1
+    return key.start_mark.index, end
+
+
+def _more_measures(table: yaml.MappingNode, gained: Mapping[str, Any]) -> tuple[int, int, str]:
+    """What is put into a table's text: into its measures, or measures as its first entry."""
+    parts = {
+        name: {"expr": m.expr, "scale": m.scale, "lower": m.lower, "upper": m.upper}
+        for name, m in gained.items()
+    }
+    known = _entry(table, "measures")
+    node = table if known is None else known[1]
+    inside = {"measures": parts} if known is None else parts
+    start = node.start_mark.index
+    if node.flow_style:
+        return start + 1, start + 1, flow(inside)[1:-1] + (", " if node.value else "")
+    indent = "\n" + " " * node.start_mark.column
+    if known is None:
+        lines = ["measures:", *(f"  {quoted(name)}: {flow(part)}" for name, part in parts.items())]
+    else:
+        lines = [f"{quoted(name)}: {flow(part)}" for name, part in parts.items()]
+    return start, start, indent.join([*lines, ""])

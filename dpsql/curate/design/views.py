@@ -1,0 +1,337 @@
+"""Needs -> views: two of them are one view where that errs less, and every statistic gets the budget that errs least.
+
+Every question has the same say: what is least is the sum over questions of log E, so that no hopeless one takes the
+budget of the others. E is what the planner predicts, squared and relative to what is expected to be answered: the sum
+of e_m / s_m^p over the statistics that an answer is made of, at shares s_m of the budget (p is 2 for Laplace, 1 for
+Gaussian noise). At the least, s_m is in proportion to the sum over questions of the part of E that comes from m. So a
+view gets a share for each question that it serves, and its cost, the sum of log E less p n log n for n questions, adds
+up with those of other views: one view for two is worth while where it costs less.
+
+**Privacy**: predictions follow from the catalog, from statements and from public tables.
+**Source**: docs/method/views.md, "Designed for questions".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import combinations
+from math import log, prod
+from typing import Any
+
+import numpy as np
+
+from dpsql.answer.answerer import Answerer
+from dpsql.answer.block import Linear, Ratio, Term, terms_of
+from dpsql.answer.plan import Plan
+from dpsql.answer.relation import choose
+from dpsql.answer.sql.parse import parse
+from dpsql.answer.sql.rewrite import take_apart
+from dpsql.axis.model import CategoryRule, OrderedRule
+from dpsql.curate.design.axes import Axis, AxisWriter
+from dpsql.curate.design.questions import Need
+from dpsql.curate.forecast import Priced, dry_answerer, priced_plan
+from dpsql.engines.engine import Engine
+from dpsql.errors import Error
+from dpsql.publishing.axes import AxisMaker
+from dpsql.publishing.userlevel.guess import crowds
+from dpsql.star import Catalog
+from dpsql.star.graph import KeyPath
+from dpsql.star.model import View
+from dpsql.tree import FloatArray
+
+MOST_CELLS = 2**21
+FEW_CELLS = 2**12
+"""Views without a common axis are tried together only up to so many cells."""
+
+GROUPS = 64
+"""Groups of a question whose errors are looked at."""
+
+LEAST = 1e-9
+ROUNDS = 40
+"""Steps towards the best parts of measures; each brings the sum of logs down."""
+
+FEW_QUESTIONS = 0.1
+"""The weight of a view that is asked for nothing noisy."""
+
+
+@dataclass(frozen=True)
+class Designed:
+    """One view.
+
+    Args:
+        needs: what it serves.
+        of: the table.
+        axes: its axes.
+            errors: for each need measure -> squared relative error at the whole budget; empty where there is no noise.
+        measures: all of its measures.
+        power: how fast squared errors fall with the budget.
+    """
+
+    needs: tuple[Need, ...]
+    of: str
+    axes: tuple[Axis, ...]
+    errors: tuple[Mapping[str, float], ...]
+    measures: tuple[str, ...]
+    power: int
+
+    @cached_property
+    def parts(self) -> dict[str, float]:
+        """What each measure should have of the view's share."""
+        noisy = [each for each in self.errors if each]
+        shares = dict.fromkeys(self.measures, 1 / len(self.measures))
+        for _ in range(ROUNDS):
+            found = dict.fromkeys(self.measures, LEAST)
+            for each in noisy:
+                total = self._error(each, shares)
+                for name, error in each.items():
+                    found[name] += error / shares[name] ** self.power / total
+            steps = {
+                n: (part * shares[n] ** self.power) ** (1 / (self.power + 1)) for n, part in found.items()
+            }
+            shares = {name: step / sum(steps.values()) for name, step in steps.items()}
+        return shares
+
+    @property
+    def weight(self) -> float:
+        """Its part of the budget, up to a factor that all views share: the questions that it serves."""
+        return max(float(sum(bool(each) for each in self.errors)), FEW_QUESTIONS)
+
+    @cached_property
+    def cost(self) -> float:
+        """What it adds to the sum of log errors."""
+        logs = sum(log(self._error(each, self.parts)) for each in self.errors if each)
+        return logs - self.power * self.weight * log(self.weight)
+
+    def _error(self, each: Mapping[str, float], shares: Mapping[str, float]) -> float:
+        return sum(error / shares[name] ** self.power for name, error in each.items())
+
+
+@dataclass
+class Designer:
+    """Plans candidate views of one catalog, each once.
+
+    Args:
+        catalog: the catalog; its own views play no part.
+        public: its public tables.
+        make: builds axes.
+        writer: writes axes.
+    """
+
+    catalog: Catalog
+    public: Engine
+    make: AxisMaker
+    writer: AxisWriter
+    _known: dict[frozenset[Need], Designed | None] = field(default_factory=dict)
+
+    @property
+    def tried(self) -> int:
+        """How many views were planned."""
+        return len(self._known)
+
+    @property
+    def power(self) -> int:
+        """How fast squared errors fall with the budget."""
+        return 1 if self.catalog.privacy.delta else 2
+
+    def design(self, needs: Sequence[Need]) -> list[Designed]:
+        """The views for some needs.
+
+        Args:
+            needs: what statements need; all of the catalog's counted tables.
+        """
+        groups: dict[tuple[Any, ...], list[Need]] = {}
+        for need in (need for need in needs if need.measures):
+            groups.setdefault((need.of, need.places), []).append(need)
+        views = [view for view in map(self._view, map(frozenset, groups.values())) if view is not None]
+        while best := self._best_pair(views):
+            first, second, merged = best
+            views = [view for view in views if view not in (first, second)] + [merged]
+        views += self._for_lists(views, [n for n in needs if not n.measures])
+        return views + list(self._for_joins(views))
+
+    def _best_pair(self, views: Sequence[Designed]) -> tuple[Designed, Designed, Designed] | None:
+        """The two views that gain most by being one."""
+        found = []
+        for first, second in combinations(views, 2):
+            if first.of != second.of:
+                continue
+            merged = self._merged(first, second)
+            if merged is not None:
+                found.append((first.cost + second.cost - merged.cost, first, second, merged))
+        best = max(found, key=lambda each: each[0], default=None)
+        return best[1:] if best is not None and best[0] > 0 else None
+
+    def _merged(self, first: Designed, second: Designed) -> Designed | None:
+        """The view that serves both, unless it is too large to be worth a try."""
+        needs = frozenset((*first.needs, *second.needs))
+        if needs not in self._known:
+            cells = prod(axis.leaves for axis in self._axes(needs))
+            common = {p for n in first.needs for p in n.places} & {p for n in second.needs for p in n.places}
+            if cells > (MOST_CELLS if common else FEW_CELLS):
+                self._known[needs] = None
+        return self._view(needs)
+
+    def _axes(self, needs: frozenset[Need]) -> tuple[Axis, ...]:
+        """The axes that all of the needs look at, each fine enough for all of them."""
+        places = dict.fromkeys(p for need in sorted(needs, key=_order) for p in need.columns)
+        return tuple(
+            self.writer.axis(
+                p,
+                frozenset(c for need in needs for c in need.columns.get(p, ())),
+                frozenset(e for need in needs for e in need.ends.get(p, ())),
+            )
+            for p in places
+        )
+
+    def _view(self, needs: frozenset[Need]) -> Designed | None:
+        if needs not in self._known:
+            self._known[needs] = self._priced(needs)
+        return self._known[needs]
+
+    def _priced(self, needs: frozenset[Need]) -> Designed | None:
+        """A view alone in the catalog, with what its questions err; None where the planner refuses it."""
+        ordered = tuple(sorted(needs, key=_order))
+        axes, of = self._axes(needs), ordered[0].of
+        measures = list(dict.fromkeys(m for need in ordered for m in need.measures))
+        entry = {"of": of, "axes": [axis.entry for axis in axes], "measures": measures, "share": "0.99"}
+        views = {
+            "one": entry,
+            **self._joins(ordered, [(of, p.path) for need in ordered for p in need.columns]),
+        }
+        try:
+            checked = {name: View.model_validate(each) for name, each in views.items()}
+            alone = self.catalog.model_copy(update={"views": checked})
+            priced = priced_plan(alone, self.make)
+            with dry_answerer(priced) as answerer:
+                errors = Errors(answerer, weights_of(priced, crowds(alone, self.public, priced.plan)))
+                found = [errors.of(need) for need in ordered]
+        except Error:
+            return None  # the view cannot be planned: its needs stay apart
+        scale = (0.99 / len(measures)) ** self.power
+        whole = tuple({name: error * scale for name, error in each.items()} for each in found)
+        return Designed(ordered, of, axes, whole, tuple(measures), self.power)
+
+    def _joins(
+        self, needs: Iterable[Need], known: Sequence[tuple[str, KeyPath]]
+    ) -> dict[str, dict[str, Any]]:
+        """Small views that tell where no row is without a partner, for joins that no view's axes lie beyond."""
+        lacking = dict.fromkeys(p for need in needs for p in need.along if (p.of, p.path) not in known)
+        return {
+            f"join {i}": {"of": p.of, "axes": [self.writer.axis(p, (), ()).entry], "measures": ["count"]}
+            for i, p in enumerate(lacking)
+        }
+
+    def _for_joins(self, views: Sequence[Designed]) -> Iterator[Designed]:
+        """Views for joins that no other view's axes lie beyond."""
+        known = [(p.of, p.path) for view in views for need in view.needs for p in need.columns]
+        for need in (need for view in views for need in view.needs):
+            for p in (p for p in need.along if (p.of, p.path) not in known):
+                known.append((p.of, p.path))
+                yield Designed((need,), p.of, (self.writer.axis(p, (), ()),), ({},), ("count",), self.power)
+
+    def _for_lists(self, views: Sequence[Designed], needs: Sequence[Need]) -> Iterator[Designed]:
+        """Views for columns whose values are listed and which no view has."""
+        held = {
+            c for view in views for need in view.needs for columns in need.columns.values() for c in columns
+        }
+        for need in needs:
+            missing = {c for columns in need.columns.values() for c in columns} - held
+            if missing and need.of:
+                axes = self._axes(frozenset({need}))
+                yield Designed((need,), need.of, axes, ({},), ("count",), self.power)
+
+
+def _order(need: Need) -> tuple[str, int]:
+    return (need.sql, need.block)
+
+
+def weights_of(priced: Priced, shares: Mapping[int, FloatArray]) -> dict[int, FloatArray]:
+    """The part of the rows that each leaf is expected to have: even over values, and over keys of public tables."""
+    found = {}
+    for i, planned in enumerate(priced.plan.axes):
+        leaves, rule = planned.axis.leaves, planned.axis.rule
+        if i in shares:
+            found[i] = shares[i]
+            continue
+        values = np.ones(len(rule.values) if isinstance(rule, CategoryRule) else leaves)
+        if isinstance(rule, OrderedRule):
+            values = np.diff([*rule.starts.tolist(), rule.upper + 1]).astype(np.float64)
+        behind = np.zeros(
+            leaves - len(values)
+        )  # NULL, MISSING and OTHER: no question is expected to be about them
+        found[i] = np.concatenate([values, behind]) / values.sum()
+    return found
+
+
+@dataclass(frozen=True)
+class Errors:
+    """Squared relative errors of questions, measure by measure: of a view alone, or of a whole release.
+
+    Args:
+        answerer: over a dry release.
+        weights: axis -> part of the rows in each leaf.
+    """
+
+    answerer: Answerer
+    weights: Mapping[int, FloatArray]
+
+    def of(self, need: Need) -> dict[str, float]:
+        """Measure -> squared error over squared answer, the mean over the need's values; nothing where none is noisy.
+
+        Raises:
+            NoViewError: nothing answers it.
+        """
+        statement = take_apart(parse(need.sql, ""), self.answerer.schema, need.sql)
+        block = statement.blocks[need.block]
+        values = [value for value in block.values if isinstance(value, (Linear, Ratio)) and terms_of(value)]
+        terms = list(dict.fromkeys(term for value in values for term in terms_of(value)))
+        plan = choose(block, terms, self.answerer.release, self.answerer.schema, "interpolate")
+        found: dict[str, float] = {}
+        for value in values:
+            for term in dict.fromkeys(terms_of(value)):
+                for name, error in self._term(
+                    plan, term, mean=isinstance(value, Ratio) and value.mean
+                ).items():
+                    found[name] = found.get(name, 0.0) + error / len(values)
+        return {name: error for name, error in found.items() if error > 0}
+
+    def _term(self, plan: Plan, term: Term, *, mean: bool) -> dict[str, float]:
+        """Errors of a term: its own noise, and that of the count that its centre is multiplied by."""
+        release, statistic = self.answerer.release, plan.view.statistics[term.measure]
+        count = plan.view.statistics["count"]
+        own, counted, part = np.zeros(1), np.zeros(1), np.zeros(1)
+        for box in plan.boxes_of(term.condition):
+            masks = _sampled(plan.box_masks(box))
+            if masks is None:
+                return {}
+            axes = [self.weights[i] for i in plan.view.axes]
+            part = part + prod(mask @ weight for mask, weight in zip(masks, axes, strict=True))
+            own = own + release.reading(statistic.id).covariance(masks).noise
+            counted = counted + release.reading(count.id).covariance(masks).noise
+        occurs = part > 0
+        expected = float(np.sum(part[occurs] ** 2))
+        if expected <= 0:
+            return {}
+        noise, counts = float(np.sum(own[occurs])) / expected, float(np.sum(counted[occurs])) / expected
+        if statistic is count:
+            return {"count": noise}
+        typical, mid = _typical(statistic.mid, statistic.sensitivity), statistic.mid
+        centre = (typical - mid if mean else mid) / typical
+        return {term.measure: noise / typical**2, "count": counts * centre**2}
+
+
+def _sampled(masks: Sequence[FloatArray]) -> list[FloatArray] | None:
+    """A few groups over all axes: the n-th of each axis, spread by different strides; None where there are none."""
+    if not all(len(mask) for mask in masks):
+        return None
+    number = min(GROUPS, prod(len(mask) for mask in masks))
+    shape = [len(mask) for mask in masks]
+    flat = np.linspace(0, prod(shape) - 1, number).astype(np.int64)
+    return [mask[at] for mask, at in zip(masks, np.unravel_index(flat, shape), strict=True)]
+
+
+def _typical(mid: int, reach: int) -> float:
+    """What a value is supposed to average: a quarter of its range above its lower bound; never 0."""
+    return (mid - reach / 2) or reach / 2 or 1.0

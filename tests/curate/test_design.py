@@ -1,0 +1,224 @@
+"""`dpsql design`: views for questions. They answer them, err as predicted, and read as if written by hand."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from pathlib import Path
+
+import duckdb
+import pytest
+from click.testing import CliRunner
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dpsql import api
+from dpsql.answer import Answerer
+from dpsql.curate.design.designing import Design, design_catalog, rounded
+from dpsql.curate.design.views import Designed
+from dpsql.doors.cli import all_commands, cli
+from dpsql.errors import CatalogError, InterfaceError, NoViewError
+from dpsql.noise import ZeroNoise
+from dpsql.publishing.central import publish_release
+from dpsql.publishing.userlevel.guess import Guess
+from dpsql.release import open_release
+from dpsql.star import load_catalog
+
+CATALOG = """\
+# Written by hand; what stands here stays.
+dpsql: 1
+name: shop
+source: {{kind: duckdb, root: "{root}", tables: {{sales: sales, customer: customer, product: product}}}}
+privacy: {{lineage: shop, cap: 100, unit: row, epsilon: 20}}
+tables:
+  customer:
+    role: dimension
+    key: customer_id
+    columns: {{age: {{type: int, lower: 18, upper: 89}}, region: {{type: string, categories: [n, s]}}}}
+  product: {{role: dimension, key: pid, private: false, columns: {{kind: {{type: string}}, class: {{type: string}}}}}}
+  sales:
+    role: fact
+    foreign_keys: {{customer_id: customer, pid: product}}  # who and what
+    columns:
+      price: {{type: int, lower: 0, upper: 100, measure: true}}
+      qty: {{type: int, lower: 0, upper: 9, measure: true}}
+      grams: {{type: int, lower: 0, upper: 5000000}}
+      sold: {{type: date, lower: 2024-01-01, upper: 2025-12-31}}
+views:
+  old: {{of: sales, axes: [customer.age], measures: [count, sales.price]}}
+ledger: ledger.duckdb  # after the views
+"""
+TABLES = """
+CREATE TABLE customer AS SELECT i AS customer_id, 18 + i % 70 AS age,
+    CASE WHEN i % 3 = 0 THEN 'n' ELSE 's' END AS region
+    FROM range(300) AS r(i);
+CREATE TABLE product AS SELECT i AS pid, 'k' || i % 6 AS kind, 'c' || (i % 6) // 2 AS class
+    FROM range(30) AS r(i);
+CREATE TABLE sales AS SELECT i % 300 AS customer_id, i % 30 AS pid, i % 101 AS price, i % 10 AS qty,
+    (i * 977) % 5000000 AS grams,
+    DATE '2024-01-01' + CAST(i % 731 AS INTEGER) AS sold FROM range(6000) AS r(i);
+"""
+QUESTIONS = (
+    "SELECT region, COUNT(*) AS n FROM sales JOIN customer USING (customer_id) WHERE age BETWEEN 30 AND 49 "
+    "GROUP BY region",
+    "SELECT kind, SUM(price * qty) AS revenue FROM sales JOIN product ON sales.pid = product.pid GROUP BY kind",
+    "SELECT class, DATE_TRUNC('quarter', sold) AS q, SUM(price) AS p FROM sales JOIN product "
+    "ON sales.pid = product.pid GROUP BY class, q",
+    "SELECT COUNT(*) AS n FROM sales WHERE grams BETWEEN 123456 AND 2345678",
+)
+
+
+@pytest.fixture(scope="module")
+def shop(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("design")
+    with duckdb.connect(str(folder / "shop.duckdb")) as connection:
+        connection.execute(TABLES)
+    (folder / "shop.yaml").write_text(CATALOG.format(root=folder / "shop.duckdb"))
+    (folder / "q.sql").write_text(";\n".join(QUESTIONS[:2]) + ";\n")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def designed(shop: Path) -> Design:
+    file = shop / "shop.yaml"
+    return design_catalog(file.read_text(), file, QUESTIONS, Guess(300, 6000))
+
+
+def exactly(catalog: Path, release: Path) -> Answerer:
+    publish_release(load_catalog(catalog), release, noise=ZeroNoise(), key=bytes(32))
+    return Answerer(open_release(release, insecure=True))
+
+
+def test_what_is_designed_answers_the_questions(shop: Path, designed: Design, tmp_path: Path) -> None:
+    assert designed.served == len(QUESTIONS)
+    written = tmp_path / "designed.yaml"
+    written.write_text(designed.text)
+    answerer = exactly(written, tmp_path / "designed.dpsql")
+    with duckdb.connect(str(shop / "shop.duckdb"), read_only=True) as connection:
+        for sql in QUESTIONS:
+            plain = sorted(
+                (*map(str, row[:-1]), float(row[-1])) for row in connection.execute(sql).fetchall()
+            )
+            answer = answerer.query(sql)
+            found = sorted((*map(str, row[:-1]), float(row[-1])) for row in answer.rows)
+            assert [row[-1] for row in found if row[-1]] == pytest.approx([row[-1] for row in plain])
+            assert not any(part for row in answer.model_bound for part in row if part)  # no leaf is cut
+    answerer.release.close()
+
+
+def test_predictions_are_relative_to_what_is_expected(shop: Path) -> None:
+    file = shop / "shop.yaml"
+    few, many = (
+        design_catalog(file.read_text(), file, QUESTIONS[:1], Guess(n, n)).questions[0] for n in (100, 1000)
+    )
+    assert few.relative == pytest.approx(10 * many.relative)  # type: ignore[operator]
+    median = many.columns[0].median
+    assert many.relative == pytest.approx(median / (1000 * 20 / 72 / 2), rel=0.05)  # type: ignore[operator]
+
+
+def test_the_text_reads_as_if_written_by_hand(designed: Design) -> None:
+    made = designed
+    for kept in (
+        "# Written by hand; what stands here stays.",
+        "# who and what",
+        "ledger: ledger.duckdb  # after the views",
+    ):
+        assert kept in made.text
+    assert "  old:" not in made.text and made.text.count("views:") == 1
+    revenue = '    measures:\n      revenue: {expr: "price * qty", scale: 0, lower: 0, upper: 900}\n    role: fact\n'
+    assert revenue in made.text
+    axes = {str(axis): name for name, view in made.views.items() for axis in view["axes"]}
+    assert "{'axis': 'sales.sold', 'cuts': {'width': 'quarter'}}" in axes
+    assert (
+        "{'axis': 'sales.grams', 'cuts': ['123456', '2345679']}" in axes
+    )  # more values than leaves: cut where asked
+    assert "customer.age" in axes  # few values need no cuts
+    assert sum(Fraction(view["share"]) for view in made.views.values()) == 1
+
+
+def test_measures_go_into_flow_style_too(shop: Path) -> None:
+    text = CATALOG.format(root=shop / "shop.duckdb")
+    at, end = text.index("  sales:\n"), text.index("views:")
+    flow = """  sales: {role: fact, foreign_keys: {customer_id: customer, pid: product}, columns: {
+    price: {type: int, lower: 0, upper: 100, measure: true}, qty: {type: int, lower: 0, upper: 9}}}
+"""
+    made = design_catalog(text[:at] + flow + text[end:], shop / "shop.yaml", QUESTIONS[1:2], None)
+    assert (
+        'sales: {measures: {revenue: {expr: "price * qty", scale: 0, lower: 0, upper: 900}}, role: fact'
+        in made.text
+    )
+
+
+def test_what_cannot_be_served_says_why(shop: Path) -> None:
+    file = shop / "shop.yaml"
+    asked = (
+        QUESTIONS[0],
+        "SELECT * FROM sales",
+        "SELECT COUNT(DISTINCT customer_id) FROM sales",
+        "SELECT COUNT(*) FROM nothing",
+    )
+    made = design_catalog(file.read_text(), file, asked, None)
+    reasons = [question.refusal or "" for question in made.questions]
+    parts = ("", "holds none", "write `unit: customer.customer_id`", "nothing")
+    assert all(part in reason for part, reason in zip(parts, reasons, strict=True)), reasons
+    with pytest.raises(CatalogError, match="no statement can be served"):
+        design_catalog(file.read_text(), file, ("SELECT age FROM customer LIMIT 3",), None)
+    with pytest.raises(InterfaceError, match="no question"):
+        design_catalog(file.read_text(), file, (), None)
+
+
+def test_a_refused_question_names_the_view_that_answers_it(shop: Path, tmp_path: Path) -> None:
+    (tmp_path / "before").mkdir()
+    before = tmp_path / "before" / "shop.yaml"
+    before.write_text((shop / "shop.yaml").read_text())
+    answerer = exactly(before, tmp_path / "before" / "old.dpsql")
+    sql = QUESTIONS[2]
+    with pytest.raises(NoViewError) as refused:
+        answerer.query(sql)
+    answerer.release.close()
+    view = str(refused.value).split("`")[1]
+    axes = "[{axis: product, by: [class]}, sales.sold]"
+    assert view == f"class_by_sold: {{of: sales, axes: {axes}, measures: [count, sales.price]}}"
+    more = tmp_path / "more.yaml"
+    more.write_text((shop / "shop.yaml").read_text().replace("views:\n", f"views:\n  {view}\n"))
+    again = exactly(more, tmp_path / "more.dpsql")
+    assert len(again.query(sql).rows) >= 3 * 8
+    again.release.close()
+
+
+def test_init_takes_a_workload(shop: Path, tmp_path: Path) -> None:
+    all_commands()
+    output = tmp_path / "drafted.yaml"
+    run = CliRunner().invoke(
+        cli, ["init", str(shop / "shop.duckdb"), "-o", str(output), "--workload", str(shop / "q.sql")]
+    )
+    assert run.exit_code == 0, run.output
+    assert "2 of 2 questions are served" in run.output
+    assert all(each.refusal is None for each in api.plan(output, QUESTIONS[:2]).queries)
+
+
+def test_the_command_shows_views_and_errors(shop: Path, tmp_path: Path) -> None:
+    all_commands()
+    words = ["design", str(shop / "shop.yaml"), "--workload", str(shop / "q.sql")]
+    run = CliRunner().invoke(cli, [*words, "--units", "300", "--rows", "6000"])
+    assert run.exit_code == 0, run.output
+    assert run.output.startswith("views:\n") and "of a typical answer" in run.output
+    assert CliRunner().invoke(cli, [*words, "--units", "3"]).exit_code == 2
+    written = tmp_path / "out.yaml"
+    assert CliRunner().invoke(cli, [*words, "-o", str(written)]).exit_code == 0
+    assert load_catalog(written).views
+
+
+@given(st.lists(st.floats(1e-6, 1e6), min_size=1, max_size=60))
+def test_round_shares_add_up(weights: list[float]) -> None:
+    parts = rounded(weights)
+    assert sum(parts) == 1 and min(parts) > 0
+
+
+@pytest.mark.parametrize("power", [1, 2])
+def test_parts_of_one_question_are_the_known_best(power: int) -> None:
+    errors = {"count": 3.0, "t.x": 40.0}
+    view = Designed((), "t", (), (errors,), tuple(errors), power)
+    best = {name: error ** (1 / (power + 1)) for name, error in errors.items()}
+    assert view.parts == pytest.approx(
+        {name: part / sum(best.values()) for name, part in best.items()}, rel=1e-6
+    )
