@@ -593,13 +593,6 @@ def init(
         ask: shown what was found, says what only the curator can; without it the draft leaves that open.
         workload: questions that the views are designed for, as `design` does.
 
-    Returns:
-        The draft: its text, how many places wait for confirmation, what is asked about the privacy unit.
-
-    Raises:
-        SourceError: nothing readable there.
-        InterfaceError: the output exists, or an answer names no table.
-
     **Privacy**: the draft shows bounds of the data to the curator. It is not private until confirmed.
     """
     from dpsql.curate.draft.drafting import leave_open
@@ -615,12 +608,6 @@ def design(catalog: ReleasePath, workload: Sequence[str], *, guess: Guess | None
         catalog: the YAML file; its own views play no part.
         workload: the statements.
         guess: about how many units and rows there are, in public, for relative errors.
-
-    Returns:
-        The catalog's text with the designed views, and what each statement will err or why it is not served.
-
-    Raises:
-        CatalogError, SourceError: the catalog or a public table is wrong, or no statement can be served.
 
     **Privacy**: spends nothing and opens no private table. The views become public with the release: somebody who
         chose the questions by what private rows hold has told it.

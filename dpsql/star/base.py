@@ -210,21 +210,6 @@ def _timestamp_units(text: str, grain: str, upper: bool) -> int:
     return int((moment - datetime(1970, 1, 1)) // timedelta(microseconds=GRAIN_MICROSECONDS[grain]))
 
 
-def from_units(type: str, unit: int, *, scale: int = 0, grain: str = "second") -> str:
-    """A count of units as a catalog writes the value; what `to_units` reads back.
-
-    >>> from_units("decimal", 150, scale=2), from_units("date", 19723)
-    ('1.50', '2024-01-01')
-    """
-    if type == "decimal":
-        return format(Decimal(unit).scaleb(-scale), "f")
-    if type == "int":
-        return str(unit)
-    step = GRAIN_MICROSECONDS["day" if type == "date" else grain]
-    moment = datetime(1970, 1, 1) + unit * timedelta(microseconds=step)
-    return moment.date().isoformat() if type == "date" else moment.isoformat(sep=" ")
-
-
 def to_units(type: str, text: str, *, scale: int = 0, grain: str = "second", upper: bool = False) -> int:
     """A catalog value in whole units of its column.
 
