@@ -131,6 +131,17 @@ def test_a_collection_has_no_loss_of_rows(tmp_path: Path) -> None:
         prove(catalog)
 
 
+@pytest.mark.slow
+@pytest.mark.usefixtures("dear_alone")
+def test_a_bought_release_is_proved_by_the_catalog_that_it_was_bought_from(tmp_path: Path) -> None:
+    catalog, bought = shop(tmp_path), tmp_path / "more.dpsql"
+    dpsql.api.buy(
+        catalog, ["SELECT COUNT(*) FROM sales WHERE day > DATE '2025-01-03'"], bought, epsilon="0.2"
+    )
+    report = dpsql.api.audit(bought, catalog=catalog, samples=0, prove=True)
+    assert report.held and float(report.checks[-1].detail.rsplit(" ", 1)[1]) > 0.98
+
+
 STREAM = """stream: {column: sales.day, grain: day, horizon: 4, max_batches: 2}
 views:
   days: {of: sales, axes: [sales.day, customer.age], measures: [count, sales.amount]}
