@@ -17,7 +17,7 @@ QUICK := $(filter-out $(addprefix tests/,oracle/ privacy/ statistical/ kill/ sup
 # Small matrices: more than one BLAS thread only makes two test processes wait for each other.
 export OPENBLAS_NUM_THREADS ?= 1
 
-.PHONY: demo test check quick lowest dist slow same-release house bench bench-accuracy bench-collect bench-local bench-promises bench-scale bench-scale-large bench-scale-model bench-stream bench-trusts bench-userlevel page-central page-local page-streams page-userlevel test-engines wire withstand superset sqlalchemy14 reference data clean
+.PHONY: demo test check quick lowest dist slow same-release house bench bench-accuracy bench-collect bench-local bench-promises bench-scale bench-scale-large bench-scale-model bench-stream bench-trusts bench-userlevel page-central page-local page-streams page-userlevel test-engines wire explore withstand superset sqlalchemy14 reference data clean
 
 $(VENV)/.core: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -148,6 +148,13 @@ test-engines: $(VENV)/.dev
 	$(BIN)/python -m pytest -q -s -m "slow or not slow" tests/engines > $(VENV)/engines.log 2>&1 || (grep 'figure ' $(VENV)/engines.log; tail -40 $(VENV)/engines.log; exit 1)
 	grep -o 'figure .*' $(VENV)/engines.log
 	test $$(grep -c 'figure ' $(VENV)/engines.log) -ge 8 && ! grep -q ' short$$' $(VENV)/engines.log
+
+# `dpsql explore` and `dpsql report` in headless Chromium: journeys by keyboard and mouse, axe-core in light, dark and small, and
+# the pictures of docs/images. Needs Debian's `chromium`, and npm for axe-core.
+explore: $(VENV)/.dev
+	$(BIN)/python -m pip install --quiet --editable '.[explore]' 'playwright>=1.48'
+	npm install --silent --no-fund --no-audit --prefix build/axe axe-core@4
+	$(BIN)/python -m tests.explore.journeys build/explore build/axe/node_modules/axe-core/axe.min.js docs/images
 
 # Superset in an environment of its own: database by URI, SQL Lab, a dataset, charts over REST, one drawn in Chromium.
 superset: $(VENV)/.dev

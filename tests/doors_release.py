@@ -46,13 +46,14 @@ views:
 """
 
 
-def build(folder: Path, seed: int = 7, name: str = "shop") -> Path:
+def build(folder: Path, seed: int = 7, name: str = "shop", text: str = CATALOG) -> Path:
     """Publish the shop into a folder.
 
     Args:
         folder: made if it is absent.
         seed: of the rows and the draws.
         name: of the catalog and the file.
+        text: of the catalog, about the same tables.
 
     Returns:
         The release.
@@ -64,7 +65,7 @@ def build(folder: Path, seed: int = 7, name: str = "shop") -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     _raw_tables(folder, seed)
     catalog, target = folder / f"{name}.yaml", folder / f"{name}.dpsql"
-    catalog.write_text(CATALOG.replace("name: shop", f"name: {name}"), encoding="utf-8")
+    catalog.write_text(text.replace("name: shop", f"name: {name}"), encoding="utf-8")
     noise = ExactNoise(insecure_test_entropy(seed))
     publish_release(load_catalog(catalog), target, noise=noise, key=bytes(32))
     unstamp(target)

@@ -318,7 +318,8 @@ function showExamples({ examples }) {
   at("examples").replaceChildren(...examples.map((example) => element("li", {}, element(
     "button", { type: "button", title: example.sql, onclick: () => { sql.value = example.sql; submit(); } },
     element("span", { class: "words" }, example.words), soft(example.error)))));
-  if (!sql.value && examples.length) sql.value = examples[0].sql;
+  const free = !sql.value && document.activeElement !== sql; // nobody writes there yet
+  if (free && examples.length) sql.value = examples[0].sql;
 }
 
 at("form").addEventListener("submit", (event) => { event.preventDefault(); submit(); });
