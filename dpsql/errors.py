@@ -11,6 +11,7 @@
             |   |-- SourceError        2   the raw side does not hold what the catalog says
             |   |-- EngineLost         2   the engine that holds the rows was lost, refused, or took too long
             |   |-- QueryTimeout       1   the statement was stopped
+            |   |   `-- Interrupted  130   by Ctrl-C
             |   `-- BatchOrderError    2   a batch of a stream that is not the next one, or past the horizon
             |-- IntegrityError         3   release and ledger disagree; spending has stopped
             |-- InternalError          2   a promise inside dpsql was broken; nothing was published
@@ -105,6 +106,16 @@ class QueryTimeout(OperationalError):
     """The statement ran longer than allowed and was stopped."""
 
     exit_code = 1
+
+
+INTERRUPTED = 130
+"""Exit code of what Ctrl-C ended, as shells have it."""
+
+
+class Interrupted(QueryTimeout):
+    """Ctrl-C stopped the statement."""
+
+    exit_code = INTERRUPTED
 
 
 class BatchOrderError(OperationalError):

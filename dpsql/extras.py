@@ -17,21 +17,23 @@ class Extra(NamedTuple):
     Args:
         module: what is imported.
         package: its name on the package index.
+        serves: what needs it.
     """
 
     module: str
     package: str
+    serves: str
 
 
 EXTRAS = {
-    "pandas": Extra("pandas", "pandas"),
-    "arrow": Extra("pyarrow", "pyarrow"),
-    "password": Extra("scramp", "scramp"),
-    "plot": Extra("matplotlib.pyplot", "matplotlib"),
-    "sqlalchemy": Extra("sqlalchemy", "SQLAlchemy"),
-    "explore": Extra("uvicorn", "uvicorn"),
-    "postgresql": Extra("psycopg", "psycopg"),
-    "spark": Extra("pyspark.sql", "pyspark"),
+    "pandas": Extra("pandas", "pandas", "df(), stderr and interval() as data frames"),
+    "arrow": Extra("pyarrow", "pyarrow", "arrow()"),
+    "password": Extra("scramp", "scramp", "passwords of dpsql serve"),
+    "plot": Extra("matplotlib.pyplot", "matplotlib", "plot()"),
+    "sqlalchemy": Extra("sqlalchemy", "SQLAlchemy", "SQLAlchemy and Superset"),
+    "explore": Extra("uvicorn", "uvicorn", "dpsql explore"),
+    "postgresql": Extra("psycopg", "psycopg", "rows in PostgreSQL"),
+    "spark": Extra("pyspark.sql", "pyspark", "rows in Spark"),
 }
 
 

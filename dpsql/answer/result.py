@@ -93,7 +93,9 @@ class Result:
         return self.grid(STDERR, 0.0)
 
     def interval(self, level: float = 0.95) -> tuple[pd.DataFrame, pd.DataFrame]:
-        """Low and high ends of every cell's interval, each in `df()`'s shape; None where not defined.
+        """Low and high ends of every noisy cell's interval, each in `df()`'s shape; None where not defined.
+
+        Columns without noise, such as the labels of groups, hold what `df()` holds.
 
         Args:
             level: chance that an interval holds the answer without noise; the plain answer over all rows where
@@ -103,7 +105,15 @@ class Result:
             InterfaceError: a level outside (0, 1).
         """
         low, high = self.interval_rows(level)
-        return self._frame(low), self._frame(high)
+        return self._frame(self._labelled(low)), self._frame(self._labelled(high))
+
+    def _labelled(self, ends: Grid) -> Grid:
+        """Ends of intervals, and the answer's own values in columns without noise."""
+        noisy = frozenset(self.noisy)
+        return tuple(
+            tuple(end if c in noisy else row[c] for c, end in enumerate(each))
+            for row, each in zip(self.rows, ends, strict=True)
+        )
 
     def interval_rows(self, level: float = 0.95) -> tuple[Grid, Grid]:
         """`interval` as plain tuples."""

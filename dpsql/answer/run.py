@@ -29,7 +29,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import duckdb
 
-from dpsql.errors import NotSupportedError, QueryTimeout, ReleaseError
+from dpsql.errors import Interrupted, NotSupportedError, QueryTimeout, ReleaseError
 from dpsql.release import Release
 from dpsql.release.read import LOCKDOWN
 
@@ -136,17 +136,24 @@ def heeding_keys(work: Callable[[], T]) -> T:
         What it gave.
 
     Raises:
-        QueryTimeout: Ctrl-C was pressed before the last of its statements.
+        Interrupted: Ctrl-C was pressed before the last of its statements.
+        QueryTimeout: it took too long.
     """
-    stopper = Stopper()
+    stopper, pressed = Stopper(), False
     with stopper.statement(), ThreadPoolExecutor(1) as worker:
         done = worker.submit(copy_context().run, work)
         while not done.done():
             try:
                 wait([done], timeout=1.0)  # Windows heeds no key while a thread waits
             except KeyboardInterrupt:
+                pressed = True
                 stopper.stop()
-        return done.result()
+        try:
+            return done.result()
+        except QueryTimeout as error:
+            if pressed:
+                raise Interrupted(STOPPED) from error
+            raise
 
 
 @contextmanager

@@ -26,7 +26,7 @@ TOKEN = re.compile(
     re.DOTALL,
 )
 LEADING = re.compile(r"(?:\s+|--[^\n]*|/\*.*?\*/)*", re.DOTALL)
-COMMAND = re.compile(r"\s*[\\.][A-Za-z?]")
+COMMAND = re.compile(r"\s*(?:[\\.][A-Za-z?]|(?:help|quit|exit)[ \t]*;?[ \t]*(?:\n|$))", re.IGNORECASE)
 
 
 class Piece(NamedTuple):
@@ -39,8 +39,8 @@ class Piece(NamedTuple):
 def is_command(line: str) -> bool:
     """Whether a line, at the start of a statement, is a command.
 
-    >>> is_command("\\\\d sales"), is_command(".tables"), is_command("SELECT .5")
-    (True, True, False)
+    >>> is_command("\\\\d sales"), is_command(".tables"), is_command("help"), is_command("help me")
+    (True, True, True, False)
     """
     return COMMAND.match(line) is not None
 

@@ -126,7 +126,10 @@ def test_shapes_and_scalar(answerer: Answerer) -> None:
     result = answerer.query("SELECT region, COUNT(*), AVG(amount) FROM shop GROUP BY region")
     low, high = result.interval(0.95)
     assert result.df().shape == result.stderr.shape == low.shape == high.shape == (5, 3)
-    assert "±" in result._repr_html_()
+    assert low.iloc[:, 0].tolist() == high.iloc[:, 0].tolist() == result.df().iloc[:, 0].tolist(), (
+        "labels are kept"
+    )
+    assert (low.iloc[0, 1] < result.rows[0][1] < high.iloc[0, 1]) and "±" in result._repr_html_()
     with pytest.raises(DataError, match="not one value"):
         result.scalar()
     with pytest.raises(InterfaceError):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import signal
 import subprocess
@@ -166,6 +167,18 @@ def test_switches_and_listings(shop: Path) -> None:
     assert "\\explain   statement" in out
 
 
+@pytest.mark.parametrize("text", ["help", "HELP;", "  help  \nSELECT 1 AS one;"])
+def test_help_needs_neither_backslash_nor_semicolon(shop: Path, text: str) -> None:
+    pieces, rest = split(text)
+    assert (pieces[0].command, rest.strip()) == (True, "")
+    out = io.StringIO()
+    state = State(open_session([shop]), "csv", output=out)
+    for piece in pieces:
+        evaluate(piece, state)
+    assert "\\explain" in out.getvalue()
+    assert split("help me;")[0] == [Piece("help me", False)]
+
+
 def test_ctrl_c_stops_a_statement(shop: Path) -> None:
     command = [
         sys.executable,
@@ -195,7 +208,7 @@ def test_ctrl_c_stops_a_statement(shop: Path) -> None:
         _, err = process.communicate(timeout=60)
     finally:
         process.kill()
-    assert (err, process.returncode) == ("dpsql: the statement was stopped\n", 1)
+    assert (err, process.returncode) == ("dpsql: the statement was stopped\n", 130)
 
 
 @pytest.fixture

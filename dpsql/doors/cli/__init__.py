@@ -1,7 +1,7 @@
 """The `dpsql` command: one click group, one module a family of commands.
 
 Results go to standard output, everything else to standard error. Exit codes: 0 done, 1 the statement,
-2 something cannot be opened or the catalog is wrong, 3 a privacy refusal.
+2 something cannot be opened or the catalog is wrong, 3 a privacy refusal, 130 stopped by Ctrl-C.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import click
 
-from dpsql.errors import Error, OperationalError
+from dpsql.errors import INTERRUPTED, Error, OperationalError
 from dpsql.progress import Progress, Stage
 
 FILE = click.Path(path_type=Path)
@@ -34,6 +34,9 @@ class Group(click.Group):
             if error.caret:
                 click.echo(error.caret, err=True)
             ctx.exit(error.exit_code)
+        except KeyboardInterrupt:
+            click.echo("dpsql: stopped", err=True)
+            ctx.exit(INTERRUPTED)
 
 
 class Told(NamedTuple):
@@ -82,7 +85,8 @@ def write_text(file: Path, text: str) -> None:
 def steps(title: str) -> Iterator[Progress | None]:
     """A callback that shows each step on standard error while the block runs; silence where that is no terminal.
 
-    The bar fills where steps are counted and runs to and fro where nobody knows how many there are.
+    The bar fills, with percent and the time left, where steps are counted; it runs to and fro where nobody knows how
+    many there are.
 
     Args:
         title: what is being done, for instance `publish`.
@@ -94,11 +98,20 @@ def steps(title: str) -> Iterator[Progress | None]:
         yield None
         return
     from rich.console import Console
-    from rich.progress import BarColumn, SpinnerColumn, TextColumn, TimeElapsedColumn
+    from rich.progress import (
+        BarColumn,
+        SpinnerColumn,
+        TaskProgressColumn,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
     from rich.progress import Progress as Bars
 
     what, step_now = TextColumn("{task.fields[title]}"), TextColumn("{task.description}")
-    columns = (SpinnerColumn(), what, BarColumn(24), TimeElapsedColumn(), step_now)
+    columns = (
+        SpinnerColumn(), what, BarColumn(24), TaskProgressColumn(), TimeElapsedColumn(), TimeRemainingColumn(), step_now
+    )  # fmt: skip
     with Bars(*columns, console=Console(stderr=True), transient=True) as bars:
         task = bars.add_task("starting", total=None, title=title)
 

@@ -46,9 +46,18 @@ def doctor(releases: tuple[Path, ...]) -> Told:
     findings = [*_packages(), _engine(), _entropy(), *map(_release, releases)]
     extras = {extra: _version(found.package) for extra, found in EXTRAS.items()}
     lines = [f"{'ok  ' if each.fine else 'BAD '} {each.what}: {each.detail}" for each in findings]
-    lines += [f"     extra {extra}: {version or 'not installed'}" for extra, version in extras.items()]
+    lines += [f"     extra {name}: {version or _lacks(name)}" for name, version in extras.items()]
     told = {"findings": [asdict(each) for each in findings], "extras": extras}
     return Told(told, "\n".join(lines), result=True, code=0 if all(each.fine for each in findings) else 2)
+
+
+def _lacks(name: str) -> str:
+    """What does not work without an extra, and what to install.
+
+    >>> _lacks("arrow")
+    'not installed: for arrow(), pip install "dpsql[arrow]"'
+    """
+    return f'not installed: for {EXTRAS[name].serves}, pip install "dpsql[{name}]"'
 
 
 def _packages() -> list[Finding]:

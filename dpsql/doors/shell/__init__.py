@@ -17,7 +17,7 @@ from dpsql.answer.run import heeding_keys
 from dpsql.doors.complete import words_of
 from dpsql.doors.scan import Piece, is_command, split, unfinished
 from dpsql.doors.shell.commands import NAMES, SYNONYMS, TABLE, State, read_file
-from dpsql.errors import Error, InterfaceError
+from dpsql.errors import INTERRUPTED, Error, InterfaceError
 
 PROMPT, CONTINUED = "dpsql> ", "   ... "
 MAX_NESTED_FILES = 16
@@ -86,7 +86,7 @@ def _statement(text: str, state: State) -> str:
 
 
 def _command(line: str, state: State) -> str:
-    word, _, rest = line[1:].partition(" ")
+    word, _, rest = line.lstrip("\\.").partition(" ")
     name = SYNONYMS.get(word.lower(), word.lower())
     if name == "q":
         raise Stop
@@ -138,7 +138,7 @@ def run_text(text: str, state: State) -> int:
         return error.exit_code
     except KeyboardInterrupt:
         print("dpsql: stopped", file=sys.stderr)
-        return 1
+        return INTERRUPTED
     return 0
 
 
