@@ -1,6 +1,7 @@
 # make demo    publish the bundled retail star and ask it questions, from nothing but Python 3.11 and make
 # make test    the checks that .ci/run runs
 # make check   linters, types and import contracts alone; make quick: tests of a minute; make lowest: oldest dependencies
+# make docs    the documentation as a site: build/site/index.html; make first-hour: from a bare environment to answers
 # make bench*  measured figures, one `figure` line each; make page-*: the pages of docs/accuracy; make slow: the long suites;
 #              make withstand: hostile files, faults, neighbours
 
@@ -172,6 +173,22 @@ sqlalchemy14: $(VENV)/.dev
 # docs/catalog.md and docs/api.md from the catalog's models, docstrings and commands.
 reference: $(VENV)/.dev
 	PYTHONPATH=. $(BIN)/python docs/make_reference.py
+
+.PHONY: docs pictures first-hour
+# The documentation as pages that open from a disk and load nothing from elsewhere: build/site/index.html.
+docs: $(VENV)/.dev
+	$(BIN)/python -m pip install --quiet --editable '.[docs]'
+	$(BIN)/python -m sphinx --quiet --fail-on-warning --keep-going -b html docs build/site
+	! grep -rlE '(src|srcset)="(https?:)?//|<link[^>]*href="(https?:)?//|(@import|url\() *["'"'"']?(https?:)?//' build/site --include=*.html --include=*.css
+
+# docs/pictures, from the bundled shop with fresh noise.
+pictures: $(VENV)/.dev data/sales.parquet
+	$(BIN)/python -m docs.make_pictures
+
+# The first hour of somebody who has never seen dpsql: every module of benchmarks/firsthour.
+first-hour: $(VENV)/.dev
+	short=0; for part in $$(ls benchmarks/firsthour | sed -n 's/^\([a-z]*\)\.py$$/\1/p'); do \
+	$(BIN)/python -m benchmarks.firsthour.$$part || short=1; done; exit $$short
 
 clean:
 	rm -rf $(VENV) .venv-superset .venv-sa14 .venv-lowest data build dist *.dpsql catalog/.dpsql

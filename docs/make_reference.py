@@ -217,8 +217,10 @@ def signature(called: Any, name: str) -> str:
         keyword = keyword or part.kind in (part.KEYWORD_ONLY, part.VAR_POSITIONAL)
         star = "*" if part.kind is part.VAR_POSITIONAL else ""
         default = "" if part.default is part.empty else f" = {part.default!r}"
-        written.append(f"{star}{part.name}: {part.annotation}{default}")
-    result = f" -> {inspect.signature(called).return_annotation}"
+        kind = "" if part.annotation is part.empty else f": {part.annotation}"
+        written.append(f"{star}{part.name}{kind}{default}")
+    answered = inspect.signature(called).return_annotation
+    result = "" if answered is inspect.Signature.empty else f" -> {answered}"
     line = f"{name}({', '.join(written)}){result}"
     return line if len(line) <= 100 else f"{name}(\n    " + ",\n    ".join(written) + f",\n){result}"
 

@@ -12,9 +12,10 @@ ROOT = Path(__file__).resolve().parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
 WITHOUT_FLOOR_HERE = {
     "ruff", "mypy", "import-linter", "dbapi-compliance", "build", "psycopg", "pyspark", "uvicorn",
+    "sphinx", "myst-parser", "furo",
 }  # fmt: skip
-"""Tools that `make lowest` takes as they are, clients of servers, which `make test-engines` installs, and the server
-that `make explore` does."""
+"""Tools that `make lowest` takes as they are, clients of servers, which `make test-engines` installs, the server
+that `make explore` does, and what `make docs` does."""
 
 
 def floors(requirements: list[str]) -> dict[str, str]:
