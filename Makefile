@@ -185,7 +185,7 @@ docs: $(VENV)/.dev
 pictures: $(VENV)/.dev data/sales.parquet
 	$(BIN)/python -m docs.make_pictures
 
-# The first hour of somebody who has never seen dpsql: every module of benchmarks/firsthour.
+# The first hour of somebody who has never seen dpsql: every module of benchmarks/firsthour that measures something.
 first-hour: $(VENV)/.dev
 	short=0; for part in $$(ls benchmarks/firsthour | sed -n 's/^\([a-z]*\)\.py$$/\1/p'); do \
 	$(BIN)/python -m benchmarks.firsthour.$$part || short=1; done; exit $$short
