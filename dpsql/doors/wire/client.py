@@ -32,6 +32,7 @@ from dpsql.doors.wire import protocol
 from dpsql.doors.wire.password import MECHANISM, Exchange, Refused, Verifier
 from dpsql.doors.wire.protocol import FrameError, Reader, as_binary, as_text, parameter_value
 from dpsql.doors.wire.statements import Answer, Backend, sets, started_with
+from dpsql.doors.wire.turns import Turns
 
 STATES = (
     (errors.SqlSyntaxError, "42601"), (errors.UnknownName, "42703"), (errors.ProgrammingError, "42000"),
@@ -145,6 +146,7 @@ class Service:
         backend: what statements run on.
         sessions: all clients, for cancelling.
         verifier: of the password, or None where everybody may come in.
+        turns: of all clients' statements.
         tls: or None where nothing is encrypted.
         tls_only: whether a client must encrypt.
     """
@@ -152,6 +154,7 @@ class Service:
     backend: Backend
     sessions: Sessions
     verifier: Verifier | None
+    turns: Turns
     tls: ssl.SSLContext | None
     tls_only: bool
 
@@ -296,7 +299,8 @@ class Client:
 
     async def _run(self, sql: str) -> Answer:
         with self.stopper.statement():
-            answer = await asyncio.to_thread(self.service.backend.run, sql, self.settings)
+            run = partial(self.service.backend.run, sql, self.settings)
+            answer = await self.service.turns.take(run)
         if answer.tag in ("BEGIN", "COMMIT", "ROLLBACK"):
             self.in_transaction = answer.tag == "BEGIN"
         return answer

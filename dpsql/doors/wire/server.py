@@ -27,6 +27,7 @@ from dpsql.doors.wire.catalogue import make_catalogue
 from dpsql.doors.wire.client import Client, Service, Sessions
 from dpsql.doors.wire.password import Verifier, read_password_file
 from dpsql.doors.wire.statements import Backend
+from dpsql.doors.wire.turns import Turns
 from dpsql.errors import InterfaceError, OperationalError
 
 MOST_CLIENTS = 200
@@ -67,7 +68,9 @@ def serve(releases: OpenReleases, options: Options, told: Callable[[str, int], N
     verifier, tls = check(options)
     tables = [(release.name, table) for release in releases.releases for table in describe(release)]
     backend = Backend(releases, make_catalogue(tables, releases.releases[0].name, dpsql.__version__))
-    service = Service(backend, Sessions(options.together), verifier, tls, not is_loopback(options.host))
+    service = Service(
+        backend, Sessions(options.together), verifier, Turns(), tls, not is_loopback(options.host)
+    )
     with contextlib.suppress(KeyboardInterrupt):
         asyncio.run(_listen(service, options, told))
 
