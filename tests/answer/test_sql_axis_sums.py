@@ -28,6 +28,7 @@ EXACT = [
     "SELECT SUM(EXTRACT(day FROM sold_on)), AVG(EXTRACT(month FROM sold_on)) FROM sales",
     "SELECT SUM(LENGTH(region)), SUM(COALESCE(age, 0)) FROM customer",
     "SELECT SUM(age) / COUNT(age), SUM(age) - AVG(age) FROM customer WHERE age IS NOT NULL AND age < 99",
+    "SELECT AVG(age * age) - AVG(age) * AVG(age) FROM customer",
     "SELECT region, age // 10 * 10, SUM(age) FROM customer GROUP BY 1, 2",
     f"SELECT COUNT(*), SUM(amount) {LEFT} WHERE c.customer_id IS NULL",
     f"SELECT COUNT(*) {LEFT} WHERE c.customer_id IS NOT NULL AND c.age > 30",

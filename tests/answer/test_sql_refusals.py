@@ -67,7 +67,7 @@ CASES: list[tuple[str, type[Error], str, str]] = [
     (
         "SELECT COUNT(*) FROM shop WHERE age > (SELECT AVG(qty) FROM sales WHERE sales.qty = shop.qty)",
         NotSupportedError,
-        "WHERE",
+        "subquery",
         "shop.qty",
     ),
     ("SELECT COUNT(*) FROM sales s WHERE EXISTS (SELECT 1 FROM customer c)", NotSupportedError, "WHERE", ""),

@@ -203,7 +203,7 @@ class Finer:
                 hint="compare with IN, or with a query that counts",
             )  # fmt: skip
         if isinstance(node, exp.Subquery):
-            self._asked_once(node)
+            asked_once(self.binding.rows, node)
             self.inner.scalar(node)
             return node
         if self._is_key(node):
@@ -231,16 +231,25 @@ class Finer:
         if isinstance(query, exp.Select) and is_row_level(self.context, query, self.scope):
             query.set("distinct", exp.Distinct())
 
-    def _asked_once(self, query: exp.Subquery) -> None:
-        """Refuse a query that names the rows around it."""
-        own = {source.alias_or_name.lower() for source in query.find_all(exp.Table, exp.Subquery)}
-        around = {source.alias.lower() for source in self.binding.rows.sources} - own
-        for column in query.find_all(exp.Column):
-            if column.table.lower() in around and column.table:
-                raise refusal(
-                    NotSupportedError, "a correlated subquery would be evaluated for each row", at=column,
-                    clause="WHERE", hint="compute it for all groups in a derived table, and join that",
-                )  # fmt: skip
+
+def asked_once(rows: Rows, query: exp.Subquery) -> None:
+    """Refuse a query that names the rows around it.
+
+    Args:
+        rows: around it.
+        query: in an expression over them.
+
+    Raises:
+        NotSupportedError: it is correlated.
+    """
+    own = {source.alias_or_name.lower() for source in query.find_all(exp.Table, exp.Subquery)}
+    around = {source.alias.lower() for source in rows.sources} - own
+    for column in query.find_all(exp.Column):
+        if column.table and column.table.lower() in around:
+            raise refusal(
+                NotSupportedError, "a correlated subquery would be evaluated for each row", at=column,
+                clause="subquery", hint="compute it for all groups in a derived table, and join that",
+            )  # fmt: skip
 
 
 def is_joint(binding: Binding, key: Node) -> bool:

@@ -406,12 +406,14 @@ def _join(context: Context, rows: Rows, join: exp.Join, scope: Scope) -> None:
     """One more source, with its ON or USING conditions."""
     words = [str(join.args.get(word) or "").upper() for word in ("method", "side", "kind")]
     if not set(words) <= JOINS:
+        kind = " ".join(filter(None, words))
+        full = f"{kind} JOIN would list partners that no row has, and rows that have none"
         raise refusal(
             NotSupportedError,
-            f"{' '.join(filter(None, words))} JOIN would list partners that no row has",
+            full if "FULL" in words else f"{kind} JOIN is not supported",
             at=join,
             clause="JOIN",
-            hint="use INNER JOIN or LEFT JOIN from the fact to the dimension",
+            hint="use INNER JOIN or LEFT JOIN from the fact to the dimension, or IN and NOT EXISTS over its key",
         )
     left, right = "LEFT" in words, "RIGHT" in words
     before, conditions = len(rows.instances), len(rows.conditions)

@@ -15,6 +15,7 @@ from dpsql.answer.sql.regroup import (
     Answer,
     Finer,
     Inner,
+    asked_once,
     exist,
     is_joint,
     one_partner,
@@ -337,6 +338,7 @@ def rewritten(builder: Builder, node: Node) -> Node:
     if isinstance(node, (exp.AggFunc, exp.Filter, exp.WithinGroup)):
         return builder.column(builder.draft.value(aggregate(builder.binding, node)))
     if isinstance(node, exp.Subquery):
+        asked_once(builder.binding.rows, node)
         builder.inner.scalar(node)
         return node
     if isinstance(node, exp.Column):

@@ -35,6 +35,7 @@ from dpsql.errors import NotSupportedError, ProgrammingError
 from dpsql.star.graph import PEOPLE
 from dpsql.star.sql.expression import Node
 
+SPREADS = (exp.Stddev, exp.StddevPop, exp.StddevSamp, exp.Variance, exp.VariancePop)
 QUANTILES = (exp.Median, exp.Quantile, exp.PercentileCont, exp.PercentileDisc, exp.ApproxQuantile)
 
 
@@ -80,9 +81,17 @@ def aggregate(binding: Binding, node: Node) -> Value:
         return Known(name, expression(binding, node.this))
     if isinstance(node, QUANTILES):
         return _quantile(binding, node)
+    name = node.sql_name() if isinstance(node, exp.Func) else node.key
+    if isinstance(node, SPREADS) and binding.of_one_axis(node.this):
+        value = _said(binding, node.this)
+        square = f"AVG({value} * {value}) - AVG({value}) * AVG({value})"
+        raise refusal(
+            NotSupportedError, f"{name} is not worked out here", at=node, clause="SELECT",
+            hint=f"{square} is the variance of an axis, with its error",
+        )  # fmt: skip
     raise refusal(
         NotSupportedError,
-        f"{node.sql_name() if isinstance(node, exp.Func) else node.key} is not published",
+        f"{name} is not published",
         at=node,
         clause="SELECT",
         hint="COUNT, SUM and AVG are; MIN, MAX and MEDIAN of an axis too",
@@ -378,6 +387,12 @@ def _ordered(node: Node) -> Node:
 
 def _no_measure(binding: Binding, node: Node, call: Node) -> NotSupportedError:
     known = sorted(m for m in binding.schema.measures if "." in m and "(" not in m)
+    root = binding.paths.root
+    if not any(axis.of.lower() == root.lower() for axis in binding.schema.axes):
+        return refusal(
+            NotSupportedError, f"{call.key.upper()} of {_said(binding, node)}: no view counts rows of {root}", at=call,
+            clause="SELECT", hint="join it to the rows that a view counts, or ask the curator for a view",
+        )  # fmt: skip
     return refusal(
         NotSupportedError,
         f"{call.key.upper()} of {_said(binding, node)}: no release has it as a measure or on one axis",
