@@ -1,0 +1,70 @@
+"""The JavaScript client as a package: what npm packs is whole, and its README's code runs. Needs Node and npm."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+import tarfile
+from pathlib import Path
+
+import pytest
+
+import dpsql
+from tests.local_plans import plan_text, view
+
+NODE, NPM = shutil.which("node"), shutil.which("npm")
+CLIENT = Path(__file__).parents[2] / "clients" / "js"
+pytestmark = pytest.mark.skipif(NODE is None or NPM is None, reason="no node or no npm on this machine")
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A project that has the packed client among its modules."""
+    folder = tmp_path_factory.mktemp("npm")
+    command = [
+        str(NPM),
+        "pack",
+        "--json",
+        "--offline",
+        "--pack-destination",
+        str(folder),
+        "--cache",
+        str(folder / "cache"),
+    ]
+    subprocess.run([*command, str(CLIENT)], check=True, capture_output=True, timeout=120)
+    (packed,) = folder.glob("*.tgz")
+    with tarfile.open(packed) as archive:
+        archive.extractall(folder, filter="data")
+    (folder / "node_modules").mkdir()
+    (folder / "package").rename(folder / "node_modules" / "dpsql-client")
+    return folder
+
+
+def test_the_package_holds_what_it_imports_and_nothing_else(installed: Path) -> None:
+    held = {path.name for path in (installed / "node_modules" / "dpsql-client").iterdir()}
+    assert held == {"package.json", "README.md", "dpsql-client.js", "dpsql-plan.js", "dpsql-rows.js"}
+    told = json.loads((CLIENT / "package.json").read_text("utf-8"))
+    assert told["version"] == dpsql.__version__
+    assert "dependencies" not in told and "private" not in told
+
+
+def test_the_readme_s_code_answers_a_plan_once(installed: Path) -> None:
+    (code,) = re.findall(r"```js\n(.*?)```", (CLIENT / "README.md").read_text("utf-8"), re.S)
+    imports, _, rest = code.partition("\n\n")
+    program = f"""{imports}
+const kept = new Map();
+const localStorage = {{ getItem: (key) => kept.get(key) ?? null, setItem: (key, text) => kept.set(key, text) }};
+const bytes = new TextEncoder().encode({json.dumps(plan_text(view(), epsilon="1"))});
+{rest}
+const again = await memory.answer(plan, []);
+console.log(JSON.stringify([[...report], [...again]]));
+"""
+    (installed / "answer.mjs").write_text(program)
+    done = subprocess.run(
+        [str(NODE), "answer.mjs"], cwd=installed, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    report, again = json.loads(done.stdout)
+    assert report == again and len(report) > 8
