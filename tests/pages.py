@@ -26,7 +26,7 @@ BLOCK = re.compile(r"(?:^<!-- (?P<note>.*?) -->\n+)?^```(?P<language>\w+)\n(?P<t
 NUMBER = re.compile(r"[-~]?\d+(?:[ \u00a0\u202f.,:-]?\d+)*(?:e[+-]\d+)?%?")
 NOT_HERE = ("pip ", "python -m venv", "python3 -m venv", "make ", "git ")
 """Commands that change an environment: what types them is benchmarks/firsthour/readme.py."""
-EXACT = ("init", "plan", "collection-plan")
+EXACT = ("init", "design", "plan", "collection-plan")
 
 
 class Block(NamedTuple):
