@@ -18,7 +18,7 @@ QUICK := $(filter-out $(addprefix tests/,oracle/ privacy/ statistical/ kill/ sup
 # Small matrices: more than one BLAS thread only makes two test processes wait for each other.
 export OPENBLAS_NUM_THREADS ?= 1
 
-.PHONY: demo test check quick lowest dist slow same-release house bench bench-accuracy bench-collect bench-local bench-promises bench-scale bench-scale-large bench-scale-model bench-stream bench-trusts bench-userlevel page-central page-local page-streams page-userlevel test-engines wire explore withstand superset sqlalchemy14 reference data clean
+.PHONY: demo test check quick lowest dist slow same-release house bench bench-accuracy bench-collect bench-local bench-promises bench-scale bench-scale-large bench-scale-model bench-stream bench-trusts bench-userlevel first-hour page-central page-local page-streams page-userlevel test-engines wire explore withstand superset sqlalchemy14 reference data clean
 
 $(VENV)/.core: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -108,6 +108,13 @@ bench-userlevel: $(VENV)/.dev
 withstand: $(VENV)/.dev
 	short=0; for module in $(filter-out __init__,$(basename $(notdir $(wildcard benchmarks/withstand/*.py)))); do \
 	$(BIN)/python -m benchmarks.withstand.$$module || short=1; done; exit $$short
+
+# Drafts of every star with the edits they need, and designed views against those made by hand, 20 releases each; a
+# PostgreSQL copy where Debian's `postgresql` is at hand. The largest star takes most of the half hour.
+first-hour: $(VENV)/.dev
+	$(BIN)/python -m pip install --quiet 'psycopg[binary]>=3.1'
+	$(BIN)/python -m benchmarks.firsthour.measure; measured=$$?; \
+	$(BIN)/python -m pytest -q -s tests/engines/test_drafts.py && exit $$measured
 
 bench-scale: $(VENV)/.dev
 	$(BIN)/python -m benchmarks.scale.measure; measured=$$?; \

@@ -119,6 +119,8 @@ def _error(truth: Truth, noisy: Result) -> float:
 def _cells(result: Result, at: Sequence[int]) -> dict[tuple[object, ...], float]:
     """Noisy cells by their row's other values."""
     return {
-        (i, *(value for j, value in enumerate(row) if j not in at)): float(row[i] or 0.0)
+        (i, *(value for j, value in enumerate(row) if j not in at and not isinstance(value, float))): float(
+            row[i] or 0.0
+        )
         for row in result.rows for i in at
     }  # fmt: skip

@@ -5,12 +5,13 @@ from __future__ import annotations
 import sys
 
 from benchmarks.figures import Figures
-from benchmarks.firsthour import designs
+from benchmarks.firsthour import designs, drafts
 
 
 def main() -> int:
     """Measure all; the exit code says whether every figure held."""
     figures = Figures()
+    drafts.measure(figures)
     designs.measure(figures)
     return figures.finish()
 

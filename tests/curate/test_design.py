@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from itertools import combinations
 from pathlib import Path
 
 import duckdb
@@ -183,6 +184,24 @@ def test_a_refused_question_names_the_view_that_answers_it(shop: Path, tmp_path:
     again = exactly(more, tmp_path / "more.dpsql")
     assert len(again.query(sql).rows) >= 3 * 8
     again.release.close()
+
+
+def test_all_pairs_of_axes_are_a_cube(shop: Path) -> None:
+    text = (shop / "shop.yaml").read_text().replace("epsilon: 20", "epsilon: 1, delta: 1e-6")
+    homes = {"age": "customer", "region": "customer", "qty": "", "kind": "product", "price": ""}
+    joins = {
+        "customer": " JOIN customer USING (customer_id)",
+        "product": " JOIN product ON sales.pid = product.pid",
+        "": "",
+    }
+    pairs = []
+    for a, b in combinations(homes, 2):
+        joined = "".join(joins[home] for home in dict.fromkeys((homes[a], homes[b])))
+        pairs.append(f"SELECT {a}, {b}, COUNT(*) AS n FROM sales{joined} GROUP BY {a}, {b}")
+    made = design_catalog(text, shop / "shop.yaml", pairs, None)
+    assert made.served == len(pairs)
+    (cube,) = made.views.values()
+    assert (cube["ways"], len(cube["axes"])) == (2, 5)
 
 
 def test_init_takes_a_workload(shop: Path, tmp_path: Path) -> None:

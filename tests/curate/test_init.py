@@ -154,7 +154,7 @@ def test_the_command_asks_and_writes(tmp_path: Path) -> None:
     all_commands()
     source, output = make_duckdb(tmp_path), tmp_path / "asked.yaml"
     run = CliRunner().invoke(
-        cli, ["init", str(source), "-o", str(output), "--interactive"], input="\nstores\n4\n0.5\n"
+        cli, ["init", str(source), "-o", str(output), "--interactive"], input="\n\nstores\n4\n0.5\n"
     )
     assert run.exit_code == 0, run.output
     shop = load_catalog(output)

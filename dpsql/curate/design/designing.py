@@ -130,7 +130,10 @@ def _designed(
             f"no statement can be served: {why}"[:600], hint="mend the catalog or the statements"
         )
     views = written(designed)
-    best = min(_variants(views, catalog), key=lambda each: _total(catalog, public, each, questions))
+    best = min(
+        _variants(views, written(designer.apart), catalog),
+        key=lambda each: _total(catalog, public, each, questions),
+    )
     used = {name: gained for name, gained in measures.items() if _is_used(name, gained, best)}
     made = with_views(text, best, used)
     return Design(made, best, used, _foreseen(catalog, public, best, questions, guess), designer.tried)
@@ -196,10 +199,33 @@ def _number(part: Fraction) -> str:
     return f"{float(part):g}"
 
 
-def _variants(views: Mapping[str, Entry], catalog: Catalog) -> list[Mapping[str, Entry]]:
-    """The views with their shares, and under a delta also without: the planner may then measure a table's together."""
-    plain = {name: {k: v for k, v in entry.items() if k != "share"} for name, entry in views.items()}
-    return [views, plain] if catalog.privacy.delta else [views]
+def _variants(
+    views: Mapping[str, Entry], apart: Mapping[str, Entry], catalog: Catalog
+) -> list[Mapping[str, Entry]]:
+    """The views with their shares; under a delta also without, and as cubes: the planner measures these together."""
+    if not catalog.privacy.delta:
+        return [views]
+    plain, sets = _without_shares(views), _without_shares(apart)
+    cubes = _cubes(sets)
+    return [views, plain, *([cubes] if cubes != sets else [])]
+
+
+def _without_shares(views: Mapping[str, Entry]) -> dict[str, Entry]:
+    return {name: {k: v for k, v in entry.items() if k != "share"} for name, entry in views.items()}
+
+
+def _cubes(views: Mapping[str, Entry]) -> Mapping[str, Entry]:
+    """For each table whose views have at most two axes, three axes or more together, one cube in their place."""
+    found: dict[str, Entry] = {}
+    for of in dict.fromkeys(entry["of"] for entry in views.values()):
+        mine = {name: entry for name, entry in views.items() if entry["of"] == of}
+        axes = list({str(axis): axis for entry in mine.values() for axis in entry["axes"]}.values())
+        if len(axes) < 3 or len(mine) < 3 or max(len(entry["axes"]) for entry in mine.values()) > 2:
+            found |= mine
+            continue
+        measures = list(dict.fromkeys(m for entry in mine.values() for m in entry["measures"]))
+        found[f"{of}_cube"] = {"of": of, "axes": axes, "measures": measures, "ways": 2}
+    return found
 
 
 def _with(catalog: Catalog, views: Mapping[str, Entry]) -> Catalog:

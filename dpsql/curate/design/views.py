@@ -117,12 +117,14 @@ class Designer:
         public: its public tables.
         make: builds axes.
         writer: writes axes.
+        apart: the views before any two were put together, once they are designed.
     """
 
     catalog: Catalog
     public: Engine
     make: AxisMaker
     writer: AxisWriter
+    apart: tuple[Designed, ...] = ()
     _known: dict[frozenset[Need], Designed | None] = field(default_factory=dict)
 
     @property
@@ -145,6 +147,7 @@ class Designer:
         for need in (need for need in needs if need.measures):
             groups.setdefault((need.of, need.places), []).append(need)
         views = [view for view in map(self._view, map(frozenset, groups.values())) if view is not None]
+        self.apart = tuple(views)
         while best := self._best_pair(views):
             first, second, merged = best
             views = [view for view in views if view not in (first, second)] + [merged]

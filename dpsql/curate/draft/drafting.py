@@ -104,7 +104,7 @@ def draft(name: str, reader: Reader, ask: Callable[[Sketch], Choices]) -> Draft:
     choices = ask(Sketch(tables, links, plain.whose, plain.public))
     _check(choices, tables, links)
     roles = roles_of(tables, links, choices.unit, choices.public)
-    lines = _header(name, reader, tables, roles, choices)
+    lines = _header(name, reader, tables, links, roles, choices)
     for table in tables:
         lines += _table(table, links, roles, confirmed=choices.public is not None)
     text = "\n".join([*lines, "", "views:", *first_views(tables, links, roles)]) + "\n"
@@ -130,7 +130,7 @@ def _check(choices: Choices, tables: Sequence[TableFacts], links: Links) -> None
 
 
 def _header(
-    name: str, reader: Reader, tables: Sequence[TableFacts], roles: Roles, choices: Choices
+    name: str, reader: Reader, tables: Sequence[TableFacts], links: Links, roles: Roles, choices: Choices
 ) -> list[str]:
     """What stands above the tables: name, source, and the choices that are the curator's."""
     root = "${DPSQL_SOURCE}" if reader.kind is POSTGRESQL else reader.root
@@ -139,6 +139,9 @@ def _header(
         f"  csv: {json.dumps(reader.csv.model_dump(exclude={'columns'}))}  # how the files are written"
     ]  # fmt: skip
     unit = roles.unit_table
+    bounded = any(
+        unit in links.reached(fact) for fact in roles.facts
+    )  # rows of a unit are chosen, which needs a delta
     asked = [f"  # {roles.whose.question}."] if roles.whose.question else []
     others = [c for c in roles.whose.candidates if c != roles.whose.unit]
     shown = (
@@ -163,7 +166,7 @@ def _header(
         f"  lineage: {quoted(f'{name}_{unit}' if unit else name)}  # all releases about them draw on one cap",
         f"  cap: {choices.cap or CAP}  # most that these people may ever lose",
         f"  epsilon: {choices.epsilon or EPSILON}  # what this release spends",
-        f"  delta: {'1e-6' if unit and roles.facts - {unit} else '0'}",
+        f"  delta: {'1e-6' if bounded else '0'}",
         *([] if choices.settled else ["  confirm: true"]),
         "",
         "tables:",

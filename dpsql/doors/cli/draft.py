@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -18,6 +18,7 @@ from dpsql.errors import InterfaceError
 if TYPE_CHECKING:
     from dpsql.curate.design.designing import Design
     from dpsql.curate.draft.drafting import Choices, Draft, Sketch
+    from dpsql.publishing.userlevel.guess import Guess
 
 
 @cli.command()
@@ -38,17 +39,18 @@ if TYPE_CHECKING:
     "--workload", type=FILE, help="file of SQL statements, each ended by `;`, that the views are designed for"
 )
 @click.option("--interactive", is_flag=True, help="ask for these in the terminal")
+@click.option("--units", type=click.IntRange(1), help="public guess: how many units own rows")
+@click.option("--rows", type=click.IntRange(1), help="public guess: how many rows there are")
 @tells
 def init(
     source: str,
     output: Path,
     name: str | None,
-    unit: str | None,
-    public: tuple[str, ...],
-    cap: str | None,
-    epsilon: str | None,
     workload: Path | None,
     interactive: bool,
+    units: int | None,
+    rows: int | None,
+    **said: Any,
 ) -> Told:
     """Draft a catalog from SOURCE: a folder of Parquet or CSV files, one such file, a DuckDB file, or postgresql://..
 
@@ -56,18 +58,40 @@ def init(
     proposed. What was read from private rows is marked `confirm: true`, because it is not private; publish refuses
     until you have replaced or confirmed each of them. What you say here is not marked.
     """
-    from dpsql.curate.draft.drafting import Choices
     from dpsql.curate.init import Workload
 
-    said = Choices(unit, frozenset(public) - {"none"} if public else None, epsilon, cap)
-    questions = None if workload is None else Workload(statements(workload))
-    ask = _asking(said) if interactive else lambda _: said
+    choices, guess = _choices(**said), _guess(units, rows)
+    if interactive and workload is None:
+        told = click.prompt("A file with your questions in SQL (empty: first views)", default="", err=True)
+        workload = Path(told) if told else None
+    questions = None if workload is None else Workload(statements(workload), guess)
+    ask = _asking(choices) if interactive else lambda _: choices
     made = api.init(source, output, name=name, ask=ask, workload=questions)
     value = {
         "catalog": str(output), "to_confirm": made.open, "question": made.question or None,
         "foreign_keys": made.foreign_keys, "public": list(made.public),
     }  # fmt: skip
     return Told(value, _draft_text(output, made))
+
+
+def _choices(unit: str | None, public: tuple[str, ...], cap: str | None, epsilon: str | None) -> Choices:
+    """What the options settle."""
+    from dpsql.curate.draft.drafting import Choices
+
+    return Choices(unit, frozenset(public) - {"none"} if public else None, epsilon, cap)
+
+
+def _guess(units: int | None, rows: int | None) -> Guess | None:
+    """The curator's public guess.
+
+    Raises:
+        InterfaceError: half of it is stated.
+    """
+    from dpsql.publishing.userlevel.guess import Guess
+
+    if (units is None) != (rows is None):
+        raise InterfaceError("a guess needs both --units and --rows")
+    return None if units is None or rows is None else Guess(units, rows)
 
 
 def _draft_text(output: Path, made: Draft) -> str:
@@ -91,15 +115,9 @@ def design(catalog: Path, workload: Path, output: Path | None, units: int | None
     table. With --units and --rows errors are also told relative to a typical answer. The views become public with
     the release, so choose the questions without looking at private rows.
     """
-    from dpsql.publishing.userlevel.guess import Guess
-
-    if (units is None) != (rows is None):
-        raise InterfaceError("a guess needs both --units and --rows")
     if output is not None and output.exists():
         raise InterfaceError(f"{output} exists", hint="choose another output, or remove it")
-    made = api.design(
-        catalog, statements(workload), guess=None if units is None or rows is None else Guess(units, rows)
-    )
+    made = api.design(catalog, statements(workload), guess=_guess(units, rows))
     if output is not None:
         output.write_text(made.text, encoding="utf-8")
     value = {

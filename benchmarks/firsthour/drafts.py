@@ -1,0 +1,142 @@
+"""Drafts of every star in $DPSQL_DATA, as files and one as a DuckDB copy: what they find, and what a person must edit.
+
+A draft is taken as it is written. Answers to what it asks, and lines that a person would write otherwise, stand in
+`EDITS`; then every mark is taken away, as somebody does who has read the lines, and the catalog is published.
+"""
+
+from __future__ import annotations
+
+import re
+import tempfile
+from pathlib import Path
+from typing import NamedTuple
+
+import duckdb
+
+from benchmarks.figures import Figures
+from benchmarks.firsthour.corpus import data
+from dpsql.api import publish
+from dpsql.curate.draft.drafting import Draft, leave_open
+from dpsql.curate.init import draft_from_source
+from dpsql.star import Catalog, load_catalog
+
+FOREIGN_KEYS = {
+    "blackfriday-sample": {("purchase", "User_ID", "users"), ("purchase", "Product_ID", "products")},
+    "chinook": {
+        ("Album", "ArtistId", "Artist"), ("Invoice", "CustomerId", "Customer"), ("InvoiceLine", "InvoiceId", "Invoice"),
+        ("InvoiceLine", "TrackId", "Track"), ("Track", "AlbumId", "Album"), ("Track", "MediaTypeId", "MediaType"),
+        ("Track", "GenreId", "Genre"),
+    },
+    "foodmart": {
+        ("customer", "customer_region_id", "region"), ("product", "product_class_id", "product_class"),
+        ("store", "region_id", "region"),
+        *(
+            (fact, f"{name}_id", table)
+            for fact in ("sales_fact_1997", "sales_fact_dec_1998")
+            for name, table in (("product", "product"), ("time", "time_by_day"), ("customer", "customer"),
+                                ("promotion", "promotion"), ("store", "store"))
+        ),
+    },
+    "northwind": {
+        ("OrderDetails", "OrderID", "Orders"), ("OrderDetails", "ProductID", "Products"),
+        ("Orders", "CustomerID", "Customers"), ("Orders", "EmployeeID", "Employees"), ("Orders", "ShipVia", "Shippers"),
+        ("Products", "SupplierID", "Suppliers"), ("Products", "CategoryID", "Categories"),
+    },
+    "nyc-green-taxi": {
+        ("green_trips_2020q4", "PULocationID", "zone"), ("green_trips_2020q4", "DOLocationID", "zone"),
+    },
+    "online-retail": {
+        ("invoice_line", "InvoiceNo", "invoice_country"), ("invoice_line", "StockCode", "product"),
+        ("invoice_line", "CustomerID", "customer"),
+    },
+    "ssb-sf0.1": {
+        ("lineorder", "lo_custkey", "customer"), ("lineorder", "lo_partkey", "part"),
+        ("lineorder", "lo_suppkey", "supplier"), ("lineorder", "lo_orderdate", "dates"),
+        ("lineorder", "lo_commitdate", "dates"),
+    },
+    "adult": set(), "bfive": set(), "dpbench-1d": set(), "dpbench-2d": set(),
+}  # fmt: skip
+"""Star -> the foreign keys that people know it to have: (table, column, referenced table)."""
+
+UNITS = {
+    "blackfriday-sample": "users.User_ID", "chinook": "Customer.CustomerId", "foodmart": "customer.customer_id",
+    "northwind": "Customers.CustomerID", "online-retail": "customer.CustomerID", "ssb-sf0.1": "customer.c_custkey",
+    "bfive": "bfive.pid", "adult": "", "nyc-green-taxi": "", "dpbench-1d": "", "dpbench-2d": "",
+}  # fmt: skip
+"""Star -> its people; empty where nobody could know, and the draft must ask."""
+
+EDITS: dict[str, tuple[tuple[str, str], ...]] = {
+    "online-retail": (("    private: false  # anybody may see its rows", "    private: true"),)
+}
+"""Lines that a person writes otherwise, beside the three of the promise (unit, cap, epsilon), which anybody looks at.
+Online Retail's products were made of its invoices, which only a person can know."""
+
+PROMISE = 3
+
+
+class Drafted(NamedTuple):
+    """A draft, read back."""
+
+    draft: Draft
+    catalog: Catalog
+    foreign_keys: frozenset[tuple[str, str, str]]
+
+
+def measure(figures: Figures) -> None:
+    """Draft every star."""
+    with tempfile.TemporaryDirectory(prefix="dpsql-drafts-") as name:
+        folder = Path(name)
+        stars = {star: drafted(data() / star, folder / f"{star}.yaml") for star in FOREIGN_KEYS}
+        found = sum(len(stars[star].foreign_keys & known) for star, known in FOREIGN_KEYS.items())
+        wrong = sum(len(stars[star].foreign_keys - known) for star, known in FOREIGN_KEYS.items())
+        figures.at_least("draft-stars-valid", len(stars), len(FOREIGN_KEYS))
+        figures.at_least("draft-foreign-keys-found", found / sum(map(len, FOREIGN_KEYS.values())), 0.95)
+        figures.at_most("draft-foreign-keys-wrong", wrong, 0)
+        figures.at_most("draft-units-wrong-and-not-asked", sum(_unit_is_wrong(s, stars[s]) for s in stars), 0)
+        figures.at_most("draft-edits-most", max(_published(s, stars[s], folder) for s in stars), 5)
+        _copy(folder)
+        copied = drafted(folder / "northwind.duckdb", folder / "copied.yaml")
+        same = copied.catalog.tables == stars["northwind"].catalog.tables
+        figures.at_least("draft-of-a-duckdb-copy-alike", float(same), 1)
+
+
+def drafted(source: Path, output: Path) -> Drafted:
+    """A draft with nothing said by the curator."""
+    made = draft_from_source(source, output, None, leave_open)
+    catalog = load_catalog(output)
+    keys = frozenset(
+        (name, column, key.references)
+        for name, table in catalog.tables.items() for column, key in table.foreign_keys.items()
+    )  # fmt: skip
+    return Drafted(made, catalog, keys)
+
+
+def _unit_is_wrong(star: str, made: Drafted) -> bool:
+    """Whether the unit is neither right nor asked; asked in vain is no fault."""
+    return not made.draft.question and made.catalog.privacy.unit.name != UNITS[star]
+
+
+def _published(star: str, made: Drafted, folder: Path) -> int:
+    """Edit a draft, take its marks away and publish it: how many lines were edited."""
+    text, edits = made.draft.text, EDITS.get(star, ())
+    for old, new in edits:
+        assert old in text, (star, old)
+        text = text.replace(old, new, 1)
+    text = re.sub(r", confirm: true|^ *confirm: true\n", "", text, flags=re.MULTILINE)
+    own = folder / star
+    own.mkdir()
+    (own / "catalog.yaml").write_text(text, encoding="utf-8")
+    report = publish(own / "catalog.yaml", own / "release.dpsql")
+    print(
+        f"  {star}: {made.draft.open} places to confirm, {PROMISE + len(edits)} lines to choose or edit; published "
+        f"{report.statistics} statistics",
+        flush=True,
+    )
+    return PROMISE + len(edits)
+
+
+def _copy(folder: Path) -> None:
+    """Northwind as a DuckDB file."""
+    with duckdb.connect(str(folder / "northwind.duckdb")) as connection:
+        for file in sorted((data() / "northwind").glob("*.parquet")):
+            connection.execute(f"CREATE TABLE \"{file.stem}\" AS SELECT * FROM '{file}'")
