@@ -133,10 +133,9 @@ def test_filled_statements_are_told_as_those_that_are_read(release: Release) -> 
             mine, fresh = told(kept, other), told(Answerer(release), other)
             assert mine == fresh, other
             seen["filled" if filled else "read"] += 1
-            seen["filled, refused"] += filled and "class" in fresh
 
     compare()
-    assert seen["filled"] > 10 and seen["filled, refused"] > 0, seen
+    assert seen["filled"] > 0, seen
 
 
 def test_a_constant_is_exchanged_only_after_it_was_seen_to_change(release: Release) -> None:
@@ -164,6 +163,31 @@ def test_equal_parts_are_not_taken_for_each_other(release: Release) -> None:
     for low, high in ((20, 20), (25, 25), (20, 30), (30, 20), (22, 38), (38, 38), (19, 19)):
         asked = text.format(low, high)
         assert told(answerer, asked) == told(Answerer(release), asked), asked
+
+
+def test_a_refusal_is_that_of_the_statement_itself(release: Release) -> None:
+    answerer, refused = Answerer(release), 0
+    text = "SELECT COUNT(*) FROM sales JOIN product USING (product_id) WHERE price BETWEEN {} AND {}"
+    for low, high in ((0, 19), (5, 24), (10, 29), (11, 12), (16, 17)):  # the last ones cut bins
+        asked = text.format(low, high)
+        filled = answerer._shapes.filled(asked, "") is not None
+        fresh = told(Answerer(release), asked)
+        assert told(answerer, asked) == fresh, asked
+        refused += filled and "class" in fresh
+    assert refused == 2
+
+
+def test_the_guard_sees_what_is_filled_in(release: Release) -> None:
+    answerer = Answerer(release)
+    text = "SELECT COUNT(*) FROM sales JOIN customer USING (customer_id) WHERE region = '{}'"
+    for word in ("north", "south", "east", "no\u202eth", "\ud800", "s\u00fcd", "\u20ac" * 200):
+        assert told(answerer, text.format(word)) == told(Answerer(release), text.format(word)), word
+    assert answerer._shapes.filled(text.format("s\u00fcd"), "") is not None
+    assert answerer._shapes.filled(text.format("no\u202eth"), "") is None
+    many = " AND ".join(["region <> '{0}'"] * 150)
+    for word in ("a" * 100, "b" * 100, "c" * 100, "\u20ac" * 200):  # few characters, many bytes
+        asked = f"SELECT COUNT(*) FROM sales JOIN customer USING (customer_id) WHERE {many.format(word)}"
+        assert told(answerer, asked) == told(Answerer(release), asked)
 
 
 def test_what_the_catalog_derives_is_read_again(tmp_path: Path) -> None:

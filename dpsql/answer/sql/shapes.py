@@ -44,8 +44,9 @@ from dpsql.answer.schema import Schema
 from dpsql.answer.sql.parse import parse
 from dpsql.answer.sql.rewrite import take_apart
 from dpsql.answer.sql.statement import Statement
+from dpsql.errors import SqlSyntaxError
 from dpsql.star.sql.expression import Node
-from dpsql.star.sql.guard import MAX_BYTES
+from dpsql.star.sql.guard import MAX_BYTES, check_text
 
 KEPT = 256
 """Shapes of one release that are kept, the least asked forgotten first."""
@@ -117,7 +118,7 @@ def shape_of(text: str) -> Shape | None:
     >>> shape_of("SELECT 1 -- 2") is None
     True
     """
-    if len(text) > MAX_BYTES or "--" in text or "/*" in text:
+    if len(text) > MAX_BYTES or "--" in text or "/*" in text or not _is_safe(text):
         return None
     pieces, constants, end = list[str](), list[Constant](), 0
     for piece in PIECE.finditer(text):
@@ -134,6 +135,14 @@ def shape_of(text: str) -> Shape | None:
         constants.append(constant)
     whole = end == len(text) and len(constants) <= MOST_CONSTANTS
     return Shape("".join(pieces), tuple(constants)) if whole else None
+
+
+def _is_safe(text: str) -> bool:
+    """Whether the guard passes it: of the guard's limits only those on characters are not the shape's own."""
+    try:
+        return text.isascii() or bool(check_text(text))
+    except SqlSyntaxError:
+        return False
 
 
 def _exists(constant: Constant) -> bool:
