@@ -5,7 +5,7 @@ crowd of a few dozen units stands in both sides; one unit comes and goes, in sev
 
 | manner | its rows | aims at |
 |---|---|---|
-| dear | as many as count, all alike, each measure at its upper bound | the claim: nothing may cost more |
+| dear | as many as count, all in one cell, each measure at its upper bound | the claim: nothing may cost more |
 | many | five hundred and more beyond that | bounds, and what is chosen from how many rows people own |
 | spread | as many as count, anywhere in their domains | rows of different cells, dense and zero-sum ones |
 | odd | NULL, beyond every domain, dangling; rows with everybody's keys on the way; three rows of itself | the joins |
@@ -31,6 +31,7 @@ from dpsql.star.base import from_units
 from dpsql.star.reported import reported_columns
 from dpsql.star.source import Source
 from dpsql.star.sql import identifier
+from dpsql.star.sql.expression import row_expression
 from dpsql.star.tables import Column
 from dpsql.streams.calendar import batch_bounds, stream_column
 from dpsql.streams.publish import Arrival
@@ -63,7 +64,8 @@ class Manner(NamedTuple):
         where: (values of a column by their places, what lies beyond them, chance) -> one value.
         times, more: rows of each counted table: so many times those that count, and so many more.
         copies: rows of the unit's own table.
-        names: which public or nobody's row every row names, by its place; None: any. Rules may drop those of one place.
+        stands: place of keys that rows name and of columns that no sum is made of, as rules may drop rows at the
+            ends of domains; None: as `where`.
         claims: whether rows on the way to the unit also carry everybody else's keys.
     """
 
@@ -72,7 +74,7 @@ class Manner(NamedTuple):
     times: int = 1
     more: int = 0
     copies: int = 1
-    names: float | None = None
+    stands: float | None = None
     claims: bool = False
 
 
@@ -80,11 +82,11 @@ def _odd(at: At, beyond: object, rng: Random) -> object:
     return rng.choice([None, beyond, *[at(rng.random()) for _ in range(4)]])
 
 
-DEAR = Manner("dear", lambda at, beyond, rng: at(1.0), names=0.5)
-MANY = Manner("many", lambda at, beyond, rng: at(1.0), 1, 500, 5, names=0.3)
+DEAR = Manner("dear", lambda at, beyond, rng: at(1.0), stands=0.5)
+MANY = Manner("many", lambda at, beyond, rng: at(1.0), 1, 500, 5, stands=0.3)
 SPREAD = Manner("spread", lambda at, beyond, rng: at(rng.random()))
 ODD = Manner("odd", _odd, 3, 0, 3, claims=True)
-CHEAP = Manner("cheap", lambda at, beyond, rng: at(0.0), names=0.7)
+CHEAP = Manner("cheap", lambda at, beyond, rng: at(0.0), stands=0.7)
 MANNERS = (DEAR, MANY, SPREAD, ODD)
 
 
@@ -96,7 +98,7 @@ class Place(NamedTuple):
         at: its values, or the keys that it may name.
         beyond: what is no such value.
         own: the table on the way to the unit whose key it holds; empty for others.
-        named: whether it holds a key of another table.
+        summed: whether sums are made of it, so that its largest value moves most.
     """
 
     name: str
@@ -104,7 +106,7 @@ class Place(NamedTuple):
     at: At
     beyond: object
     own: str = ""
-    named: bool = False
+    summed: bool = False
 
 
 class PublicTable(NamedTuple):
@@ -179,11 +181,16 @@ class MadeUp:
             if key.lower() not in left_out:
                 own = named.references if self.towards.get(name) == key else ""
                 kind, keys = self._key_kind(named.references), self._keys(named.references)
-                yield Place(key, kind, keys, str(10**9), own, named=True)
+                yield Place(key, kind, keys, str(10**9), own)
                 left_out.add(key.lower())
+        used = {
+            name.lower() for each in table.measures.values() for name in row_expression(each.expr).columns
+        }
         for column, spec in table.columns.items():
             if column.lower() not in left_out:
-                yield Place(column, _kind(spec), self._domain(column, spec), BEYOND[spec.type])
+                summed = spec.measure or not spec.has_domain or column.lower() in used
+                at = self._domain(column, spec)
+                yield Place(column, _kind(spec), at, BEYOND[spec.type], summed=summed)
 
     def _key_kind(self, table: str) -> str:
         key = str(self.catalog.tables[table].key)
@@ -266,8 +273,8 @@ class MadeUp:
                 row.append(rng.choice(keys[place.own]))
             elif batch is not None and f"{table}.{place.name}" == str(self._time):
                 row.append(self._begins(batch))
-            elif place.named and manner.names is not None:
-                row.append(place.at(manner.names))
+            elif not place.summed and manner.stands is not None:
+                row.append(place.at(manner.stands))
             else:
                 row.append(manner.where(place.at, place.beyond, rng))
         return tuple(row)
