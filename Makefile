@@ -109,13 +109,6 @@ withstand: $(VENV)/.dev
 	short=0; for module in $(filter-out __init__,$(basename $(notdir $(wildcard benchmarks/withstand/*.py)))); do \
 	$(BIN)/python -m benchmarks.withstand.$$module || short=1; done; exit $$short
 
-# Drafts of every star with the edits they need, and designed views against those made by hand, 20 releases each; a
-# PostgreSQL copy where Debian's `postgresql` is at hand. The largest star takes most of the half hour.
-first-hour: $(VENV)/.dev
-	$(BIN)/python -m pip install --quiet 'psycopg[binary]>=3.1'
-	$(BIN)/python -m benchmarks.firsthour.measure; measured=$$?; \
-	$(BIN)/python -m pytest -q -s tests/engines/test_drafts.py && exit $$measured
-
 bench-scale: $(VENV)/.dev
 	$(BIN)/python -m benchmarks.scale.measure; measured=$$?; \
 	$(BIN)/python -m benchmarks.scale.big && exit $$measured
@@ -192,9 +185,12 @@ docs: $(VENV)/.dev
 pictures: $(VENV)/.dev data/sales.parquet
 	$(BIN)/python -m docs.make_pictures
 
-# The first hour of somebody who has never seen dpsql: every module of benchmarks/firsthour that measures something.
+# The first hour of somebody who has never seen dpsql: every module of benchmarks/firsthour that measures something, and
+# a PostgreSQL copy where Debian's `postgresql` is at hand. Designs of the largest star take most of the half hour.
 first-hour: $(VENV)/.dev
-	short=0; for part in $$(ls benchmarks/firsthour | sed -n 's/^\([a-z]*\)\.py$$/\1/p'); do \
+	$(BIN)/python -m pip install --quiet 'psycopg[binary]>=3.1'
+	short=0; $(BIN)/python -m pytest -q -s tests/engines/test_drafts.py || short=1; \
+	for part in $$(ls benchmarks/firsthour | sed -n 's/^\([a-z]*\)\.py$$/\1/p'); do \
 	$(BIN)/python -m benchmarks.firsthour.$$part || short=1; done; exit $$short
 
 clean:

@@ -7,6 +7,7 @@ A draft is taken as it is written. Answers to what it asks, and lines that a per
 from __future__ import annotations
 
 import re
+import sys
 import tempfile
 from pathlib import Path
 from typing import NamedTuple
@@ -140,3 +141,14 @@ def _copy(folder: Path) -> None:
     with duckdb.connect(str(folder / "northwind.duckdb")) as connection:
         for file in sorted((data() / "northwind").glob("*.parquet")):
             connection.execute(f"CREATE TABLE \"{file.stem}\" AS SELECT * FROM '{file}'")
+
+
+def main() -> int:
+    """Measure all; the exit code says whether every figure held."""
+    figures = Figures()
+    measure(figures)
+    return figures.finish()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
