@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import termios
 import threading
 import time
 from dataclasses import replace
@@ -232,6 +233,14 @@ def terminal(shop: Path, tmp_path: Path) -> pexpect.spawn:
     return child
 
 
+def wait_until_read(terminal: pexpect.spawn, *, by_key: bool) -> None:
+    """Until the shell reads key by key, as at its prompt, or leaves lines and signals to the terminal."""
+    until = time.monotonic() + 30
+    while bool(termios.tcgetattr(terminal.child_fd)[3] & termios.ISIG) == by_key:
+        assert time.monotonic() < until
+        time.sleep(0.05)
+
+
 def test_terminal_session(terminal: pexpect.spawn, tmp_path: Path) -> None:
     terminal.send("SELECT 1 AS one,\r")
     terminal.send("2 AS two;\r")
@@ -241,14 +250,17 @@ def test_terminal_session(terminal: pexpect.spawn, tmp_path: Path) -> None:
     terminal.expect(r" \^\r\n")
     terminal.send(f"{BY_REGION};\r")
     terminal.expect("east .* ± ")
+    terminal.expect("dpsql> ")
+    wait_until_read(terminal, by_key=True)
     terminal.send(ENDLESS + "\r")
-    time.sleep(3)
+    wait_until_read(terminal, by_key=False)  # the statement runs: Ctrl-C is a signal again
+    time.sleep(1)
     terminal.sendintr()
-    terminal.expect(r"statement was stopped\r\n", timeout=10)  # by the key, long before its time is up
+    terminal.expect(r"statement was stopped\r\n", timeout=20)  # by the key, long before its time is up
     terminal.send("SELECT 5 AS five;\r")
     terminal.expect(r"five\r\n----\r\n   5\r\n")
     terminal.expect("dpsql> ")
-    time.sleep(0.5)  # the prompt is drawn before the terminal is raw
+    wait_until_read(terminal, by_key=True)
     terminal.sendcontrol("d")
     terminal.expect(pexpect.EOF)
     terminal.close()
