@@ -20,7 +20,6 @@ from benchmarks.composites.star import redrawn
 from benchmarks.figures import Figures
 from benchmarks.firsthour.corpus import Statement, by_hand, statements
 from dpsql.answer.answerer import Answerer
-from dpsql.answer.explain import predict
 from dpsql.answer.result import Result
 from dpsql.curate.design.designing import Design, design_catalog
 from dpsql.errors import Error
@@ -101,11 +100,10 @@ class Truth(NamedTuple):
 def _truth(exact: Answerer, sql: str) -> Truth | None:
     """What a statement answers without noise; None where it has no noisy column or is refused."""
     try:
-        names = {column.name for column in predict(exact, sql) if column.view}
         answer = exact.query(sql)
     except Error:
         return None
-    at = tuple(i for i, name in enumerate(answer.columns) if name in names)
+    at = tuple(i for i in range(len(answer.columns)) if any(row[i] for row in answer.stderr_rows))
     return Truth(at, _cells(answer, at)) if at else None
 
 
@@ -120,9 +118,7 @@ def _error(truth: Truth, noisy: Result) -> float:
 def _cells(result: Result, at: Sequence[int]) -> dict[tuple[object, ...], float]:
     """Noisy cells by their row's other values."""
     return {
-        (i, *(value for j, value in enumerate(row) if j not in at and not isinstance(value, float))): float(
-            row[i] or 0.0
-        )
+        (i, *(value for j, value in enumerate(row) if j not in at)): float(row[i] or 0.0)
         for row in result.rows for i in at
     }  # fmt: skip
 
