@@ -21,7 +21,8 @@ from typing import Any
 import duckdb
 import numpy as np
 
-from dpsql.release.format import UNIT, AxisMeta, ColumnMeta, LocalMeta, Meta, Promise, StatisticMeta
+from dpsql.release.format import UNIT, AxisMeta, ColumnMeta, Meta, Promise, StatisticMeta
+from dpsql.release.reports import LocalMeta
 from dpsql.release.write import (
     ARRAYS,
     AxisContent,

@@ -40,7 +40,8 @@ from dpsql.errors import (
     SqlSyntaxError,
 )
 from dpsql.release import Release
-from dpsql.release.format import ReportedMeta, StatisticMeta, to_json
+from dpsql.release.format import StatisticMeta, to_json
+from dpsql.release.reports import ReportedMeta
 
 CACHED = 256
 MAX_ROWS_CACHED = 10_000

@@ -35,7 +35,7 @@ from dpsql.answer.leafsets import FloatArray
 from dpsql.answer.plan import View, views_of
 from dpsql.answer.tables import COUNT, Everybody, Table, places, read_table, release_of, sampled, scaled
 from dpsql.release import Release
-from dpsql.release.format import LocalMeta, StandsFor
+from dpsql.release.reports import LocalMeta, StandsFor
 from dpsql.variance.pooled import Lean, Piece
 
 LARGEST = 1024

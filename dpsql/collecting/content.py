@@ -29,19 +29,15 @@ from dpsql.mechanisms.local.shuffle import shuffled_epsilon
 from dpsql.mechanisms.oracles.oracle import influence
 from dpsql.release.format import (
     BitLeftOut,
-    FirstRoundMeta,
-    InfluenceMeta,
-    LocalMeta,
-    ManifestMeta,
     MeasureScale,
     Promise,
     RelativeError,
     ScaleMeta,
-    ShuffledMeta,
     SlotsLeftOut,
     Spend,
     StatisticMeta,
 )
+from dpsql.release.reports import FirstRoundMeta, InfluenceMeta, LocalMeta, ManifestMeta, ShuffledMeta
 from dpsql.release.write import (
     AxisPart,
     PlacedAxis,

@@ -38,15 +38,8 @@ from dpsql.mechanisms.family.reconcile import round_family
 from dpsql.mechanisms.local.blue import Estimate
 from dpsql.mechanisms.oracles.oracle import FloatArray
 from dpsql.progress import Progress
-from dpsql.release.format import (
-    BitLeftOut,
-    LocalMeta,
-    ManifestMeta,
-    Promise,
-    SlotsLeftOut,
-    Spend,
-    StatisticMeta,
-)
+from dpsql.release.format import BitLeftOut, Promise, SlotsLeftOut, Spend, StatisticMeta
+from dpsql.release.reports import LocalMeta, ManifestMeta
 from dpsql.release.write import ReleaseBuilder, StatisticPart
 from dpsql.star import spec_hash
 from dpsql.variance.kronecker import AxisSplit, ProductReading

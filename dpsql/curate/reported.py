@@ -22,8 +22,9 @@ from dpsql.publishing.planned import ReleasePlan
 from dpsql.publishing.squares import COUNT, hybrid_statistics
 from dpsql.publishing.userlevel.guess import Guess
 from dpsql.release import Release
-from dpsql.release.format import UNIT, SquareMeta
+from dpsql.release.format import UNIT
 from dpsql.release.memory import node_sums
+from dpsql.release.reports import SquareMeta
 from dpsql.release.write import ReleaseBuilder, StatisticContent, StatisticPart
 from dpsql.star import Catalog
 from dpsql.variance.channel import COUNTED, Deviations, Squares

@@ -30,8 +30,9 @@ from dpsql.errors import CatalogError, SourceError
 from dpsql.mechanisms.local.channel import Channel, channel_of
 from dpsql.publishing.planned import PlannedAxis, ReleasePlan
 from dpsql.publishing.squares import COUNT, RowsOfPeople, hybrid_statistics
-from dpsql.release.format import UNIT, ReportedMeta, Spend
+from dpsql.release.format import UNIT, Spend
 from dpsql.release.memory import node_sums
+from dpsql.release.reports import ReportedMeta
 from dpsql.release.write import (
     AxisPart,
     PlacedAxis,

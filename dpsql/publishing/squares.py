@@ -35,7 +35,8 @@ from dpsql.mechanisms.law import LAPLACE
 from dpsql.publishing.bounding import Scan
 from dpsql.publishing.planned import PlannedStatistic, ReleasePlan, Step
 from dpsql.publishing.rows import place_rows
-from dpsql.release.format import UNIT, SquareMeta
+from dpsql.release.format import UNIT
+from dpsql.release.reports import SquareMeta
 from dpsql.release.write import ReleaseBuilder
 from dpsql.star import Catalog
 from dpsql.star.reported import reported_columns

@@ -26,10 +26,8 @@ from dpsql.release.format import (
     BitLeftOut,
     ChoiceMeta,
     ColumnMeta,
-    LocalMeta,
     Meta,
     Promise,
-    ReportedMeta,
     RowsLeftOut,
     ScaleMeta,
     SlotsLeftOut,
@@ -38,6 +36,7 @@ from dpsql.release.format import (
     StreamMeta,
     to_json,
 )
+from dpsql.release.reports import LocalMeta, ReportedMeta
 from dpsql.star.sql import identifier
 from dpsql.tree import Tree, kary_tree
 from dpsql.variance import AxisVariance

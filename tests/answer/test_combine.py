@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from dpsql.answer.combine import independent, promise_together
-from dpsql.release.format import LocalMeta, ManifestMeta, Meta, Promise
+from dpsql.release.format import Meta, Promise
+from dpsql.release.reports import LocalMeta, ManifestMeta
 from tests.release_fixture import bare_meta
 
 

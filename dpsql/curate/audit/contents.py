@@ -36,7 +36,8 @@ from dpsql.publishing.content import release_content
 from dpsql.publishing.hybrid import Undone, counted_catalog, reported_meta, undo
 from dpsql.publishing.squares import stored_squares
 from dpsql.release import Release
-from dpsql.release.format import Meta, ReportedMeta, Spend, to_json
+from dpsql.release.format import Meta, Spend, to_json
+from dpsql.release.reports import ReportedMeta
 from dpsql.release.write import ARRAYS, LOOKUP_ARITY, ReleaseBuilder, registered
 from dpsql.star.reported import reported_columns
 from dpsql.tree import Tree, kary_tree

@@ -24,17 +24,16 @@ from dpsql.doors.report.model import page_model
 from dpsql.release import Release
 from dpsql.release.format import (
     BitLeftOut,
-    LocalMeta,
     MeasureScale,
     Promise,
     RowsLeftOut,
     ScaleMeta,
-    ShuffledMeta,
     SlotsLeftOut,
     Spend,
     to_json,
 )
 from dpsql.release.promises import FREE, promise_words, short
+from dpsql.release.reports import LocalMeta, ShuffledMeta
 
 HERE = "dpsql.doors.report"
 

@@ -1,0 +1,178 @@
+"""What `meta` says of people's own reports: of releases made of them, and of columns that devices reported."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from dpsql.star.collection import PARTICIPATIONS, ParticipationWord
+
+
+@dataclass(frozen=True)
+class ManifestMeta:
+    """What a collection holds: files, reports, accepted ones, the rest by reason, and how many carried a token."""
+
+    files: int
+    reports: int
+    accepted: int
+    rejected: Mapping[str, int]
+    tokens: int = 0
+
+
+@dataclass(frozen=True)
+class InfluenceMeta:
+    """How far one hostile report reaches: as so many reports of its view, and in rows of a count over one axis."""
+
+    reports_in_its_view: float
+    rows_at_most: float | None = None
+
+
+@dataclass(frozen=True)
+class FirstRoundMeta:
+    """The round in which some people reported how many rows they have."""
+
+    plan_hash: str
+    reports_of_row_counts: int
+
+
+@dataclass(frozen=True)
+class ShuffledMeta:
+    """The second promise, of all reports together behind an anonymous shuffler, or why it is `void`."""
+
+    void: str | None = None
+    epsilon: float | None = None
+    delta: float | None = None
+    people: int | None = None
+    holds_if: str | None = None
+
+
+class StandsFor(NamedTuple):
+    """Whom a random sample was scaled to, when releases were opened together.
+
+    Args:
+        rows: of everybody, with standard error `error`.
+        source: who says so: a release, or `declared`.
+    """
+
+    rows: float
+    error: float
+    source: str
+
+
+@dataclass(frozen=True)
+class LocalMeta:
+    """What people reported for themselves.
+
+    Args:
+        collection: its name; a device answers it once.
+        participation: whom they stand for, as in the catalog.
+        manifest: what was collected.
+        tau: slots of one person.
+        plan_hash: of the plan that they answered.
+        row_weight, row_weight_error: what counts are scaled by for the rows that tau left out.
+        clipped_fraction, clipped_fraction_error: the part of rows that tau left out, where it was asked.
+        influence: how far one hostile report reaches.
+        missing_at_random: of reports of one row and a bit, axis -> p-value of "a person's rows have nothing to do with
+            how many they are".
+        mixed: axis -> share of the likelihood at that in the non-negative mix; the estimator of counts is a ratio.
+        first_round: where tau was estimated.
+        shuffled: where reports came through a shuffler.
+        smooth_outside_unbiased: axis -> part of its ranges where smooth counts leave the 95% interval.
+        people, services: of a collection by services: who answered all, and each service's part of epsilon; of one in
+            rounds, who answered in any of them.
+        rounds, boxes: of an adaptive collection: how many rounds there were, and boxes in the last.
+        times_the_variance_of_a_device_join: axes of several services -> how much noisier than one device.
+        everybody: how many people the population has, where the catalog declares it.
+        stands_for: of a random sample that was scaled to everybody; never in a file.
+        simulated: True where made-up people reported.
+    """
+
+    collection: str
+    participation: ParticipationWord
+    manifest: ManifestMeta
+    tau: int
+    plan_hash: str | None = None
+    row_weight: float | None = None
+    row_weight_error: float | None = None
+    clipped_fraction: float | None = None
+    clipped_fraction_error: float | None = None
+    influence: InfluenceMeta | None = None
+    missing_at_random: Mapping[str, float] | None = None
+    mixed: Mapping[str, float] | None = None
+    first_round: FirstRoundMeta | None = None
+    shuffled: ShuffledMeta | None = None
+    smooth_outside_unbiased: Mapping[str, float] | None = None
+    people: int | None = None
+    rounds: int | None = None
+    boxes: int | None = None
+    services: Mapping[str, str] | None = None
+    times_the_variance_of_a_device_join: Mapping[str, float] | None = None
+    everybody: int | None = None
+    stands_for: StandsFor | None = None
+    simulated: bool | None = None
+
+    @property
+    def reporters(self) -> int:
+        """How many people reported."""
+        return self.manifest.accepted if self.people is None else self.people
+
+    @property
+    def weight_error(self) -> float:
+        """Relative standard error of the weight of rows; 0 where rows have none."""
+        return (self.row_weight_error or 0.0) / (self.row_weight or 1.0)
+
+    @property
+    def whole(self) -> bool:
+        """Whether everybody reported, says the catalog."""
+        return PARTICIPATIONS[self.participation].whole
+
+    @property
+    def sampled(self) -> bool:
+        """Whether those who reported are a random sample, says the catalog."""
+        return PARTICIPATIONS[self.participation].sampled
+
+
+class SquareMeta(NamedTuple):
+    """A noisy integer that error bars of a reported column are made of.
+
+    Args:
+        statistic: whose.
+        square: which one, as ledger lines name it.
+        value: as drawn.
+    """
+
+    statistic: int
+    square: str
+    value: int
+
+
+@dataclass(frozen=True)
+class ReportedMeta:
+    """A column that people's devices reported, each once, to the curator.
+
+    Args:
+        column: `table.column`.
+        epsilon_local: what one report cost its person towards the curator.
+        collection: its name.
+        plan_hash: of the plan that devices answered.
+        levels: the channel's levels, in words.
+        items: how many items it has.
+        squares: how the rows of one person add up.
+    """
+
+    column: str
+    epsilon_local: str
+    collection: str
+    plan_hash: str
+    levels: tuple[str, ...]
+    items: int
+    squares: tuple[SquareMeta, ...] = ()
+
+    @property
+    def line(self) -> str:
+        """What the ledger's line says; it costs no budget of the curator's."""
+        return (
+            f"reported: {self.column}, epsilon_local {self.epsilon_local}, collection {self.collection}, "
+            f"plan {self.plan_hash}"
+        )
