@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from dpsql.ledger import BudgetReport
     from dpsql.publishing.central import Published
     from dpsql.publishing.userlevel.guess import Guess
+    from dpsql.release.verify import Verified
     from dpsql.star import Catalog
     from dpsql.streams.publish import Appended, Arrival, Compared
 
@@ -535,6 +536,28 @@ def audit(
     from dpsql.curate.prove import prove_release
 
     return report.plus(prove_release(Path(release), known, progress or silent).check)
+
+
+def verify(release: ReleasePath, *, require_signature: str | None = None) -> Verified:
+    """Read a whole release and check all that can be checked without its curator: signature, structure, every table.
+
+    Args:
+        release: a release file, or a stream directory, whose newest state is read.
+        require_signature: a public key, or a file with one a line, of which one must have signed it; None takes
+            `$DPSQL_REQUIRE_SIGNATURE`, else anybody's signature, or none.
+
+    Returns:
+        What it is and who signed it.
+
+    Raises:
+        ReleaseError: the first fault.
+
+    **Privacy**: reads a release alone.
+    """
+    from dpsql.release.signature import required_signers
+    from dpsql.release.verify import verify as verify_file
+
+    return verify_file(Path(release), required_signers(require_signature))
 
 
 def certificate(

@@ -35,7 +35,20 @@ catalog alone and never holds a value from the data.
 
 from __future__ import annotations
 
+import re
 from typing import Self
+
+UNSEEN = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+"""Characters that command a terminal, turn its text around, or cannot be written: none is ever shown as it is."""
+
+
+def visible(text: str) -> str:
+    """A text that may come from anybody, safe to show on a terminal: what commands it is written as its code.
+
+    >>> print(visible("shop\\x1b[2J"))
+    shop\\x1b[2J
+    """
+    return UNSEEN.sub(lambda found: ascii(found.group())[1:-1], text)
 
 
 class Warning(Exception):
@@ -62,9 +75,8 @@ class Error(Exception):
     """The nearest statement that works, or empty."""
 
     def __init__(self, message: str, *, hint: str = "") -> None:
-        super().__init__(f"{message}; {hint}" if hint else message)
-        self.reason = message
-        self.hint = hint
+        self.reason, self.hint = visible(message), visible(hint)
+        super().__init__(f"{self.reason}; {self.hint}" if hint else self.reason)
 
     def at(self, clause: str, position: tuple[int, int] | None = None, nearest: str = "") -> Self:
         """The same error, which says where in the statement it arose."""

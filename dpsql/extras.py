@@ -34,7 +34,17 @@ EXTRAS = {
     "explore": Extra("uvicorn", "uvicorn", "dpsql explore"),
     "postgresql": Extra("psycopg", "psycopg", "rows in PostgreSQL"),
     "spark": Extra("pyspark.sql", "pyspark", "rows in Spark"),
+    "sign": Extra("nacl.signing", "PyNaCl", "signed releases"),
 }
+
+
+def installed(name: str) -> bool:
+    """Whether an extra's module can be imported."""
+    try:
+        extra(name)
+    except InterfaceError:
+        return False
+    return True
 
 
 def extra(name: str, instead: str = "") -> Any:

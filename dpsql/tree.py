@@ -228,6 +228,31 @@ def tree_from_arrays(lo: npt.ArrayLike, hi: npt.ArrayLike, parent: npt.ArrayLike
     return tree
 
 
+def stored_tree(lo: npt.ArrayLike, hi: npt.ArrayLike, parent: npt.ArrayLike, level: npt.ArrayLike) -> Tree:
+    """The tree whose four arrays were stored as they are, in breadth-first order.
+
+    Its time is linear whatever the arrays hold: a file may say that a million nodes hang in one chain.
+
+    Raises:
+        InterfaceError: they are those of no tree.
+
+    >>> stored_tree([0, 0, 1], [2, 1, 2], [-1, 0, 0], [0, 1, 1]).leaves.tolist()
+    [1, 2]
+    """
+    tree = Tree(*(np.asarray(part, np.int64) for part in (lo, hi, parent, level)))
+    above = tree.parent[1:]
+    if not tree.size or tree.parent[0] != -1 or np.any(above < 0) or np.any(above >= np.arange(1, tree.size)):
+        raise InterfaceError("a tree needs one root, first, and parents before children")
+    if (
+        tree.level[0] != 0
+        or np.any(tree.level[1:] != tree.level[above] + 1)
+        or np.any(np.diff(tree.level) < 0)
+    ):
+        raise InterfaceError("a tree is stored level by level")
+    _check(tree)
+    return tree
+
+
 def _check(tree: Tree) -> None:
     """Children must cut their parent exactly, in at least two parts; leaves have length one."""
     length = tree.hi - tree.lo

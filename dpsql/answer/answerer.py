@@ -23,7 +23,6 @@ from dpsql.answer.notes import Note, reads_of
 from dpsql.answer.outer import Outer
 from dpsql.answer.relation import PartialBin, Relation, relate
 from dpsql.answer.result import Result
-from dpsql.answer.run import LIMIT, question
 from dpsql.answer.schema import Schema, read_schema
 from dpsql.answer.sql.parse import parse, pointed
 from dpsql.answer.sql.rewrite import take_apart
@@ -42,6 +41,7 @@ from dpsql.errors import (
 from dpsql.release import Release
 from dpsql.release.format import StatisticMeta, to_json
 from dpsql.release.reports import ReportedMeta
+from dpsql.release.watch import LIMIT, question
 
 CACHED = 256
 MAX_ROWS_CACHED = 10_000
@@ -219,6 +219,7 @@ def provenance(release: Release, relations: Sequence[Relation]) -> dict[str, Any
     return {
         **({"reported": told} if told else {}),
         "release": release.meta.release_id,
+        "signer": None if release.signer is None else str(release.signer),
         "catalog": release.name,
         "privacy": to_json(release.meta.privacy),
         "views": list(dict.fromkeys(views)),

@@ -23,11 +23,12 @@ from dpsql.answer.drowned import hide
 from dpsql.answer.relation import checked
 from dpsql.answer.result import Result
 from dpsql.answer.route import Router
-from dpsql.answer.run import question
 from dpsql.answer.sql.settings import SETTINGS, read_change
 from dpsql.errors import InterfaceError, QueryTimeout
 from dpsql.release import Release, open_release
 from dpsql.release.read import release_file
+from dpsql.release.signature import required_signers
+from dpsql.release.watch import question
 
 
 @dataclass(frozen=True)
@@ -170,6 +171,7 @@ def open_session(
     on_partial_bin: str | None = None,
     nonnegative: bool | None = None,
     as_of: int | str | None = None,
+    require_signature: str | None = None,
 ) -> OpenReleases:
     """Open releases together.
 
@@ -181,6 +183,8 @@ def open_session(
         nonnegative: answer counts from their non-negative (biased) estimates where a release has them, or from
             unbiased ones; None as each release prefers, several together unbiased.
         as_of: for streams, the newest batch wanted, by number or label; None takes the newest there is.
+        require_signature: a public key, or a file with one a line, of which one must have signed each release; None
+            takes `$DPSQL_REQUIRE_SIGNATURE`.
 
     Raises:
         InterfaceError: no path, or an unknown word.
@@ -189,10 +193,13 @@ def open_session(
     if not paths:
         raise InterfaceError("no release is named", hint="pass the path of at least one release")
     rule, opened = checked(on_partial_bin), list[Release]()
+    signers = required_signers(require_signature)
     kind = False if nonnegative is None and len(paths) > 1 else nonnegative
     try:
         for path in paths:
-            opened.append(open_release(Path(path), insecure=insecure, nonnegative=kind, as_of=as_of))
+            opened.append(
+                open_release(Path(path), insecure=insecure, nonnegative=kind, as_of=as_of, signers=signers)
+            )
         return OpenReleases(tuple(opened), tuple(Answerer(each, on_partial_bin=rule) for each in opened))
     except BaseException:
         for release in opened:
@@ -228,6 +235,7 @@ class State(NamedTuple):
     changed: int
     file: int
     nonnegative: bool | None
+    signers: frozenset[str] | None
 
 
 class Opened:
@@ -258,16 +266,18 @@ class Opened:
             InterfaceError: none is named.
             ReleaseError: it cannot be opened.
         """
-        path = release_file(self.path(release), as_of)
+        path, signers = release_file(self.path(release), as_of), required_signers()
         try:
             found = path.stat()
-            state = State(path.resolve(), found.st_mtime_ns, found.st_ino, nonnegative)
+            state = State(path.resolve(), found.st_mtime_ns, found.st_ino, nonnegative, signers)
         except OSError:
-            state = State(path, 0, 0, nonnegative)
+            state = State(path, 0, 0, nonnegative, signers)
         with self._lock:
             if state not in self._answerers:
                 self._forget_older(state)
-                self._answerers[state] = Answerer(open_release(path, nonnegative=nonnegative))
+                self._answerers[state] = Answerer(
+                    open_release(path, nonnegative=nonnegative, signers=signers)
+                )
             self._answerers.move_to_end(state)
             while len(self._answerers) > self.most:
                 self._answerers.popitem(last=False)

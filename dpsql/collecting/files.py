@@ -90,8 +90,13 @@ def write_plan_file(path: Path, raw: bytes) -> None:
         raise unwritable(path) from error
 
 
-def write_release_file(path: Path, content: ReleaseBuilder) -> None:
+def write_release_file(path: Path, content: ReleaseBuilder, seed: bytes | None) -> None:
     """Write a release beside its name, make it durable and read-only, and rename it into place.
+
+    Args:
+        path: where.
+        content: what it holds.
+        seed: the secret key that signs it; None leaves it unsigned.
 
     Raises:
         OperationalError: the file cannot be written; nothing stays behind.
@@ -99,7 +104,7 @@ def write_release_file(path: Path, content: ReleaseBuilder) -> None:
     fresh = path.with_name(path.name + ".new")
     try:
         fresh.unlink(missing_ok=True)  # what a killed run left
-        content.write(fresh)
+        content.write(fresh, seed)
         fresh.chmod(0o444)
         with fresh.open("rb") as file:
             os.fsync(file.fileno())

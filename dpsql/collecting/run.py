@@ -53,9 +53,12 @@ from dpsql.collecting.tallies import ViewTally
 from dpsql.collecting.tau import Prediction, asks_rows_alone, first_plan, predict, row_reports, second_plan
 from dpsql.engines.registry import open_session
 from dpsql.errors import DataError, InterfaceError, OperationalError
+from dpsql.ledger.keys import signing_seed
 from dpsql.progress import Progress, Stage, silent
 from dpsql.release.write import ReleaseBuilder
 from dpsql.star import Catalog, Source, catalog_from_json, load_catalog
+from dpsql.star.graph import ledger_path
+from dpsql.star.model import DEFAULT_LEDGER
 
 _turn = threading.RLock()
 
@@ -273,8 +276,15 @@ def collect(reports: Reports, target: Path, release_id: str, progress: Progress 
         content, manifest = _counted(plan_file(reports.plan), reports, release_id, progress)
     else:
         content, manifest = _joined(sheet, reports, release_id, progress)
-    write_release_file(target, content)
+    write_release_file(target, content, signing_seed(_beside(reports)))
     return Collected(target, manifest)
+
+
+def _beside(reports: Reports) -> Path:
+    """The ledger beside which the signing key lies: the catalog's, or the one that is usual beside the plan."""
+    if reports.catalog is not None:
+        return ledger_path(load_catalog(reports.catalog))
+    return reports.plan.absolute().parent / DEFAULT_LEDGER
 
 
 def _counted(

@@ -263,7 +263,9 @@ def write_dry_release(
     models += plan.joint.values()
     empty = [np.zeros((0,) * len(s.axes), np.int64) for s in plan.statistics]
     statistics = [
-        StatisticPart(meta, StatisticContent(e, e, e))
+        StatisticPart(
+            meta, StatisticContent(e, e, e, e if meta.nonnegative else None, e if meta.difference else None)
+        )
         for meta, e in zip(statistic_metas(known, _components(priced)), empty, strict=True)
     ]
     builder = planned_release(known, "dry", models, statistics, insecure=True)

@@ -55,6 +55,7 @@ def connect(
     nonnegative: bool | None = None,
     as_of: int | str | None = None,
     combine: bool = False,
+    require_signature: str | None = None,
 ) -> Connection:
     """Open releases together.
 
@@ -70,6 +71,8 @@ def connect(
             way the connection keeps that state while batches are appended.
         combine: with several independent releases of one population, answer with their inverse-variance mean,
             cell by cell where groups match; else the smallest error answers alone and the result says so.
+        require_signature: a public key, or a file with one a line, of which one must have signed each release; None
+            takes `$DPSQL_REQUIRE_SIGNATURE`. `dpsql verify` says who signed a release.
 
     Returns:
         A read-only connection.
@@ -81,8 +84,9 @@ def connect(
     **Privacy**: post-processing of releases; costs nothing.
     """
     session = open_session(
-        paths, insecure=insecure, on_partial_bin=on_partial_bin, nonnegative=nonnegative, as_of=as_of
-    )
+        paths, insecure=insecure, on_partial_bin=on_partial_bin, nonnegative=nonnegative, as_of=as_of,
+        require_signature=require_signature,
+    )  # fmt: skip
     return Connection(replace(session, combine=combine))
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from dpsql import star
+from dpsql.answer.run import run
 from dpsql.answer.schema import Schema, Table, data_type, read_schema
 from dpsql.release import AxisMeta, ColumnMeta, Release
 
@@ -176,11 +177,8 @@ def _listed(release: Release, axes: list[Any], most: int = 200) -> tuple[str, ..
         if column.type == "VARCHAR":
             quoted = column.name.replace('"', '""')
             number = release.axes.index(axis)
-            rows = (
-                release.connection.cursor()
-                .execute(f'SELECT DISTINCT "{quoted}" FROM axis_{number} WHERE kind = 0 LIMIT {most + 1}')
-                .fetchall()
-            )
+            text = f'SELECT DISTINCT "{quoted}" FROM axis_{number} WHERE kind = 0 LIMIT {most + 1}'
+            rows = run(release, text).rows
             return (
                 tuple(sorted(str(row[0]) for row in rows if row[0] is not None)) if len(rows) <= most else ()
             )

@@ -23,11 +23,12 @@ from itertools import combinations
 from typing import NamedTuple
 
 from dpsql.answer.result import Result
-from dpsql.answer.run import question as limited
+from dpsql.answer.run import run
 from dpsql.answer.session import OpenReleases
 from dpsql.doors.describe import TableInfo, asked_name, describe, widest
 from dpsql.errors import Error
 from dpsql.release import ColumnMeta, Release
+from dpsql.release.watch import question as limited
 from dpsql.star.sql import identifier
 
 WELL = 0.1
@@ -183,14 +184,9 @@ def _grouping(release: Release, number: int, tables: tuple[TableInfo, ...]) -> G
     keys = {(table.name, table.key) for table in tables}
     for column in sorted(axis.columns, key=lambda column: (column.table, column.column) in keys):
         name = identifier(column.name)
-        row = (
-            release.connection.cursor()
-            .execute(
-                f"SELECT count(DISTINCT {name}), min({name}), max({name}) FROM axis_{number} WHERE kind = 0"
-            )
-            .fetchone()
-        )
-        if row is None or row[1] is None or row[0] < 2:
+        picked = f"count(DISTINCT {name}), min({name}), max({name})"
+        row = run(release, f"SELECT {picked} FROM axis_{number} WHERE kind = 0").rows[0]
+        if row[1] is None or row[0] < 2:
             continue
         found = _few(_spelled(asked_name(axis, column, tables)), column, *row)
         if found is not None:

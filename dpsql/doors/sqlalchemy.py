@@ -36,7 +36,7 @@ TYPES: Mapping[str, Any] = {
 
 SCHEMA = "main"
 
-SWITCHES, WORDS = ("insecure", "nonnegative", "combine"), ("on_partial_bin", "as_of")
+SWITCHES, WORDS = ("insecure", "nonnegative", "combine"), ("on_partial_bin", "as_of", "require_signature")
 """URL options that `dpsql.connect` takes: true or false, and text."""
 
 

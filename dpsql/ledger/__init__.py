@@ -5,7 +5,8 @@ Read in this order: `identity` (what is charged, to whom), `publish` (the protoc
 small files).
 
 Beside the ledger file live `<ledger>.lock` (one spender at a time), `<ledger>.head` (the last entry's hash:
-a ledger that was cut short or restored from an old copy is recognised) and, while a release is being made,
+a ledger that was cut short or restored from an old copy is recognised), `<ledger>.key` (which signs releases,
+`keys`) and, while a release is being made,
 `<ledger>.intent` (which draw to finish or to destroy after a crash).
 """
 

@@ -48,6 +48,7 @@ from dpsql.ledger import (
     publish_file,
     published_before,
 )
+from dpsql.ledger.keys import signing_seed
 from dpsql.noise import Noise
 from dpsql.progress import Progress, Stage, silent
 from dpsql.publishing.axes import axis_maker
@@ -59,6 +60,7 @@ from dpsql.publishing.planned import ReleasePlan
 from dpsql.publishing.rows import prepare_tables
 from dpsql.publishing.squares import draw_squares, with_squares
 from dpsql.release import open_release
+from dpsql.release.signature import claimed_signer
 from dpsql.star import Catalog, spec_hash
 from dpsql.star.graph import ledger_path
 from dpsql.star.source import Source, expand, files_read
@@ -85,6 +87,12 @@ class Published:
     statistics: int
     cells: int
 
+    @property
+    def signer(self) -> str | None:
+        """The public key that its signature names."""
+        claimed = claimed_signer(self.path)
+        return None if claimed is None else claimed.key
+
     def to_json(self) -> dict[str, Any]:
         """Plain values for `--json`."""
         return {
@@ -96,6 +104,7 @@ class Published:
             "delta": str(self.receipt.currency.delta),
             "statistics": self.statistics,
             "cells": self.cells,
+            "signer": self.signer,
         }
 
     def summary(self) -> str:
@@ -111,7 +120,8 @@ class Published:
                 f"{self.path} is the release of this specification and label; nothing was drawn or charged, and data "
                 "are not compared. To publish today's rows choose another output or another --label"
             )
-        return "\n".join([*_recovered(self.receipt), done])
+        signed = "not signed: PyNaCl is not installed" if self.signer is None else f"signed by {self.signer}"
+        return "\n".join([*_recovered(self.receipt), done, signed])
 
 
 def _recovered(receipt: Receipt) -> list[str]:
@@ -179,6 +189,7 @@ def publish_release(
         counts = {"statistics": len(plan.statistics), "axes": len(plan.axes), "cells": cells}
         progress(Stage("planned", counts=counts))
         release_id, spend = new_release_id(), release_spend(catalog, plan)
+        seed = signing_seed(ledger_path(catalog))
         free = tuple(SpendLine(each.line, Fraction(0), spend.lineage.currency.name) for each in reported)
         spend = replace(spend, reported=free)
 
@@ -189,7 +200,7 @@ def publish_release(
             progress(Stage("estimating and writing", target.name))
             content = release_content(drawn, release_id, insecure=noise.insecure)
             squares = draw_squares(scan, content)
-            undo(content, Undone(catalog, plan, squares, reported)).write(path)
+            undo(content, Undone(catalog, plan, squares, reported)).write(path, seed)
 
         order = Order(
             name, target, release_id, build, lambda: source_digests(with_raw, catalog, spend.tables),

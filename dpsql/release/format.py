@@ -28,7 +28,7 @@ from pydantic import TypeAdapter
 
 from dpsql.release.reports import LocalMeta, ReportedMeta
 
-FORMAT = 4
+FORMAT = 5
 """Format version; a reader refuses another one."""
 
 UNIT = 1 << 20

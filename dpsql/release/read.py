@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -17,13 +17,16 @@ from typing import Any, TypeVar, cast
 
 import duckdb
 import numpy as np
-from pydantic import ValidationError
 
-from dpsql.errors import CatalogError, ReleaseError
-from dpsql.release.format import FORMAT, AxisMeta, Meta, ScaleMeta, StatisticMeta, meta_from_json
-from dpsql.release.stream import AsOf, state_file
+from dpsql.errors import CatalogError, InterfaceError, InternalError, ReleaseError
+from dpsql.release.claims import read_meta
+from dpsql.release.format import DOMAIN, OTHER, AxisMeta, Meta, ScaleMeta, StatisticMeta
+from dpsql.release.signature import Signer, check_signature, claimed_signer
+from dpsql.release.stream import AsOf, named_batch, state_file
+from dpsql.release.structure import AXIS, check_alone, check_objects, check_tables, damaged, refused
+from dpsql.release.watch import LIMIT, executed
 from dpsql.star import Catalog, catalog_from_json
-from dpsql.tree import Tree
+from dpsql.tree import Tree, stored_tree
 from dpsql.variance.kronecker import AxisSplit
 from dpsql.variance.model import Reading, Shared
 from dpsql.variance.reading import FAMILIES, SHARED, Piece, piece, reading
@@ -41,6 +44,11 @@ LOCKDOWN: dict[str, str | bool | int | float | list[str]] = {
     "lock_configuration": "true",
 }
 
+MOST_NODES, MOST_ATOMS, MOST_LINES, MOST_TEXT = 1 << 22, 1 << 21, 1 << 25, 1 << 28
+"""Rows of an axis's tree, of its table and of a variance table, and bytes of text in one table."""
+DAMAGE = "Corrupt database file"
+"""What DuckDB says of a block whose checksum does not match, under several of its error classes."""
+
 T = TypeVar("T")
 KEPT = 512
 """Questions whose answers an open release keeps."""
@@ -56,6 +64,7 @@ class Release:
         meta: the `meta` table.
         nonnegative: whether answers are taken from the non-negative (biased) estimates where they are stored; None
             takes the unbiased ones, and leaves it to whoever answers a whole statement to turn to the others.
+        signer: whose signature it carries; None where it carries none.
         together: of a release in memory: two statistics -> how both err together; of a file nothing, since its
             statistics err independently.
     """
@@ -64,6 +73,7 @@ class Release:
     connection: duckdb.DuckDBPyConnection
     meta: Meta
     nonnegative: bool | None = None
+    signer: Signer | None = None
     together: Mapping[tuple[int, int], Reading] = field(default_factory=dict)
     _trees: dict[int, Tree] = field(default_factory=dict)
     _models: dict[int, Piece] = field(default_factory=dict)
@@ -94,9 +104,11 @@ class Release:
             ReleaseError: it does not read as one.
         """
         try:
-            return catalog_from_json(json.dumps(self.meta.catalog))
+            catalog = catalog_from_json(json.dumps(self.meta.catalog))
+            _ = catalog.star  # its tables refer to each other
         except CatalogError as error:
             raise ReleaseError(f"{self.path} holds no catalog: {error}", hint="ask its curator") from None
+        return catalog
 
     @property
     def name(self) -> str:
@@ -111,23 +123,61 @@ class Release:
         """The look-up tree of one axis."""
         if axis not in self._trees:
             columns = self._columns(
-                "SELECT lo, hi, parent, level FROM node WHERE axis = ? ORDER BY id", [axis]
+                "node", "id, lo, hi, parent, level", "WHERE axis = ? ORDER BY id", [axis], MOST_NODES
             )
-            self._trees[axis] = Tree(**{k: v.astype(np.int64) for k, v in columns.items()})
+            shape = [np.asarray(columns[name], np.int64) for name in ("lo", "hi", "parent", "level")]
+            try:
+                tree = stored_tree(*shape)
+            except InterfaceError as error:
+                raise refused(self.path, f"the look-up tree of an axis is none: {error}") from None
+            if tree.n != self.axes[axis].leaves or np.any(columns["id"] != np.arange(tree.size)):
+                raise refused(self.path, "the look-up tree of an axis is another axis's")
+            self._trees[axis] = tree
         return self._trees[axis]
 
     def atoms(self, axis: int) -> dict[str, Any]:
         """The table of one axis as numpy arrays by column, masked where a column is NULL."""
         if axis not in self._atoms:
-            self._atoms[axis] = self._columns(f"SELECT * FROM axis_{axis} ORDER BY atom", [])
+            columns = self._columns(f"axis_{axis}", "*", "ORDER BY atom", [], MOST_ATOMS)
+            fixed = {name: columns[name] for name in AXIS}
+            leaves = self.axes[axis].leaves
+            if (
+                not len(fixed["leaf"])
+                or _incomplete(fixed)
+                or np.any((fixed["leaf"] < 0) | (fixed["leaf"] >= leaves) | (fixed["weight"] < 0))
+                or np.any((fixed["kind"] < DOMAIN) | (fixed["kind"] > OTHER))
+            ):
+                raise refused(self.path, f"axis_{axis} has atoms of no leaf, kind or weight")
+            self._atoms[axis] = columns
         return self._atoms[axis]
 
     def model(self, k: int) -> Piece:
         """What `variance_<k>` holds: the variance model of an axis with its split, or that of a view's cells."""
         if k not in self._models:
-            columns = self._columns(f"SELECT * FROM variance_{k} ORDER BY rowid", [])
-            self._models[k] = piece(self.meta.models[k], self._leaves.get(k, 0), columns)
+            columns = self._columns(f"variance_{k}", "*", "ORDER BY rowid", [], MOST_LINES)
+            self._models[k] = self._piece(k, columns)
         return self._models[k]
+
+    def _piece(self, k: int, columns: dict[str, Any]) -> Piece:
+        """The model that lines stand for, if writing it again gives the same lines."""
+        fault = refused(self.path, f"variance_{k} holds no model of its kind")
+        if _incomplete(columns) or not all(len(values) for values in columns.values()):
+            raise fault
+        try:
+            model = piece(self.meta.models[k], self._leaves.get(k, 0), columns)
+            again = model.columns()
+        except (
+            InternalError,
+            InterfaceError,
+            ArithmeticError,
+            LookupError,
+            ValueError,
+            MemoryError,
+        ) as error:
+            raise fault from error
+        if any(not np.array_equal(values, again[name]) for name, values in columns.items()):
+            raise fault
+        return model
 
     def split(self, k: int) -> AxisSplit:
         """The variance model of an axis, by its number in `AxisMeta.model`."""
@@ -145,7 +195,14 @@ class Release:
             return self.together[statistic, statistic]
         if self.estimate(statistic) == "nonnegative" and entry.nonnegative_model is not None:
             return reading(StackReading.name, [self.model(entry.nonnegative_model)], {})
-        return reading(entry.reading, [self.model(k) for k in entry.models], dict(entry.components))
+        pieces = [self.model(k) for k in entry.models]
+        sizes = [each.model.n for each in pieces if isinstance(each, AxisSplit)]
+        if sizes != [self.axes[axis].leaves for axis in entry.axes] and (sizes or not pieces):
+            raise refused(self.path, f"statistic {statistic} has variance models of other axes")
+        try:
+            return reading(entry.reading, pieces, dict(entry.components))
+        except (InternalError, LookupError, ValueError) as error:
+            raise refused(self.path, f"statistic {statistic} is not read by its variance models") from error
 
     def shared(self, left: int, right: int) -> Shared | None:
         """How two statistics err together, the masks of the lower one first; None where independently."""
@@ -192,12 +249,59 @@ class Release:
         """Close the connection."""
         self.connection.close()
 
-    def _columns(self, query: str, values: list[Any]) -> dict[str, Any]:
-        return dict(self.connection.cursor().execute(query, values).fetchnumpy())
+    def read(
+        self,
+        sql: str | duckdb.Statement,
+        values: Sequence[Any],
+        fetch: Callable[[duckdb.DuckDBPyConnection], T],
+        limit: float = LIMIT,
+    ) -> T:
+        """Run a statement of our own making within a question's time, and fetch from it.
+
+        Args:
+            sql: DuckDB text.
+            values: for its placeholders.
+            fetch: what is wanted of its result.
+            limit: seconds until it is stopped.
+
+        Raises:
+            QueryTimeout: it was stopped.
+            ReleaseError: a block of the file fails its checksum, or is not there.
+            duckdb.Error: anything else; callers know what it means to them.
+        """
+        try:
+            return executed(self.connection.cursor(), sql, values, fetch, limit)
+        except duckdb.Error as error:
+            if isinstance(error, duckdb.IOException) or DAMAGE in str(error):
+                raise damaged(self.path) from error
+            raise
+
+    def _columns(self, table: str, picked: str, rest: str, values: list[Any], most: int) -> dict[str, Any]:
+        """Columns of a table as arrays, once it is known to be no larger than a release makes it."""
+        texts = [f'strlen("{name}")' for name in self._texts(table)]
+        size = f"SELECT count(*), coalesce(sum({' + '.join(f'coalesce({text}, 0)' for text in texts) or 0}), 0) FROM"
+        try:
+            ((number, text),) = self.read(f"{size} {table}", (), lambda result: result.fetchall())
+            if number > most or text > MOST_TEXT:
+                raise refused(self.path, f"{table} is larger than a release makes it")
+            return dict(self.read(f"SELECT {picked} FROM {table} {rest}", values, lambda r: r.fetchnumpy()))
+        except duckdb.Error as error:
+            raise damaged(self.path) from error
+
+    def _texts(self, table: str) -> list[str]:
+        """Columns of text in an axis's table, quoted for SQL."""
+        axis = table.removeprefix("axis_")
+        columns = self.axes[int(axis)].columns if axis != table else ()
+        return [column.name.replace('"', '""') for column in columns if column.type == "VARCHAR"]
 
 
 def open_release(
-    path: str | Path, *, insecure: bool = False, nonnegative: bool | None = None, as_of: AsOf | None = None
+    path: str | Path,
+    *,
+    insecure: bool = False,
+    nonnegative: bool | None = None,
+    as_of: AsOf | None = None,
+    signers: Collection[str] | None = None,
 ) -> Release:
     """Open a release: a file, or a state of a stream directory.
 
@@ -207,26 +311,34 @@ def open_release(
         nonnegative: answer from the non-negative estimates; standard errors are theirs where the release has a model
             of them (one axis of a local release), else those of the unbiased ones.
         as_of: for streams, the newest batch wanted, by number or label; None takes the newest there is.
+        signers: public keys of which one must have signed the file; its bytes are verified before DuckDB reads them.
+            None opens what is signed by nobody too, and verifies nothing.
 
     Returns:
         The open release.
 
     Raises:
-        ReleaseError: no such file, not a release, damaged, of another format, or drawn with test entropy.
+        ReleaseError: no such file, not a release, damaged, of another format, drawn with test entropy, or not signed
+            as required.
     """
     file = release_file(path, as_of)
     if not file.is_file():
         raise ReleaseError(f"there is no release at {path}", hint="run `dpsql publish` or check the path")
+    check_alone(file)
+    before = _state(file)
+    signer = claimed_signer(file) if signers is None else check_signature(file, signers)
     try:
-        connection = duckdb.connect(str(file), read_only=True, config=LOCKDOWN)
-        rows = connection.execute("SELECT key, value FROM meta").fetchall()
-        entries = {key: json.loads(value) for key, value in rows}
-    except (duckdb.Error, ValueError, UnicodeDecodeError) as error:
-        raise ReleaseError(
-            f"{path} is not a dpsql release, or it is damaged ({type(error).__name__})",
-            hint="ask its curator for a fresh copy",
-        ) from error
-    return Release(file, connection, _checked(path, entries, insecure), nonnegative)
+        connection = duckdb.connect(str(file.absolute()), read_only=True, config=LOCKDOWN)
+        try:
+            meta = _checked(connection, file, Path(path), insecure)
+            if _state(file) != before:
+                raise ReleaseError(f"{path} was changed while it was opened", hint="open it again")
+        except BaseException:
+            connection.close()
+            raise
+    except (duckdb.Error, UnicodeDecodeError) as error:
+        raise damaged(Path(path)) from error
+    return Release(file, connection, meta, nonnegative, signer)
 
 
 def release_file(path: str | Path, as_of: AsOf | None = None) -> Path:
@@ -243,25 +355,36 @@ def release_file(path: str | Path, as_of: AsOf | None = None) -> Path:
     return file
 
 
-def _checked(path: str | Path, entries: dict[str, Any], insecure: bool) -> Meta:
-    """The `meta` of a release of this format."""
-    if entries.get("format") != FORMAT:
-        raise ReleaseError(
-            f"{path} has format {entries.get('format')} and this dpsql reads {FORMAT}",
-            hint="publish with this version",
-        )
+def _state(file: Path) -> tuple[int, ...]:
+    """What changes with a file's bytes."""
     try:
-        meta = meta_from_json(entries)
-    except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        place = ".".join(str(part) for part in first["loc"])
-        missing = "lacks" if first["type"] == "missing" else "cannot be read at"
-        raise ReleaseError(
-            f"{path} {missing} {place} in its meta table", hint="it is not a dpsql release"
-        ) from None
+        found = file.stat()
+    except OSError as error:
+        raise damaged(file) from error
+    return found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
+
+
+def _checked(connection: duckdb.DuckDBPyConnection, file: Path, path: Path, insecure: bool) -> Meta:
+    """The `meta` of a release of this format, whose tables are those that it implies."""
+    check_objects(connection, path)
+    meta = read_meta(connection, path)
+    check_tables(connection, path, meta)
+    batch = None if meta.stream is None else named_batch(file)
+    if batch is not None and meta.stream is not None and batch != meta.stream.as_of_batch:
+        raise refused(
+            path, f"the stream names it as batch {batch}, and it is batch {meta.stream.as_of_batch}"
+        )
     if meta.insecure_entropy and not insecure:
         raise ReleaseError(
             f"{path} was drawn with test entropy and protects nobody",
             hint="publish it again, or pass insecure=True in a test",
         )
     return meta
+
+
+def _incomplete(columns: Mapping[str, Any]) -> bool:
+    """Whether a number is NULL, NaN or infinite."""
+    return any(
+        np.any(np.ma.getmaskarray(values)) or not np.all(np.isfinite(np.ma.getdata(values)))
+        for values in columns.values()
+    )

@@ -81,6 +81,21 @@ def state_file(directory: Path, as_of: AsOf | None = None) -> Path:
     return path
 
 
+def named_batch(file: Path) -> int | None:
+    """The batch that a stream's manifest gives a file for; None for a file that no manifest names.
+
+    The manifest is not signed: without this, an old state could be shown as a newer one, under its good signature.
+
+    Raises:
+        ReleaseError: the manifest cannot be read.
+    """
+    directory = file.absolute().parent.parent
+    if not (directory / MANIFEST).is_file():
+        return None
+    named = {state.file: state.batch for state in _states(directory)}
+    return named.get(f"{file.parent.name}/{file.name}")
+
+
 def _states(directory: Path) -> tuple[State, ...]:
     path = directory / MANIFEST
     try:

@@ -37,10 +37,12 @@ from dpsql.release.format import (
     to_json,
 )
 from dpsql.release.reports import LocalMeta, ReportedMeta
+from dpsql.release.signature import sign
+from dpsql.release.structure import NODE, SCALE
 from dpsql.star.sql import identifier
 from dpsql.tree import Tree, kary_tree
 from dpsql.variance import AxisVariance
-from dpsql.variance.reading import Together
+from dpsql.variance.reading import Together, indices
 
 IntArray = npt.NDArray[np.int64]
 
@@ -49,6 +51,7 @@ ARRAYS = "axis_arrays"
 
 PART = 1 << 20
 """Rows that are written at once: some 20 MB, however large a view is."""
+
 
 LOOKUP_ARITY = 4
 """Children per node of the look-up trees: a range of 256 leaves needs at most 24 nodes, storage is 4/3 n."""
@@ -158,11 +161,12 @@ class ReleaseBuilder:
             reported=tuple(self.reported),
         )
 
-    def write(self, path: Path, *, block_size: int = 1 << 16) -> None:
+    def write(self, path: Path, seed: bytes | None = None, *, block_size: int = 1 << 16) -> None:
         """Write the file.
 
         Args:
             path: where; must not exist.
+            seed: the secret key that signs the file; None leaves it unsigned.
             block_size: bytes of the file's blocks; small ones (16,384 at least) suit small tables.
 
         Raises:
@@ -176,12 +180,14 @@ class ReleaseBuilder:
             for k, model in enumerate(self.models):
                 create_table(connection, f"variance_{k}", model.columns())
             for s, statistic in enumerate(self.statistics):
-                _write_statistic(connection, s, statistic.content)
+                _write_statistic(connection, s, statistic)
             _write_scales(connection, self.scales)
             _write_meta(connection, self.meta)  # last: without it no half-written state passes for a release
             connection.execute("CHECKPOINT")
         finally:
             connection.close()
+        if seed is not None:
+            sign(path, seed)
 
 
 class PlacedAxis(NamedTuple):
@@ -264,7 +270,7 @@ def column_types(
 
 
 def _write_meta(connection: duckdb.DuckDBPyConnection, meta: Meta) -> None:
-    connection.execute("CREATE TABLE meta (key VARCHAR PRIMARY KEY, value VARCHAR NOT NULL)")
+    connection.execute("CREATE TABLE meta (key VARCHAR, value VARCHAR)")
     # The catalog keeps its order: the order of its views numbers the axes.
     rows = [(key, json.dumps(value, sort_keys=key != "catalog")) for key, value in to_json(meta).items()]
     connection.executemany("INSERT INTO meta VALUES (?, ?)", rows)
@@ -278,17 +284,18 @@ def _write_axes(connection: duckdb.DuckDBPyConnection, axes: Sequence[AxisConten
         (np.full(len(axis.tree.lo), i), np.arange(len(axis.tree.lo)), axis.tree)
         for i, axis in enumerate(axes)
     ]
-    names = ("axis", "id", "parent", "level", "lo", "hi")
     arrays = [(a, n, t.parent, t.level, t.lo, t.hi) for a, n, t in parts]
     columns = {
         name: np.concatenate([array[j] for array in arrays]) if arrays else np.zeros(0, np.int64)
-        for j, name in enumerate(names)
+        for j, name in enumerate(NODE)
     }
-    create_table(connection, "node", columns, dict.fromkeys(names, "INTEGER"))
+    create_table(connection, "node", columns, NODE)
 
 
-def _write_statistic(connection: duckdb.DuckDBPyConnection, s: int, statistic: StatisticContent) -> None:
-    rows = {"value": statistic.value, "budget": statistic.budget}
+def _write_statistic(connection: duckdb.DuckDBPyConnection, s: int, part: StatisticPart) -> None:
+    statistic, drawn = part.content, {"value": part.content.value, "budget": part.content.budget}
+    none = np.zeros((0,) * indices(part.meta.reading, len(part.meta.axes)), np.int64)
+    rows = drawn if statistic.value.size else dict.fromkeys(drawn, none)
     create_cells(connection, f"measurement_{s}", "r", rows)
     if statistic.difference is not None:
         create_cells(connection, f"difference_{s}", "r", {"value": statistic.difference})
@@ -299,12 +306,7 @@ def _write_statistic(connection: duckdb.DuckDBPyConnection, s: int, statistic: S
 
 
 def _write_scales(connection: duckdb.DuckDBPyConnection, scales: Sequence[ScaleMeta]) -> None:
-    names = ("down", "up", "mean_error", "mean_down", "mean_up")
-    errors = ", ".join(f"{name} DOUBLE" for name in names)
-    connection.execute(
-        "CREATE TABLE scale (of_table VARCHAR, measure VARCHAR, factor DOUBLE, left_out DOUBLE, above DOUBLE, "
-        f"relative_error DOUBLE, {errors}, PRIMARY KEY (of_table, measure))"
-    )
+    connection.execute(f"CREATE TABLE scale ({', '.join(f'{name} {kind}' for name, kind in SCALE.items())})")
     for scale in scales:
         for m in scale.measures:
             values = (scale.of, m.measure, m.factor, m.left_out, m.above, *m.error, *m.mean_error)

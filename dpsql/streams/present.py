@@ -49,10 +49,12 @@ class Presenter:
     Args:
         plan: the stream.
         insecure: whether the noise came from test entropy.
+        seed: the secret key that signs states; None leaves them unsigned.
     """
 
     plan: StreamPlan
     insecure: bool
+    seed: bytes | None
 
     def __call__(self, directory: Path, manifest: Manifest) -> Manifest:
         """Write the release file of a manifest's newest batch; the manifest that names it.
@@ -70,7 +72,7 @@ class Presenter:
         content = state_content(self.plan, manifest, published, self.insecure)
         name = f"{STATES}/{manifest.as_of_batch:09d}.duckdb"
         fresh = directory / (name + ".new")
-        content.write(fresh, block_size=BLOCK)
+        content.write(fresh, self.seed, block_size=BLOCK)
         fresh.chmod(PUBLIC_FILE)
         sync(fresh)
         state = State(name, file_hash(fresh), manifest.as_of_batch, _label(self.plan, manifest.batches))

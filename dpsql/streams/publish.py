@@ -26,6 +26,7 @@ from dpsql.engines import RawSide
 from dpsql.errors import BatchOrderError, IntegrityError, OperationalError
 from dpsql.ledger import Label, Order, Receipt, new_release_id, publish_file
 from dpsql.ledger.files import PRIVATE_DIRECTORY
+from dpsql.ledger.keys import signing_seed
 from dpsql.noise import Entropy, Noise
 from dpsql.progress import Progress, Stage, silent
 from dpsql.publishing.axes import AxisMaker, axis_maker, open_public
@@ -210,7 +211,7 @@ def append_batch(
         plan = _planned(catalog, axis_maker(catalog, raw), number, directory)
         receipt = _created(plan, raw, directory, private, chance)
         progress(Stage("planned", plan.batch.axes[0].choice.name, {"statistics": len(plan.batch.statistics)}))
-        present = Presenter(plan, chance.noise.insecure)
+        present = Presenter(plan, chance.noise.insecure, signing_seed(ledger_path(catalog)))
         opened = opened_stream(directory, private, plan.spec(), kill_point=kill_point, present=present)
         left_out = None
         with opened as now_open:

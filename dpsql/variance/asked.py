@@ -23,12 +23,16 @@ from typing import Any, ClassVar
 import numpy as np
 
 from dpsql.tree import FloatArray, IntArray
-from dpsql.variance.model import Columns, Components, Covariance, Sum
+from dpsql.variance.model import Columns, Components, Covariance, Sum, zeros
 
 NEAR = 1e-6
 """Weights that lie this near to a mean of rows are one; what is known and what is not are far apart."""
 
 _AT_ONCE = 1 << 22  # cells looked at together: 32 MB
+
+
+MOST_CELLS = 1 << 25
+"""Cells of a view, and entries of its rows, that a file may name."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -144,9 +148,9 @@ def from_columns(columns: Columns) -> AskedVariance:
     entry, cell, axis = (part == which for which in (0, 1, 2))
     shape = np.zeros(int(axis.sum()), np.int64)
     shape[a[axis]] = np.rint(value[axis]).astype(np.int64)
-    classes = np.full(int(np.prod(shape)), -1, np.int64)
+    classes = zeros(shape.tolist(), MOST_CELLS).astype(np.int64).ravel() - 1
     classes[a[cell]] = b[cell]
-    rows = np.zeros((int(a[entry].max(initial=-1)) + 1, int(b[cell].max(initial=-1)) + 1))
+    rows = zeros((int(a[entry].max(initial=-1)) + 1, int(b[cell].max(initial=-1)) + 1), MOST_CELLS)
     rows[a[entry], b[entry]] = value[entry]
     return AskedVariance(classes.reshape(shape), rows)
 

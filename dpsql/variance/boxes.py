@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dpsql.tree import FloatArray, IntArray
-from dpsql.variance.model import Columns, Components, Covariance, Sum, all_pairs
+from dpsql.variance.model import Columns, Components, Covariance, Sum, all_pairs, zeros
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,11 +80,11 @@ def from_columns(columns: Columns) -> BoxVariance:
     """The model that `columns` were read from; lines may come in any order."""
     part, a, b = (columns[name].astype(np.int64) for name in ("part", "a", "b"))
     value, boxes = columns["value"].astype(np.float64), int(a.max()) + 1
-    sums, within = np.zeros((boxes, boxes)), np.zeros(boxes)
+    sums, within = zeros((boxes, boxes), 2 * len(value)), zeros((boxes,), len(value))
     held, side, alone = part == 0, part == 1, part == 2
     sums[a[held], b[held]] = sums[b[held], a[held]] = value[held]
     within[a[alone]] = value[alone]
-    bounds = np.zeros((boxes, int(b[side].max()) + 1), dtype=np.int64)
+    bounds = zeros((boxes, int(b[side].max()) + 1), len(value)).astype(np.int64)
     bounds[a[side], b[side]] = np.rint(value[side]).astype(np.int64)
     return BoxVariance(bounds.reshape(boxes, -1, 2), sums, within)
 

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dpsql.tree import FloatArray, IntArray
-from dpsql.variance.model import AxisVariance, Columns, covariance
+from dpsql.variance.model import AxisVariance, Columns, covariance, zeros
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,7 +118,7 @@ def scaled_leaves(model: AxisVariance, factors: FloatArray) -> PrefixVariance:
 def dense_from_columns(n: int, columns: Columns) -> PrefixVariance:
     """The model that `columns` were read from; lines may come in any order."""
     i, j = columns["i"].astype(np.int64), columns["j"].astype(np.int64)
-    leaves = np.zeros((n, n))
+    leaves = zeros((n, n), 2 * len(i))
     leaves[i, j] = leaves[j, i] = columns["covariance"].astype(np.float64)
     return PrefixVariance(leaves)
 

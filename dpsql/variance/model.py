@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from math import prod
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -121,6 +122,21 @@ class Reading(Protocol):
 
     def page(self) -> Mapping[str, Any]:
         """What a program without the engine needs beside each axis's own table; empty where these are enough."""
+
+
+def zeros(shape: Sequence[int], most: int) -> FloatArray:
+    """Zeros for what a table's lines fill in.
+
+    Args:
+        shape: as the table says.
+        most: how many numbers its lines can be about.
+
+    Raises:
+        ValueError: a shape of more than that: a file that says so could ask for any amount of memory.
+    """
+    if prod(int(size) for size in shape) > most or min(shape, default=1) < 0:
+        raise ValueError("a variance table is about more numbers than it has lines for")
+    return np.zeros(tuple(shape))
 
 
 def all_pairs(reading: Shared, masks: Sequence[FloatArray]) -> FloatArray:

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dpsql.tree import FloatArray, IntArray
-from dpsql.variance.model import Columns, Components, Covariance, Sum
+from dpsql.variance.model import Columns, Components, Covariance, Sum, zeros
 
 
 def kernel_starts(n: int, length: int) -> IntArray:
@@ -155,7 +155,8 @@ def from_columns(columns: Columns) -> PlaneVariance:
     value, tables = columns["value"].astype(np.float64), []
     for which in (0, 1):
         mine = part == which
-        table = np.zeros((int(a[mine].max(initial=-1)) + 1, int(b[mine].max(initial=-1)) + 1))
+        shape = (int(a[mine].max(initial=-1)) + 1, int(b[mine].max(initial=-1)) + 1)
+        table = zeros(shape, len(value))
         table[a[mine], b[mine]] = value[mine]
         tables.append(table)
     return PlaneVariance(*tables)

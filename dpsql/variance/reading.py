@@ -9,9 +9,9 @@ Answering asks a reading, and never which one it is.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from dpsql.errors import InternalError
 from dpsql.variance import (
@@ -39,6 +39,9 @@ from dpsql.variance.model import AxisVariance, Columns, Components, Reading, Sha
 from dpsql.variance.plane import PlaneReading, PlaneVariance
 from dpsql.variance.scaled import ScaledReading, Spread, scaled_reading
 from dpsql.variance.stack import StackReading, StackVariance
+
+WHOLE, REAL = "BIGINT", "DOUBLE"
+"""Types of a variance table's columns."""
 
 Together = (
     PlaneVariance
@@ -73,20 +76,77 @@ TOGETHER: dict[str, Callable[[Columns], Together]] = {
 }
 """Models of a view's cells."""
 
-READINGS: dict[str, tuple[type | tuple[type, ...], Callable[[tuple[Any, ...], Components], Reading]]] = {
-    ProductReading.name: (AxisSplit, ProductReading),
-    PlaneReading.name: (PlaneVariance, PlaneReading),
-    AskedReading.name: (AskedVariance, AskedReading),
-    ScaledReading.name: ((AxisSplit, Spread), scaled_reading),
-    distinct.GapReading.name: (distinct.Single, distinct.GapReading),
-    distinct.TouchedReading.name: (distinct.Single, distinct.TouchedReading),
-    BoxReading.name: (BoxVariance, BoxReading),
-    BlockReading.name: (BlockVariance, BlockReading),
-    LookedReading.name: (AxisSplit, looked_reading),
-    StackReading.name: (StackVariance, lambda pieces, components: StackReading(pieces[0])),
-    ChannelReading.name: ((AxisSplit, ChannelModel), channel_reading),
+_LINES = {"part": WHOLE, "a": WHOLE, "b": WHOLE, "value": REAL}
+TABLES: dict[str, Mapping[str, str]] = {
+    "identity": {"leaf": REAL},
+    "prefix": {"i": WHOLE, "j": WHOLE, "covariance": REAL},
+    "tree": dict.fromkeys(("lo", "hi", "parent", "level"), WHOLE) | {"weight": REAL},
+    "intervals": {"row": WHOLE, "cell": WHOLE, "value": REAL},
+    "sine": {"scale": REAL},
+    "filter": {"kernel": REAL, "factor": REAL},
+    PlaneVariance.kind: _LINES,
+    AskedVariance.kind: _LINES,
+    BoxVariance.kind: _LINES,
+    Spread.kind: {"part": WHOLE, "place": WHOLE, "value": REAL, "together": REAL},
+    ChannelModel.kind: {"part": WHOLE, "place": WHOLE, "value": REAL},
+    distinct.GAPS: dict.fromkeys(("place", "norm", "leaves", "own"), WHOLE),
+    distinct.CELLS: dict.fromkeys(("place", "norm", "leaves", "own"), WHOLE),
+    StackVariance.kind: {"i": WHOLE, "j": WHOLE}
+    | dict.fromkeys(("refit", "unbiased", "share", "small", "large"), REAL),
+    BlockVariance.kind: dict.fromkeys(
+        (f"{part}_{letter}" for part in ("noise", "within", "shared") for letter in "ab"), REAL
+    ),
 }
-"""Readings by the name that statistics are stored with, each with what it is made of."""
+"""Columns of every model's table by its kind, `blocks` without the bounds of its axes."""
+
+
+def stored_columns(kind: str, axes: int) -> dict[str, str]:
+    """The columns of a model's table in order, each `WHOLE` or `REAL`.
+
+    Args:
+        kind: the model's, as it is stored.
+        axes: of the view that it is about; of a model of one axis 1.
+
+    Raises:
+        InternalError: for a kind that no model has.
+    """
+    outer, _, inner = kind.partition(" ")
+    if outer == leaves.GROUPED and inner in TABLES:
+        return {"group": WHOLE, "held": WHOLE} | dict(TABLES[inner])
+    if kind not in TABLES:
+        raise InternalError(f"no variance model is called {kind!r}", hint="use the version that wrote it")
+    bounds = [f"{end}{axis + 1}" for axis in range(axes) for end in ("lo", "hi")]
+    return (dict.fromkeys(bounds, WHOLE) if kind == BlockVariance.kind else {}) | dict(TABLES[kind])
+
+
+class StoredReading(NamedTuple):
+    """A reading as statistics name it.
+
+    Args:
+        of: what it is made of.
+        make: the reading of some pieces and components.
+        by_axis: whether its noisy integers are stored with an index for each axis; else they stand in a line.
+    """
+
+    of: type | tuple[type, ...]
+    make: Callable[[tuple[Any, ...], Components], Reading]
+    by_axis: bool = False
+
+
+READINGS: dict[str, StoredReading] = {
+    ProductReading.name: StoredReading(AxisSplit, ProductReading, by_axis=True),
+    PlaneReading.name: StoredReading(PlaneVariance, PlaneReading),
+    AskedReading.name: StoredReading(AskedVariance, AskedReading),
+    ScaledReading.name: StoredReading((AxisSplit, Spread), scaled_reading, by_axis=True),
+    distinct.GapReading.name: StoredReading(distinct.Single, distinct.GapReading),
+    distinct.TouchedReading.name: StoredReading(distinct.Single, distinct.TouchedReading),
+    BoxReading.name: StoredReading(BoxVariance, BoxReading),
+    BlockReading.name: StoredReading(BlockVariance, BlockReading),
+    LookedReading.name: StoredReading(AxisSplit, looked_reading),
+    StackReading.name: StoredReading(StackVariance, lambda pieces, components: StackReading(pieces[0])),
+    ChannelReading.name: StoredReading((AxisSplit, ChannelModel), channel_reading, by_axis=True),
+}
+"""Readings by the name that statistics are stored with."""
 
 SHARED: dict[str, Callable[[Any, Any], Shared]] = {
     ChannelReading.name: shared_channel,
@@ -132,7 +192,18 @@ def reading(name: str, pieces: Sequence[Piece], components: Components) -> Readi
     Raises:
         InternalError: for a name that no reading has, or pieces that it is not made of.
     """
-    of, made = READINGS.get(name, (type(None), None))
-    if made is None or not all(isinstance(each, of) for each in pieces):
+    stored = READINGS.get(name)
+    if stored is None or not all(isinstance(each, stored.of) for each in pieces):
         raise InternalError(f"no statistic is read as {name!r}", hint="use the version that wrote it")
-    return made(tuple(pieces), components)
+    return stored.make(tuple(pieces), components)
+
+
+def indices(name: str, axes: int) -> int:
+    """How many indices the noisy integers of a reading over some axes are stored with; `Reading.indices` says it too.
+
+    Raises:
+        InternalError: for a name that no reading has.
+    """
+    if name not in READINGS:
+        raise InternalError(f"no statistic is read as {name!r}", hint="use the version that wrote it")
+    return axes if READINGS[name].by_axis else 1

@@ -137,6 +137,8 @@ def from_columns(columns: Columns) -> Spread:
     part, value = np.asarray(columns["part"]), np.asarray(columns["value"], np.float64)
     together = np.asarray(columns["together"], np.float64)
     axes = int(part.max(initial=CELLS)) + 1
+    if axes > len(part):
+        raise ValueError("a spread has more axes than lines")
     groups = tuple(GroupsOff(value[part == i], together[part == i]) for i in range(axes))
     interaction, tail, common = value[part == CONSTANTS].tolist()
     shape = [len(own.variance) for own in groups]

@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dpsql.tree import FloatArray
-from dpsql.variance.model import Columns, Covariance, Sum
+from dpsql.variance.model import Columns, Covariance, Sum, zeros
 
 LARGE = 0.05
 """The answered share from which a range counts as large."""
@@ -103,10 +103,10 @@ def from_columns(columns: Columns) -> StackVariance:
     size, alone = int(i.max()) + 1, i == j
     held = []
     for name in ("refit", "unbiased"):
-        leaves = np.zeros((size, size))
+        leaves = zeros((size, size), 2 * len(i))
         leaves[i, j] = leaves[j, i] = columns[name].astype(np.float64)
         held.append(leaves)
-    shares = np.zeros(size)
+    shares = zeros((size,), len(i))
     shares[i[alone]] = columns["share"].astype(np.float64)[alone]
     small, large = (float(columns[name].astype(np.float64)[0]) for name in ("small", "large"))
     return StackVariance(held[0], held[1], shares, small, large)

@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dpsql.errors import InternalError
-from dpsql.tree import FloatArray, IntArray, Tree, tree_from_arrays
+from dpsql.tree import FloatArray, IntArray, Tree, stored_tree
 from dpsql.variance.model import Columns
 
 
@@ -144,7 +144,8 @@ def from_columns(n: int, columns: Columns) -> TreeVariance:
     """The model that `columns` were read from; lines may come in any order."""
     lo, hi = columns["lo"].astype(np.int64), columns["hi"].astype(np.int64)
     order = np.lexsort((lo, columns["level"].astype(np.int64)))
-    tree = tree_from_arrays(lo[order], hi[order], columns["parent"].astype(np.int64)[order])
+    level, parent = columns["level"].astype(np.int64)[order], columns["parent"].astype(np.int64)[order]
+    tree = stored_tree(lo[order], hi[order], parent, level)
     if tree.n != n:
         raise InternalError(f"a tree of {tree.n} leaves cannot describe an axis of {n}")
     return TreeVariance(tree, columns["weight"].astype(np.float64)[order])

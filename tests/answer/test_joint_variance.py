@@ -117,6 +117,7 @@ def release(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         )
         db.execute(f"CREATE TABLE variance_{k} ({names})")
         lines = list(zip(*(values.tolist() for values in columns.values()), strict=True))
+        db.execute("CREATE OR REPLACE TABLE measurement_0 (r1 INTEGER, value BIGINT, budget BIGINT)")
         db.executemany(f"INSERT INTO variance_{k} VALUES (?, ?, ?, ?)", lines)
     yield path
 

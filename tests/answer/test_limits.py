@@ -8,11 +8,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from dpsql.answer.run import MOST_ROWS, question, run_apart
+from dpsql.answer.run import MOST_ROWS, run_apart
 from dpsql.answer.session import OpenReleases, open_session
 from dpsql.answer.sql.growth import MOST, check_growth
 from dpsql.answer.sql.parse import parse
 from dpsql.errors import NotSupportedError, QueryTimeout, SqlSyntaxError
+from dpsql.release.watch import question
 from dpsql.star.sql.bounded import A_TOKEN, FREE, bounded_parser
 from tests.doors_release import build
 

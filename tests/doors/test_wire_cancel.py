@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from dpsql.answer import Answerer
-from dpsql.answer.run import Stopper
 from dpsql.doors.wire.client import Sessions
 from dpsql.errors import QueryTimeout
 from dpsql.release import open_release
+from dpsql.release.watch import Stopper
 from tests.doors.test_shell import ENDLESS
 from tests.doors.test_wire import Wire, kinds, serving, state, values
 from tests.doors_release import build

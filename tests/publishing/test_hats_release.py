@@ -305,7 +305,6 @@ TAMPERING = {
     "UPDATE measurement_0 SET value = value + 99000000 WHERE r1 = 1": "estimates follow",
     "DELETE FROM measurement_0 WHERE r1 = 190": "as many noisy integers",
     "UPDATE variance_2 SET value = value * 1.01": "variance models",
-    "ALTER TABLE variance_2 ADD COLUMN x INTEGER": "no column but",
     "UPDATE meta SET value = replace(value, '\"models\": [2]', '\"models\": [0]') "
     "WHERE key = 'statistics'": "made again",
 }

@@ -2,7 +2,7 @@
 
 | check | recomputed from |
 |---|---|
-| tables, columns, types | the catalog: a file with one more than listed here may carry anything |
+| tables, columns, types | `meta`, when the file is opened: one more may carry anything |
 | axis tables and look-up trees | the catalog and public rows |
 | budgets of all rows | strategies and charges, in integers; then the largest path sum |
 | estimates, node sums, variances | the noisy integers, by the code that publishes |
@@ -11,7 +11,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -38,82 +37,24 @@ from dpsql.publishing.squares import stored_squares
 from dpsql.release import Release
 from dpsql.release.format import Meta, Spend, to_json
 from dpsql.release.reports import ReportedMeta
+from dpsql.release.structure import NODE
 from dpsql.release.write import ARRAYS, LOOKUP_ARITY, ReleaseBuilder, registered
 from dpsql.star.reported import reported_columns
 from dpsql.tree import Tree, kary_tree
 
 Columns = dict[str, Any]
 
-AXIS = {"atom": "INTEGER", "leaf": "INTEGER", "kind": "TINYINT", "weight": "DOUBLE"}
-NODE = dict.fromkeys(("axis", "id", "parent", "level", "lo", "hi"), "INTEGER")
-SCALE = {
-    "of_table": "VARCHAR", "measure": "VARCHAR", "factor": "DOUBLE", "left_out": "DOUBLE", "above": "DOUBLE",
-    "relative_error": "DOUBLE", "down": "DOUBLE", "up": "DOUBLE", "mean_error": "DOUBLE", "mean_down": "DOUBLE",
-    "mean_up": "DOUBLE",
-}  # fmt: skip
-TYPES = {"i": "BIGINT", "f": "DOUBLE"}
 RELEASE_ID = re.compile("[0-9a-f]{32}")
 CLOSE = 1e-6
 """Relative difference that another machine's floating point may make."""
 
 
-def whitelist(release: Release) -> dict[str, dict[str, str]]:
-    """Every table that a release of these axes and statistics may hold, with its columns and types."""
-    tables = {"meta": {"key": "VARCHAR", "value": "VARCHAR"}, "node": NODE, "scale": SCALE}
-    for i, axis in enumerate(release.axes):
-        tables[f"axis_{i}"] = AXIS | {column.name: column.type for column in axis.columns}
-        tables[f"variance_{axis.model}"] = _types(release.model(axis.model).columns())
-    for s, statistic in enumerate(release.statistics):
-        places = range(1, len(statistic.axes) + 1) or (0,)
-        rows = {f"r{i}": "INTEGER" for i in range(1, release.reading(s).indices + 1) or (0,)}
-        stored = zip(statistic.models, release.reading(s).columns(), strict=True)
-        tables |= {f"variance_{k}": _types(columns) for k, columns in stored}
-        if (own := statistic.nonnegative_model) is not None:
-            tables[f"variance_{own}"] = _types(release.model(own).columns())
-        tables[f"measurement_{s}"] = rows | {"value": "BIGINT", "budget": "BIGINT"}
-        if statistic.difference:
-            tables[f"difference_{s}"] = rows | {"value": "BIGINT"}
-        extra = {"nonnegative": "BIGINT"} if statistic.nonnegative else {}
-        nodes = {f"n{i}": "INTEGER" for i in places}
-        tables[f"node_combination_{s}"] = nodes | {"estimate": "BIGINT"} | extra
-    return tables
-
-
-def _types(columns: Mapping[str, Any]) -> dict[str, str]:
-    return {name: TYPES[values.dtype.kind] for name, values in columns.items()}
-
-
 def check_tables(release: Release) -> Iterator[Check]:
-    """Nothing but the listed tables and columns, no views, no other schemas."""
-    found: dict[str, dict[str, str]] = {}
-    rows = release.connection.cursor().execute(
-        "SELECT schema_name, table_name, column_name, data_type FROM duckdb_columns() WHERE NOT internal "
-        "ORDER BY table_oid, column_index"
-    )
-    for schema, table, column, kind in rows.fetchall():
-        name = str(table) if schema == "main" else f"{schema}.{table}"
-        found.setdefault(name, {})[str(column)] = str(kind)
-    expected = whitelist(release)
-    surplus, lacking = sorted(found.keys() - expected.keys()), sorted(expected.keys() - found.keys())
-    yield Check("no table but those that the catalog plans", not surplus, ", ".join(surplus))
-    yield Check("no planned table is missing", not lacking, ", ".join(lacking))
-    wrong = [name for name in sorted(found.keys() & expected.keys()) if found[name] != expected[name]]
-    yield Check("no column but those of the format, in its types", not wrong, ", ".join(wrong))
-    entries = release.connection.cursor().execute("SELECT key, value FROM meta").fetchall()
-    stored = {str(key): json.loads(value) for key, value in entries}
-    keys = list(differences(stored, to_json(release.meta)))
-    keys += [] if RELEASE_ID.fullmatch(release.meta.release_id) else ["release_id"]
-    yield Check("no entry in meta but those of the format", not keys, ", ".join(keys))
-    others = release.connection.cursor().execute(
-        "SELECT count(*) FROM (SELECT view_name FROM duckdb_views() WHERE NOT internal UNION ALL "
-        "SELECT sequence_name FROM duckdb_sequences() UNION ALL "
-        "SELECT function_name FROM duckdb_functions() WHERE NOT internal UNION ALL "
-        "SELECT type_name FROM duckdb_types() WHERE NOT internal UNION ALL "
-        "SELECT column_name FROM duckdb_columns() WHERE NOT internal AND (comment IS NOT NULL "
-        "OR column_default IS NOT NULL) UNION ALL "
-        "SELECT table_name FROM duckdb_tables() WHERE NOT internal AND comment IS NOT NULL)"
-    )
-    yield Check("no view, macro, sequence, type, comment or default", others.fetchall() == [(0,)])
+    """What opening has made sure of (`dpsql.release.structure`), and the release's id."""
+    yield Check("no table, column or type but those that its meta implies", True)
+    yield Check("no view, macro, sequence, type, index, constraint, comment or default", True)
+    named = RELEASE_ID.fullmatch(release.meta.release_id) is not None
+    yield Check("release id of 32 hexadecimal digits", named)
 
 
 def read_table(release: Release, table: str) -> Columns:

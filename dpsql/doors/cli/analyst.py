@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -11,12 +12,25 @@ import click
 
 from dpsql import api
 from dpsql.answer.output import FORMATS, STYLES, notes_beside, render
-from dpsql.answer.run import heeding_keys
 from dpsql.doors.cli import FILE, Told, cli, tells, write_text
+from dpsql.release.signature import REQUIRED
+from dpsql.release.watch import heeding_keys
 
 LEVEL = click.FloatRange(0.5, 0.9999)
 as_of = click.option("--as-of", help="of a stream: the newest batch wanted, by number or date")
 combine = click.option("--combine", is_flag=True, help="also answer from what several releases hold together")
+
+
+def _require(context: click.Context, option: click.Parameter, value: str | None) -> None:
+    """Let every release that this process and those it starts open be signed as required."""
+    if value is not None:
+        os.environ[REQUIRED] = value
+
+
+signed = click.option(
+    "--require-signature", metavar="KEY", expose_value=False, callback=_require,
+    help=f"a public key, or a file of them, of which one must have signed each release; else ${REQUIRED}",
+)  # fmt: skip
 several = click.argument("releases", type=FILE, nargs=-1, required=True)
 
 
@@ -27,6 +41,7 @@ several = click.argument("releases", type=FILE, nargs=-1, required=True)
 @click.option("--dialect", default="duckdb", show_default=True, help="SQL dialect of the statement")
 @click.option("--level", type=LEVEL, default=0.95, show_default=True, help="of intervals")
 @as_of
+@signed
 @click.option(
     "--nonnegative/--unbiased", default=None, help="kind of counts; by default as the release prefers"
 )
@@ -52,6 +67,7 @@ def query(releases: tuple[Path, ...], sql: str, style: str, level: float, **aski
 @click.argument("sql")
 @click.option("--dialect", default="duckdb", show_default=True)
 @as_of
+@signed
 @combine
 @click.option("--json", "as_json", is_flag=True, help="report as JSON, with the predicted errors as numbers")
 def explain(releases: tuple[Path, ...], sql: str, as_json: bool, **asking: Any) -> None:
@@ -82,6 +98,7 @@ def explain(releases: tuple[Path, ...], sql: str, as_json: bool, **asking: Any) 
 )
 @click.option("--level", type=LEVEL, default=0.95, show_default=True, help="of margins")
 @as_of
+@signed
 @click.pass_context
 def shell(
     context: click.Context, /, releases: tuple[Path, ...], commands: tuple[str, ...], script: Path | None,
@@ -113,6 +130,7 @@ def shell(
 @cli.command()
 @several
 @click.option("-o", "--output", required=True, type=FILE, help="HTML file to write")
+@signed
 @tells
 def report(releases: tuple[Path, ...], output: Path) -> Told:
     """Write one self-contained page about a release: totals, what to ask and how well, promise, spends, histograms.
@@ -167,6 +185,7 @@ def explore(releases: tuple[Path, ...], port: int, as_of: str | None, as_json: b
     "--processes", type=click.IntRange(1, 64), default=1, show_default=True, help="one uses one core"
 )
 @as_of
+@signed
 @click.option("--together", type=FILE, hidden=True)
 @click.option("--json", "as_json", is_flag=True, help="say where it listens as JSON")
 def serve(releases: tuple[Path, ...], processes: int, as_of: str | None, as_json: bool, **where: Any) -> None:
@@ -197,3 +216,16 @@ def serve(releases: tuple[Path, ...], processes: int, as_of: str | None, as_json
                  "--tls-key": options.key, "--as-of": as_of}  # fmt: skip
         given = [str(word) for name, value in words.items() if value is not None for word in (name, value)]
         wire.serve_together([*map(str, releases), *given], processes, options.host, options.port, told)
+
+
+@cli.command()
+@click.argument("release", type=FILE)
+@signed
+@tells
+def verify(release: Path) -> Told:
+    """Read the whole file RELEASE (of a stream, its newest state): signature, structure, trees, models, all numbers.
+
+    Says who signed it. Whether what it holds follows from its noisy integers, and what it cost, is for `dpsql audit`.
+    """
+    report = api.verify(release)
+    return Told(report.to_json(), report.summary(), result=True)

@@ -26,9 +26,9 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any, NamedTuple
 
-from dpsql.answer.run import Stopper
 from dpsql.doors.explore.answers import Explorer, Json
 from dpsql.doors.page import SHARED, asset
+from dpsql.release.watch import Stopper
 
 HOST = "127.0.0.1"
 MOST_BODY = 2**20

@@ -20,6 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dpsql.answer.errorbars import weight_error, weight_of
+from dpsql.answer.run import run
 from dpsql.doors.describe import TableInfo, asked_name, describe, widest
 from dpsql.release import ColumnMeta, Release, StatisticMeta
 from dpsql.release.format import UNIT
@@ -83,14 +84,8 @@ def axis_labels(release: Release, axis: int) -> AxisLabels:
     found = AxisLabels(None, False, [])
     for column in release.axes[axis].columns:
         name = column.name.replace('"', '""')
-        rows = (
-            release.connection.cursor()
-            .execute(
-                f'SELECT min("{name}"), max("{name}"), count(DISTINCT "{name}") '
-                f"FROM axis_{axis} WHERE kind = 0 GROUP BY leaf ORDER BY leaf"
-            )
-            .fetchall()
-        )
+        text = f'SELECT min("{name}"), max("{name}"), count(DISTINCT "{name}") FROM axis_{axis}'
+        rows = run(release, f"{text} WHERE kind = 0 GROUP BY leaf ORDER BY leaf").rows
         ends = [(str(low), str(high)) for low, high, _ in rows]
         if any(low is None for low, _, _ in rows):
             continue
@@ -238,14 +233,9 @@ def _marginal(release: Release, statistic: StatisticMeta, position: int) -> Floa
     """Estimates of one axis's leaves over everything else, from the stored nodes."""
     tree = release.tree(statistic.axes[position])
     others = [f"n{i + 1} = 0" for i in range(len(statistic.axes)) if i != position]
-    rows = (
-        release.connection.cursor()
-        .execute(
-            f"SELECT n{position + 1} AS node, estimate FROM node_combination_{statistic.id}"
-            + (f" WHERE {' AND '.join(others)}" if others else "")
-        )
-        .fetchnumpy()
-    )
-    by_node = np.zeros(len(tree.lo))
+    text = f"SELECT n{position + 1} AS node, estimate FROM node_combination_{statistic.id} WHERE "
+    among = [f"n{position + 1} BETWEEN 0 AND {tree.size - 1}", "estimate IS NOT NULL"]
+    rows = release.read(text + " AND ".join([*among, *others]), (), lambda result: result.fetchnumpy())
+    by_node = np.zeros(tree.size)
     by_node[np.asarray(rows["node"], np.int64)] = np.asarray(rows["estimate"], np.float64) / UNIT
     return np.asarray(by_node[np.asarray(tree.leaves, np.int64)], np.float64)

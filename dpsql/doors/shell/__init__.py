@@ -13,11 +13,11 @@ import time
 from pathlib import Path
 
 from dpsql.answer.output import notes_beside, render
-from dpsql.answer.run import heeding_keys
 from dpsql.doors.complete import words_of
 from dpsql.doors.scan import Piece, is_command, split, unfinished
 from dpsql.doors.shell.commands import NAMES, SYNONYMS, TABLE, State, read_file
 from dpsql.errors import INTERRUPTED, Error, InterfaceError
+from dpsql.release.watch import heeding_keys
 
 PROMPT, CONTINUED = "dpsql> ", "   ... "
 MAX_NESTED_FILES = 16

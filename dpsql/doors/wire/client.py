@@ -25,7 +25,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 from dpsql import errors
-from dpsql.answer.run import Stopper
 from dpsql.answer.session import Settings
 from dpsql.doors.scan import bind_numbered, placeholders, split, unfinished
 from dpsql.doors.wire import protocol
@@ -33,6 +32,7 @@ from dpsql.doors.wire.password import MECHANISM, Exchange, Refused, Verifier
 from dpsql.doors.wire.protocol import FrameError, Reader, as_binary, as_text, parameter_value
 from dpsql.doors.wire.statements import Answer, Backend, sets, started_with
 from dpsql.doors.wire.turns import Turns
+from dpsql.release.watch import Stopper
 
 STATES = (
     (errors.SqlSyntaxError, "42601"), (errors.UnknownName, "42703"), (errors.ProgrammingError, "42000"),

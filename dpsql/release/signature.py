@@ -1,0 +1,182 @@
+"""Who published a release: an Ed25519 signature over every byte of the file, at its end.
+
+    DuckDB's database | magic, 24 bytes | public key, 32 bytes | signature, 64 bytes
+
+DuckDB reads the blocks that its headers name, and no byte after them. What is signed is the SHA-256 of all bytes before
+the magic. Bytes are signed and not what tables hold, for two reasons. They are checked **before** DuckDB reads the
+file, so nobody who is not trusted gets to speak to its parser. And a file has parts that no listing of tables shows,
+such as the least and greatest value of each block, by which DuckDB skips blocks: with these changed a full read gives
+the same tables and a question another answer. A release is never rewritten, so its bytes stay as they are; one that was
+exported and imported is another file and is not signed.
+
+A signature says who wrote a file, and that nobody changed it. It does not say that the file is the newest, nor that
+what it holds is private: that is for `dpsql audit`. Whoever checks a file must keep others from writing it afterwards.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from collections.abc import Collection
+from pathlib import Path
+from typing import NamedTuple
+
+from dpsql.errors import InterfaceError, ReleaseError
+from dpsql.extras import extra
+
+MAGIC = b"dpsql release, signed 1\n"
+KEY, SIGNATURE = 32, 64
+TRAILER = len(MAGIC) + KEY + SIGNATURE
+REQUIRED = "DPSQL_REQUIRE_SIGNATURE"
+"""The environment variable that names signers where a call does not."""
+
+_HEX = re.compile("[0-9a-f]{64}")
+
+
+class Signer(NamedTuple):
+    """Who signed a release.
+
+    Args:
+        key: the public key, 64 hexadecimal digits.
+        checked: whether the signature was verified, and the key is one of those required.
+    """
+
+    key: str
+    checked: bool
+
+    def __str__(self) -> str:
+        """In words."""
+        return f"{self.key} ({'checked' if self.checked else 'not checked'})"
+
+
+def public_key(seed: bytes) -> str:
+    """The public key of a secret one, 64 hexadecimal digits.
+
+    Args:
+        seed: 32 secret bytes.
+    """
+    return bytes(extra("sign").SigningKey(seed).verify_key).hex()
+
+
+def sign(path: Path, seed: bytes) -> str:
+    """Sign a closed release file, once.
+
+    Args:
+        path: the file, which nobody has open.
+        seed: 32 secret bytes.
+
+    Returns:
+        The public key.
+
+    Raises:
+        InterfaceError: PyNaCl is not installed.
+    """
+    key = extra("sign").SigningKey(seed)
+    signature = key.sign(MAGIC + _digest(path, path.stat().st_size)).signature
+    with path.open("ab") as file:
+        file.write(MAGIC + bytes(key.verify_key) + signature)
+    return bytes(key.verify_key).hex()
+
+
+def claimed_signer(path: Path) -> Signer | None:
+    """Whose signature a release carries; nothing is verified. None where it carries none.
+
+    Raises:
+        ReleaseError: the file cannot be read.
+    """
+    try:
+        with path.open("rb") as file:
+            file.seek(0, os.SEEK_END)
+            file.seek(max(0, file.tell() - TRAILER))
+            trailer = file.read(TRAILER)
+    except OSError as error:
+        raise unreadable(path, error) from error
+    if len(trailer) < TRAILER or not trailer.startswith(MAGIC):
+        return None
+    return Signer(trailer[len(MAGIC) : len(MAGIC) + KEY].hex(), False)
+
+
+def check_signature(path: Path, signers: Collection[str] | None) -> Signer:
+    """Verify a release's signature over all of its bytes.
+
+    Args:
+        path: the file; DuckDB has not read it yet.
+        signers: public keys of which one must have signed it; None takes anybody's.
+
+    Raises:
+        ReleaseError: it is not signed, was changed after it was signed, or was signed by somebody else.
+        InterfaceError: PyNaCl is not installed.
+    """
+    verify_key = extra("sign").VerifyKey
+    from nacl.exceptions import BadSignatureError
+
+    try:
+        signer, size = claimed_signer(path), path.stat().st_size
+        if signer is None:
+            raise ReleaseError(f"{path} is not signed", hint="ask its curator for a signed copy")
+        with path.open("rb") as file:
+            file.seek(size - SIGNATURE)
+            signature = file.read(SIGNATURE)
+        digest = _digest(path, size - TRAILER)
+    except OSError as error:
+        raise unreadable(path, error) from error
+    if signers is not None and signer.key not in signers:
+        raise ReleaseError(
+            f"{path} was signed by {signer.key}, who is not among the required signers",
+            hint="ask its curator for the public key, or for a fresh copy",
+        )
+    try:
+        verify_key(bytes.fromhex(signer.key)).verify(MAGIC + digest, signature)
+    except (BadSignatureError, ValueError):
+        raise ReleaseError(
+            f"{path} was changed after it was signed", hint="ask its curator for a fresh copy"
+        ) from None
+    return signer._replace(checked=True)
+
+
+def unreadable(path: Path, error: OSError) -> ReleaseError:
+    """The error of a file that the system does not let read."""
+    return ReleaseError(f"{path} cannot be read ({error.strerror})", hint="check its rights")
+
+
+def required_signers(named: str | None = None) -> frozenset[str] | None:
+    """The public keys of which one must have signed a release.
+
+    Args:
+        named: a public key, or a file with one a line (text after it is a comment); None takes the environment
+            variable DPSQL_REQUIRE_SIGNATURE.
+
+    Returns:
+        The keys; None where nobody requires a signature.
+
+    Raises:
+        InterfaceError: it is neither a key nor a file of keys.
+    """
+    named = os.environ.get(REQUIRED) if named is None else named
+    if not named:
+        return None
+    if _HEX.fullmatch(named.lower()):
+        return frozenset([named.lower()])
+    try:
+        lines = Path(named).read_text(encoding="utf-8").splitlines()
+    except (OSError, ValueError) as error:
+        raise InterfaceError(
+            f"{named} is no public key, and no file of them", hint="`dpsql verify` says who signed a release"
+        ) from error
+    keys = [line.split()[0].lower() for line in lines if line.split() and not line.startswith("#")]
+    if not keys or not all(map(_HEX.fullmatch, keys)):
+        raise InterfaceError(
+            f"{named} holds no public keys", hint="write 64 hexadecimal digits a line, and a name after them"
+        )
+    return frozenset(keys)
+
+
+def _digest(path: Path, size: int) -> bytes:
+    """SHA-256 of the first bytes of a file."""
+    whole = hashlib.sha256()
+    with path.open("rb") as file:
+        while size > 0 and (part := file.read(min(size, 1 << 20))):
+            whole.update(part)
+            size -= len(part)
+    return whole.digest()

@@ -1,0 +1,172 @@
+"""Whether a file is what its own `meta` says: the tables, columns and types that follow from it, and nothing else.
+
+A release may come from anybody, so nothing in it is believed. DuckDB would read a view, a macro or a generated column
+as if it were a table, a function or a column, and compute what it says: one named `meta` need never end, one named
+`sum` gives other answers. So the first questions go to DuckDB's own lists under their full names, which no name in the
+file can hide; only then is `meta` read, and only then what it implies.
+
+| checked when a release is opened | |
+|---|---|
+| no file beside it that DuckDB reads with it | a write-ahead log is played over the tables, also by readers |
+| no view, macro, sequence, type, index, constraint, schema, trigger, default or comment | DuckDB's lists |
+| `meta`: few entries, of bounded size and depth, nothing but what `Meta` declares | `dpsql.release.claims` |
+| exactly the tables that follow, with exactly their columns and types | `check_tables` |
+
+None of it depends on how large the tables are. What they hold is looked at when it is read (`dpsql.release.read`), and
+is known to be what the curator wrote only where the signature was checked (`dpsql.release.signature`).
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import duckdb
+
+from dpsql.errors import InternalError, ReleaseError
+from dpsql.release.format import Meta
+from dpsql.release.watch import executed
+from dpsql.variance.reading import indices, stored_columns
+
+AXIS = {"atom": "INTEGER", "leaf": "INTEGER", "kind": "TINYINT", "weight": "DOUBLE"}
+"""Columns of every axis table, before its public ones."""
+NODE = dict.fromkeys(("axis", "id", "parent", "level", "lo", "hi"), "INTEGER")
+SCALE = {
+    "of_table": "VARCHAR", "measure": "VARCHAR", "factor": "DOUBLE", "left_out": "DOUBLE", "above": "DOUBLE",
+    "relative_error": "DOUBLE", "down": "DOUBLE", "up": "DOUBLE", "mean_error": "DOUBLE", "mean_down": "DOUBLE",
+    "mean_up": "DOUBLE",
+}  # fmt: skip
+META = {"key": "VARCHAR", "value": "VARCHAR"}
+
+COMPANIONS = (".wal", ".wal.checkpoint", ".wal.recovery")
+"""What DuckDB looks for beside a database."""
+_LISTS = {
+    "schema": ("schemas", "NOT internal AND schema_name <> 'main'"),
+    "view": ("views", "NOT internal"),
+    "macro": ("functions", "NOT internal"),
+    "type": ("types", "NOT internal"),
+    "sequence": ("sequences", "TRUE"),
+    "index": ("indexes", "TRUE"),
+    "constraint": ("constraints", "TRUE"),
+    "trigger": ("triggers", "TRUE"),
+    "comment on a table": ("tables", "NOT internal AND comment IS NOT NULL"),
+    "default, comment or computed value in a column": (
+        "columns",
+        "NOT internal AND (comment IS NOT NULL OR column_default IS NOT NULL OR is_generated)",
+    ),
+}  # fmt: skip
+_STRANGE = " UNION ALL ".join(
+    f"(SELECT '{what}' AS what FROM system.main.duckdb_{function}() WHERE {where} LIMIT 1)"
+    for what, (function, where) in _LISTS.items()
+)
+_COLUMNS = (
+    "SELECT schema_name, table_name, column_name, data_type FROM system.main.duckdb_columns() WHERE NOT internal "
+    "ORDER BY table_oid, column_index"
+)
+
+
+def refused(path: Path, reason: str, hint: str = "ask its curator for a fresh copy") -> ReleaseError:
+    """The error of a file that is not what it says it is."""
+    return ReleaseError(f"{path} is not a dpsql release, or it is damaged: {reason}", hint=hint)
+
+
+def damaged(path: Path) -> ReleaseError:
+    """The error of a file that DuckDB cannot read."""
+    return ReleaseError(
+        f"{path} is not a dpsql release, or it is damaged", hint="ask its curator for a fresh copy"
+    )
+
+
+def check_alone(path: Path) -> None:
+    """Nothing lies beside a release that DuckDB would read with it.
+
+    Raises:
+        ReleaseError: something does.
+    """
+    for suffix in COMPANIONS:
+        beside = path.with_name(path.name + suffix)
+        if beside.exists() or beside.is_symlink():
+            raise ReleaseError(
+                f"{beside.name} lies beside {path} and would change what it says",
+                hint="a release has no write-ahead log; remove that file, or ask its curator for a fresh copy",
+            )
+
+
+def check_objects(connection: duckdb.DuckDBPyConnection, path: Path) -> None:
+    """Nothing is in a database but plain tables. Asked before anything else of it.
+
+    Args:
+        connection: of the release alone.
+        path: for messages.
+
+    Raises:
+        ReleaseError: something else is.
+    """
+    strange = rows_of(connection, _STRANGE)
+    if strange:
+        raise refused(path, f"it holds a {strange[0][0]}")
+    if found_tables(connection).get("meta") != META:
+        raise refused(path, "it has no meta table")
+
+
+def expected_tables(meta: Meta) -> dict[str, dict[str, str]]:
+    """Every table that a release of this `meta` holds, with its columns in order and their types.
+
+    Raises:
+        InternalError: a reading or a model that this version does not know.
+    """
+    tables = {"meta": META, "node": NODE, "scale": SCALE}
+    about = {axis.model: 1 for axis in meta.axes}
+    for i, axis in enumerate(meta.axes):
+        tables[f"axis_{i}"] = AXIS | {column.name: column.type for column in axis.columns}
+    for s, statistic in enumerate(meta.statistics):
+        axes = len(statistic.axes)
+        about |= {model: axes for model in statistic.models if model not in about}
+        rows = {f"r{i}": "INTEGER" for i in range(1, indices(statistic.reading, axes) + 1) or (0,)}
+        nodes = {f"n{i}": "INTEGER" for i in range(1, axes + 1) or (0,)}
+        tables[f"measurement_{s}"] = rows | {"value": "BIGINT", "budget": "BIGINT"}
+        if statistic.difference:
+            tables[f"difference_{s}"] = rows | {"value": "BIGINT"}
+        extra = {"nonnegative": "BIGINT"} if statistic.nonnegative else {}
+        tables[f"node_combination_{s}"] = nodes | {"estimate": "BIGINT"} | extra
+    for k, kind in enumerate(meta.models):
+        tables[f"variance_{k}"] = stored_columns(kind, about.get(k, 1))
+    return tables
+
+
+def check_tables(connection: duckdb.DuckDBPyConnection, path: Path, meta: Meta) -> None:
+    """A release holds exactly the tables that its `meta` implies, with exactly their columns and types.
+
+    Args:
+        connection: `check_objects` has seen it.
+        path: for messages.
+        meta: what the file says of itself.
+
+    Raises:
+        ReleaseError: it holds others.
+    """
+    try:
+        expected = expected_tables(meta)
+    except InternalError as error:
+        raise refused(path, error.reason, error.hint) from None
+    found = found_tables(connection)
+    if found.keys() != expected.keys():
+        lacking = sorted(expected.keys() - found.keys())
+        raise refused(path, f"it lacks the table {lacking[0]}" if lacking else "it holds a table too many")
+    for name, columns in expected.items():
+        if list(found[name].items()) != list(columns.items()):
+            raise refused(path, f"the table {name} has other columns or types than its meta says")
+
+
+def found_tables(connection: duckdb.DuckDBPyConnection) -> dict[str, dict[str, str]]:
+    """All tables of a database, with their columns in order and their types; of other schemas under a full name."""
+    found: dict[str, dict[str, str]] = {}
+    for schema, table, column, kind in rows_of(connection, _COLUMNS):
+        name = str(table) if schema == "main" else f"{schema}.{table}"
+        found.setdefault(name, {})[str(column)] = str(kind)
+    return found
+
+
+def rows_of(connection: duckdb.DuckDBPyConnection, sql: str) -> list[tuple[Any, ...]]:
+    """All rows of a statement of our own making, within a question's time."""
+    return executed(connection.cursor(), sql, (), lambda result: result.fetchall())

@@ -1,0 +1,168 @@
+"""No hostile release hangs a reader, ends in a traceback, or answers for a signed one."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from dpsql.errors import ReleaseError
+from dpsql.release import open_release, signature
+from dpsql.release.verify import verify
+from tests.release.hostile import Outcome, asked, make, names
+from tests.release_fixture import make_rows, write_fixture
+
+SEED, STRANGER = bytes(range(32)), bytes(range(1, 33))
+FEW = names()[::4]
+"""Every kind is among them; all are asked by `make withstand`."""
+
+
+@pytest.fixture(scope="module")
+def good(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_fixture(tmp_path_factory.mktemp("hostile") / "good.dpsql", make_rows())
+
+
+@pytest.fixture(scope="module")
+def signed(good: Path) -> Path:
+    pytest.importorskip("nacl")
+    path = good.with_name("signed.dpsql")
+    path.write_bytes(good.read_bytes())
+    signature.sign(path, SEED)
+    return path
+
+
+def told(outcome: Outcome) -> str:
+    """What a refused reader reads: one line, not long, with nothing that commands a terminal."""
+    assert outcome.how == "refused", outcome
+    kind, line = outcome.told
+    assert not re.search("[\x00-\x1f\x7f-\x9f]", line), line
+    assert len(line) < 600, line
+    return f"{kind}: {line}"
+
+
+def check(name: str, good: Path, folder: Path) -> Outcome:
+    outcome = asked(make(name, good, folder / "hostile.dpsql"))
+    if outcome.how != "answered":
+        told(outcome)
+    return outcome
+
+
+@pytest.mark.parametrize("name", FEW)
+def test_a_hostile_release_is_refused_or_read(good: Path, tmp_path: Path, name: str):
+    try:
+        release = open_release(make(name, good, tmp_path / "hostile.dpsql"), insecure=True)
+    except ReleaseError as error:
+        assert not re.search("[\x00-\x1f\x7f-\x9f]", str(error))
+    else:
+        release.close()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3000)
+def test_no_hostile_release_hangs_or_ends_in_a_traceback(good: Path, tmp_path: Path):
+    """`how` and the seconds of each; the file also as its owner would sign it, which changes nothing of that."""
+    found: dict[str, list[str]] = {}
+    for number, name in enumerate(names()):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        outcome = asked(make(name, good, folder / "hostile.dpsql"))
+        found.setdefault(outcome.how, []).append(name)
+        if outcome.how == "refused":
+            told(outcome)
+    print(f"figure hostile releases: {len(names())} (>= 60) {'ok' if len(names()) >= 60 else 'short'}")
+    for how in ("hung", "traceback", "died"):
+        number = len(found.get(how, []))
+        print(f"figure hostile releases, {how}: {number} (<= 0) {'short' if number else 'ok'}")
+    assert not {"hung", "traceback", "died"} & found.keys(), found
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1000)
+def test_none_answers_for_a_signed_release(signed: Path, tmp_path: Path):
+    """Whatever is done to a signed release, a reader who requires the signature is refused before DuckDB reads it."""
+    answered = []
+    for number, name in enumerate(names()):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        path = make(name, signed, folder / "hostile.dpsql")
+        try:
+            open_release(path, insecure=True, signers=[signature.public_key(SEED)]).close()
+            answered.append(name)
+        except ReleaseError:
+            pass
+    print(f"figure answers of changed releases, signature required: {len(answered)} (<= 0) "
+          f"{'short' if answered else 'ok'}")  # fmt: skip
+    assert not answered
+
+
+def test_a_signed_release_opens_for_who_requires_its_signer(signed: Path):
+    key = signature.public_key(SEED)
+    release = open_release(signed, insecure=True, signers=[key])
+    assert release.signer == signature.Signer(key, True)
+    release.close()
+    whole = verify(signed, None)
+    assert whole.signer == signature.Signer(key, True)
+    assert whole.numbers > 100
+
+
+def test_without_a_requirement_the_signer_is_told_as_unchecked(signed: Path, good: Path):
+    release = open_release(signed, insecure=True)
+    assert str(release.signer).endswith("(not checked)")
+    release.close()
+    release = open_release(good, insecure=True)
+    assert release.signer is None
+    release.close()
+
+
+def test_every_flipped_bit_is_found(signed: Path, tmp_path: Path):
+    data, copy, key = signed.read_bytes(), tmp_path / "copy.dpsql", signature.public_key(SEED)
+    for place in (*range(0, len(data), len(data) // 60), len(data) - 1, len(data) - 70, len(data) - 110):
+        damaged = bytearray(data)
+        damaged[place] ^= 1
+        copy.write_bytes(damaged)
+        with pytest.raises(ReleaseError):
+            open_release(copy, insecure=True, signers=[key])
+
+
+def test_another_signature_is_refused(signed: Path, good: Path, tmp_path: Path):
+    key, copy = signature.public_key(SEED), tmp_path / "copy.dpsql"
+    copy.write_bytes(good.read_bytes())
+    with pytest.raises(ReleaseError, match="is not signed"):
+        open_release(copy, insecure=True, signers=[key])
+    signature.sign(copy, STRANGER)
+    with pytest.raises(ReleaseError, match="not among the required signers"):
+        open_release(copy, insecure=True, signers=[key])
+    open_release(copy, insecure=True, signers=[key, signature.public_key(STRANGER)]).close()
+    trailer = signed.read_bytes()[-signature.TRAILER :]
+    copy.write_bytes(good.read_bytes() + b"\0" + trailer)
+    with pytest.raises(ReleaseError, match="changed after it was signed"):
+        open_release(copy, insecure=True, signers=[key])
+
+
+def test_a_log_beside_a_signed_release_is_refused(signed: Path, tmp_path: Path):
+    """DuckDB plays it over the tables, for readers too, and no byte of the release changes."""
+    path = make("a write-ahead log beside it", signed, tmp_path / "copy.dpsql")
+    assert path.read_bytes() == signed.read_bytes()
+    with pytest.raises(ReleaseError, match="lies beside"):
+        open_release(path, insecure=True, signers=[signature.public_key(SEED)])
+
+
+def test_signers_are_named_by_key_file_or_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    from dpsql.errors import InterfaceError
+
+    one, two = "ab" * 32, "cd" * 32
+    keys = tmp_path / "signers"
+    keys.write_text(f"# whom we trust\n{one} the shop\n{two.upper()}\n")
+    monkeypatch.delenv(signature.REQUIRED, raising=False)
+    assert signature.required_signers() is None
+    assert signature.required_signers(one) == {one}
+    assert signature.required_signers(str(keys)) == {one, two}
+    monkeypatch.setenv(signature.REQUIRED, two)
+    assert signature.required_signers() == {two}
+    for wrong in (str(tmp_path / "none"), str(tmp_path)):
+        with pytest.raises(InterfaceError, match="no public key"):
+            signature.required_signers(wrong)
+    keys.write_text("nothing\n")
+    with pytest.raises(InterfaceError, match="holds no public keys"):
+        signature.required_signers(str(keys))
