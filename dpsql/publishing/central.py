@@ -80,18 +80,14 @@ class Published:
         receipt: what the ledger charged; `drawn` is False where the release already existed.
         statistics: how many statistics it holds.
         cells: how many leaf combinations.
+        signer: the public key that signed it; None where PyNaCl is not installed.
     """
 
     path: Path
     receipt: Receipt
     statistics: int
     cells: int
-
-    @property
-    def signer(self) -> str | None:
-        """The public key that its signature names."""
-        claimed = claimed_signer(self.path)
-        return None if claimed is None else claimed.key
+    signer: str | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Plain values for `--json`."""
@@ -207,7 +203,10 @@ def publish_release(
             tuple(releases_beside(target, name.lineage)),
         )  # fmt: skip
         receipt = publish_file(ledger_path(catalog), spend, order)
-        return Published(receipt.path, receipt, len(plan.statistics), cells)
+        claimed = claimed_signer(receipt.path)
+        return Published(
+            receipt.path, receipt, len(plan.statistics), cells, None if claimed is None else claimed.key
+        )
     finally:
         with_raw.close()
 
@@ -216,7 +215,10 @@ def _published_before(receipt: Receipt) -> Published:
     """What was done when the label was new, read from the release alone."""
     with closing(open_release(receipt.path, insecure=True)) as release:
         cells = sum(statistic.cells for statistic in release.statistics)
-        return Published(receipt.path, receipt, len(release.statistics), cells)
+        claimed = release.signer
+        return Published(
+            receipt.path, receipt, len(release.statistics), cells, None if claimed is None else claimed.key
+        )
 
 
 def confirmed_source(catalog: Catalog) -> Source:
