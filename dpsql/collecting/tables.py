@@ -115,8 +115,8 @@ def _epoch(place: str, columns: Mapping[str, Column]) -> str:
     """SQL of an epoch: 0 where there is none of 32 bits."""
     if "epoch" not in columns:
         return "CAST(0 AS BIGINT)"
-    kind, sql = columns["epoch"]
-    if kind not in BITS:
+    stored, sql = columns["epoch"]
+    if stored not in BITS:
         raise SourceError(f"the column `epoch` of {place} holds no whole numbers", hint="cast it in a view")
     within = f"{sql} BETWEEN {-LARGEST_EPOCH - 1} AND {LARGEST_EPOCH}"
     return f"CASE WHEN {within} THEN CAST({sql} AS BIGINT) ELSE 0 END"

@@ -384,13 +384,13 @@ class Shapes:
 
     def filled(self, text: str, dialect: str) -> Statement | None:
         """A statement as an earlier one of its shape tells; None where it must be read."""
-        shape = shape_of(text)
-        if shape is None or self._declares(shape):
+        own = shape_of(text)
+        if own is None or self._declares(own):
             return None
         with self._lock:
-            kept = self._find(shape, dialect)
-            known = kept is not None and kept.fit and kept.changed(shape.constants) <= kept.proved
-        return kept.filled(shape.constants) if kept is not None and known else None
+            kept = self._find(own, dialect)
+            known = kept is not None and kept.fit and kept.changed(own.constants) <= kept.proved
+        return kept.filled(own.constants) if kept is not None and known else None
 
     def read(self, text: str, dialect: str) -> Statement:
         """A statement as it stands; its shape is kept for later ones.
@@ -399,11 +399,11 @@ class Shapes:
             dpsql.errors.Error: as `parse` and `take_apart`.
         """
         tree = parse(text, dialect)
-        shape = shape_of(text)
-        numbers = frozenset() if shape is None or self._declares(shape) else _exchangeable(tree, shape)
+        own = shape_of(text)
+        numbers = frozenset() if own is None or self._declares(own) else _exchangeable(tree, own)
         statement = take_apart(tree, self.schema, text)
-        if shape is not None and numbers:
-            self._learn(statement, shape, dialect, numbers)
+        if own is not None and numbers:
+            self._learn(statement, own, dialect, numbers)
         return statement
 
     def _declares(self, shape: Shape) -> bool:

@@ -40,7 +40,7 @@ class Choices:
     cap: str | None = None
 
     @property
-    def settled(self) -> bool:
+    def complete(self) -> bool:
         """Whether nothing of the promise is left open."""
         return None not in (self.unit, self.epsilon, self.cap)
 
@@ -167,7 +167,7 @@ def _header(
         f"  cap: {choices.cap or CAP}  # most that these people may ever lose",
         f"  epsilon: {choices.epsilon or EPSILON}  # what this release spends",
         f"  delta: {'1e-6' if bounded else '0'}",
-        *([] if choices.settled else ["  confirm: true"]),
+        *([] if choices.complete else ["  confirm: true"]),
         "",
         "tables:",
     ]

@@ -19,6 +19,7 @@ from math import inf
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from dpsql.budget import NEIGHBOURS
 from dpsql.curate.audit.report import Check
 from dpsql.curate.audit.run import as_bought
 from dpsql.curate.prove.loss import Distinguished
@@ -153,7 +154,7 @@ def prove_release(path: Path, catalog: Catalog | None, progress: Progress = sile
 
 def _measured(made: MadeUp, manner: Manner, folder: Path, seed: int) -> PairLoss:
     """One unit more; or in the place of another one, which is unlike it."""
-    stream, replaced = made.catalog.stream, made.catalog.privacy.neighbours == "replace_one"
+    stream, replaced = made.catalog.stream, NEIGHBOURS[made.catalog.privacy.neighbours].moves > 1
     batches = made.batches[: (stream.max_batches or len(made.batches)) if stream else 0]
     victim = made.rows_of(VICTIM, manner, batches)
     rival = [made.rows_of(RIVAL, CHEAP, batches)] if replaced else []

@@ -152,7 +152,7 @@ def _is_ordered(rows: Sequence[Sequence[Any]], c: int) -> bool:
 def _release(release: Release) -> Json:
     tables = describe(release)
     by_name = {table.name: table for table in tables}
-    facts = {table.of for table in tables if table.kind == "wide"} or set(by_name)
+    facts = {table.of for table in tables if _widens(table)} or set(by_name)
     return {
         "name": release.name,
         "description": " ".join(release.catalog.description.split()),
@@ -161,14 +161,19 @@ def _release(release: Release) -> Json:
     }
 
 
+def _widens(table: TableInfo) -> bool:
+    """Whether it has the rows of another one, with more columns."""
+    return table.of != table.name
+
+
 def _roots(tables: Sequence[TableInfo], facts: set[str]) -> Iterator[TableInfo]:
     """Where the star is entered: the wide tables, the facts, and tables that no other refers to."""
     pointed = {target for table in tables for target, _ in table.references.values()}
     for table in tables:
-        if table.kind == "wide":
+        if _widens(table):
             yield table
     for table in tables:
-        if table.kind != "wide" and (table.name in facts or table.name not in pointed):
+        if not _widens(table) and (table.name in facts or table.name not in pointed):
             yield table
 
 

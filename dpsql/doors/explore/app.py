@@ -121,7 +121,8 @@ class Gate:
         _, token, *rest = f"{scope['path']}/".split("/")
         if not hmac.compare_digest(token.encode(), self.token.encode()) or len(rest) != 2:
             raise Refused(HTTPStatus.NOT_FOUND)
-        if scope["method"] == "POST" and headers.get(b"content-type", "") != "application/json":
+        verb, content = scope["method"], headers.get(b"content-type", "")
+        if verb == "POST" and content != "application/json":
             raise Refused(HTTPStatus.UNSUPPORTED_MEDIA_TYPE)
         return str(rest[0])
 
@@ -141,13 +142,13 @@ class App:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
         try:
-            name, method = self.gate.enter(scope), scope["method"]
-            if method == "GET" and name in FILES:
+            name, verb = self.gate.enter(scope), scope["method"]
+            if verb == "GET" and name in FILES:
                 file = FILES[name]
                 await _reply(send, HTTPStatus.OK, asset(file.package, file.name), file.type)
-            elif method == "GET" and name in FACTS:
+            elif verb == "GET" and name in FACTS:
                 await _reply_json(send, await self._work(receive, lambda: FACTS[name](self.explorer)))
-            elif method == "POST" and name in QUESTIONS:
+            elif verb == "POST" and name in QUESTIONS:
                 asked = await _body(receive)
                 await _reply_json(
                     send, await self._work(receive, lambda: QUESTIONS[name](self.explorer, asked))
