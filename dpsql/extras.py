@@ -34,7 +34,6 @@ EXTRAS = {
     "explore": Extra("uvicorn", "uvicorn", "dpsql explore"),
     "postgresql": Extra("psycopg", "psycopg", "rows in PostgreSQL"),
     "spark": Extra("pyspark.sql", "pyspark", "rows in Spark"),
-    "sign": Extra("nacl.signing", "PyNaCl", "signed releases"),
 }
 
 

@@ -12,7 +12,6 @@ import secrets
 from pathlib import Path
 
 from dpsql.errors import IntegrityError, OperationalError
-from dpsql.extras import installed
 from dpsql.ledger.files import PRIVATE_DIRECTORY, PRIVATE_FILE, beside, sync
 from dpsql.noise import os_entropy
 
@@ -20,21 +19,19 @@ _SEED = re.compile(rb"[0-9a-f]{64}\n")
 _MOVE = "restore it from a backup; or move it away, and the next publish makes a new one, which readers must be told"
 
 
-def signing_seed(ledger: Path) -> bytes | None:
+def signing_seed(ledger: Path) -> bytes:
     """The secret key of whoever keeps a ledger; made if there has never been one.
 
     Args:
         ledger: the ledger file, which need not exist.
 
     Returns:
-        32 bytes; None where nothing can be signed, since PyNaCl is not installed.
+        32 bytes.
 
     Raises:
         IntegrityError: the key file is damaged, or others can read it.
         OperationalError: it can be neither read nor made.
     """
-    if not installed("sign"):
-        return None
     path = beside(ledger, ".key")
     try:
         ledger.parent.mkdir(mode=PRIVATE_DIRECTORY, parents=True, exist_ok=True)

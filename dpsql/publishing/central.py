@@ -80,7 +80,7 @@ class Published:
         receipt: what the ledger charged; `drawn` is False where the release already existed.
         statistics: how many statistics it holds.
         cells: how many leaf combinations.
-        signer: the public key that signed it; None where PyNaCl is not installed.
+        signer: the public key that signed it; None where it was not signed.
     """
 
     path: Path
@@ -116,7 +116,7 @@ class Published:
                 f"{self.path} is the release of this specification and label; nothing was drawn or charged, and data "
                 "are not compared. To publish today's rows choose another output or another --label"
             )
-        signed = "not signed: PyNaCl is not installed" if self.signer is None else f"signed by {self.signer}"
+        signed = "not signed" if self.signer is None else f"signed by {self.signer}"
         return "\n".join([*_recovered(self.receipt), done, signed])
 
 

@@ -264,11 +264,15 @@ class Release:
 
         Raises:
             QueryTimeout: it was stopped.
-            ReleaseError: a block of the file fails its checksum, or is not there.
+            ReleaseError: a block of the file fails its checksum, or is not there; or there is no memory for it.
             duckdb.Error: anything else; callers know what it means to them.
         """
         try:
             return executed(self.connection.cursor(), sql, values, fetch, limit)
+        except duckdb.OutOfMemoryException as error:
+            raise ReleaseError(
+                f"reading {self.path} takes more memory than a question may", hint="ask for less"
+            ) from error
         except duckdb.Error as error:
             if isinstance(error, duckdb.IOException) or DAMAGE in str(error):
                 raise damaged(self.path) from error

@@ -23,7 +23,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 from dpsql.errors import InterfaceError, ReleaseError
-from dpsql.extras import extra
 
 MAGIC = b"dpsql release, signed 1\n"
 KEY, SIGNATURE = 32, 64
@@ -50,15 +49,6 @@ class Signer(NamedTuple):
         return f"{self.key} ({'checked' if self.checked else 'not checked'})"
 
 
-def public_key(seed: bytes) -> str:
-    """The public key of a secret one, 64 hexadecimal digits.
-
-    Args:
-        seed: 32 secret bytes.
-    """
-    return bytes(extra("sign").SigningKey(seed).verify_key).hex()
-
-
 def sign(path: Path, seed: bytes) -> str:
     """Sign a closed release file, once.
 
@@ -70,9 +60,11 @@ def sign(path: Path, seed: bytes) -> str:
         The public key.
 
     Raises:
-        InterfaceError: PyNaCl is not installed.
+        OSError: the file cannot be written.
     """
-    key = extra("sign").SigningKey(seed)
+    from nacl.signing import SigningKey  # takes longer to load than a query
+
+    key = SigningKey(seed)
     signature = key.sign(MAGIC + _digest(path, path.stat().st_size)).signature
     with path.open("ab") as file:
         file.write(MAGIC + bytes(key.verify_key) + signature)
@@ -106,10 +98,9 @@ def check_signature(path: Path, signers: Collection[str] | None) -> Signer:
 
     Raises:
         ReleaseError: it is not signed, was changed after it was signed, or was signed by somebody else.
-        InterfaceError: PyNaCl is not installed.
     """
-    verify_key = extra("sign").VerifyKey
     from nacl.exceptions import BadSignatureError
+    from nacl.signing import VerifyKey
 
     try:
         signer, size = claimed_signer(path), path.stat().st_size
@@ -127,7 +118,7 @@ def check_signature(path: Path, signers: Collection[str] | None) -> Signer:
             hint="ask its curator for the public key, or for a fresh copy",
         )
     try:
-        verify_key(bytes.fromhex(signer.key)).verify(MAGIC + digest, signature)
+        VerifyKey(bytes.fromhex(signer.key)).verify(MAGIC + digest, signature)
     except (BadSignatureError, ValueError):
         raise ReleaseError(
             f"{path} was changed after it was signed", hint="ask its curator for a fresh copy"

@@ -63,7 +63,6 @@ def verify(path: Path, signers: Collection[str] | None) -> Verified:
 
     Raises:
         ReleaseError: the first fault.
-        InterfaceError: it is signed, and PyNaCl is not installed.
     """
     file = release_file(path)
     claimed = claimed_signer(file) if file.is_file() else None

@@ -10,8 +10,6 @@ import pytest
 from dpsql.errors import IntegrityError
 from dpsql.ledger.keys import signing_seed
 
-pytest.importorskip("nacl")
-
 
 def test_it_is_made_once_and_for_its_owner_alone(tmp_path: Path):
     ledger = tmp_path / "private" / "ledger.duckdb"

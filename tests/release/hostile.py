@@ -197,12 +197,15 @@ ENTRIES: dict[str, tuple[str, Callable[[Any], str]]] = {
 
 def _pieces(data: bytes) -> dict[str, bytes]:
     """Files that are no releases, by what they are."""
+    half = len(data) // 2
     return {
         "an empty file": b"",
         "a hundred bytes": data[:100],
-        "half a file": data[: len(data) // 2],
+        "half a file": data[:half],
         "all but a block": data[:-4096],
-        "a block of zeros": data[: len(data) // 2] + bytes(4096) + data[len(data) // 2 + 4096 :],
+        "a block inverted": data[:half]
+        + bytes(255 - one for one in data[half : half + 4096])
+        + data[half + 4096 :],
         "random bytes": os.urandom(1 << 16),
         "zeros": bytes(1 << 20),
         "a text": b"SELECT 1;\n" * 100,
