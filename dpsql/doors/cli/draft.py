@@ -48,8 +48,6 @@ def init(
     name: str | None,
     workload: Path | None,
     interactive: bool,
-    units: int | None,
-    rows: int | None,
     **said: Any,
 ) -> Told:
     """Draft a catalog from SOURCE: a folder of Parquet or CSV files, one such file, a DuckDB file, or postgresql://..
@@ -60,7 +58,8 @@ def init(
     """
     from dpsql.curate.init import Workload
 
-    choices, guess = _choices(**said), _guess(units, rows)
+    guess = _guess(said.pop("units"), said.pop("rows"))
+    choices = _choices(**said)
     if interactive and workload is None:
         told = click.prompt("A file with your questions in SQL (empty: first views)", default="", err=True)
         workload = Path(told) if told else None
