@@ -37,15 +37,6 @@ EXTRAS = {
 }
 
 
-def installed(name: str) -> bool:
-    """Whether an extra's module can be imported."""
-    try:
-        extra(name)
-    except InterfaceError:
-        return False
-    return True
-
-
 def extra(name: str, instead: str = "") -> Any:
     """The module of an extra.
 
