@@ -20,12 +20,14 @@ from typing import Any, NamedTuple
 
 from dpsql.curate.audit import AuditReport
 from dpsql.curate.prove.run import Proof
-from dpsql.errors import InterfaceError
+from dpsql.errors import InterfaceError, ReleaseError
 from dpsql.ledger import LineageReport, budget_report
 from dpsql.ledger.files import file_hash
 from dpsql.publishing.central import PROMISE
 from dpsql.release import Release
 from dpsql.release.promises import promise_words
+from dpsql.release.read import release_file
+from dpsql.release.signature import check_signature
 from dpsql.star import Catalog
 from dpsql.star.graph import ledger_path
 from dpsql.star.model import ROW
@@ -40,6 +42,7 @@ class Certified(NamedTuple):
         name, description, population: as in its catalog.
         release_id: as the ledger has it.
         file, sha256: of a stream its promise, which the ledger seals.
+        signer: the public key whose signature the file bears, of a stream its newest state; None where none holds.
     """
 
     name: str
@@ -48,6 +51,7 @@ class Certified(NamedTuple):
     release_id: str
     file: str
     sha256: str
+    signer: str | None
 
 
 class Protected(NamedTuple):
@@ -191,8 +195,16 @@ def _about(release: Release, path: Path) -> Certified:
     catalog, sealed = release.catalog, path / PROMISE if path.is_dir() else path
     return Certified(
         catalog.name, catalog.description, catalog.population or "", release.meta.release_id, path.name,
-        file_hash(sealed),
+        file_hash(sealed), _signer(release_file(path)),
     )  # fmt: skip
+
+
+def _signer(file: Path) -> str | None:
+    """Who signed these very bytes; opening has read them, so a fault is of the signature."""
+    try:
+        return check_signature(file, None).key
+    except ReleaseError:
+        return None
 
 
 def _protected(release: Release) -> Protected:

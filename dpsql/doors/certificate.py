@@ -38,6 +38,7 @@ def certificate_page(certificate: Certificate) -> str:
             [
                 ("release", about.release_id),
                 ("file", f"{about.file}, SHA-256 {about.sha256}"),
+                ("signed by", about.signer or "nobody whose signature holds"),
                 ("people", about.population or "not named"),
                 ("written", f"{certificate.made_on} by dpsql {certificate.version}"),
             ]

@@ -18,6 +18,7 @@ from dpsql.curate.prove.madeup import DEAR, made_up
 from dpsql.doors.cli import all_commands, cli
 from dpsql.errors import CatalogError, InterfaceError
 from dpsql.publishing import plan
+from dpsql.release.signature import claimed_signer
 from dpsql.star import load_catalog
 
 SHOP = """
@@ -191,8 +192,9 @@ def test_a_certificate_says_what_an_officer_asks(tmp_path: Path) -> None:
     assert told["exact_loss"]["version"] == dpsql.__version__
     assert 0.98 < told["exact_loss"]["worst_loss_over_claim"] <= 1
     assert told["audit"]["failed"] == 0 and len(told["mechanisms"]) >= 4
+    assert told["release"]["signer"] == claimed_signer(release).key
     for words in ("adding or removing everything that one customer.id owns", "lineage p", "exact loss over claim",
-                  "Groups", told["release"]["sha256"]):  # fmt: skip
+                  "Groups", told["release"]["sha256"], told["release"]["signer"]):  # fmt: skip
         assert words in page
     assert "<script" not in page and "http" not in page.replace("http-equiv", "")
 
@@ -206,6 +208,7 @@ def test_a_certificate_of_a_changed_release_says_so(tmp_path: Path) -> None:
     code, _ = run_cli("certificate", release, "-o", tmp_path / "c.html")
     told = json.loads((tmp_path / "c.json").read_text())
     assert code == 3 and told["audit"]["failed"] > 0 and told["exact_loss"] is None and told["ledger"] is None
+    assert told["release"]["signer"] is None
 
 
 @pytest.mark.usefixtures("dear_alone")
