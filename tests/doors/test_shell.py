@@ -224,6 +224,7 @@ def terminal(shop: Path, tmp_path: Path) -> pexpect.spawn:
         sys.executable,
         ["-m", "dpsql.doors.cli", "shell", str(shop)],
         env=environment,
+        preexec_fn=heed_interrupts,
         timeout=30,
         encoding="utf-8",
         dimensions=(40, 160),
