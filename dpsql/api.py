@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
     from dpsql.answer.result import Result
     from dpsql.collecting.forecast import Forecast
-    from dpsql.collecting.reported import Stored
     from dpsql.collecting.run import Collected, Reports
     from dpsql.curate.audit import AuditReport
     from dpsql.curate.certificate import Certificate
@@ -328,52 +327,6 @@ def _came_back(
         return Reports(Path(plan), [Path(spool) for spool in named], os_entropy()(32))
     server = server_tables(engine, root, [str(place) for place in named])
     return Reports(Path(plan), [], os_entropy()(32), server=server)
-
-
-def reported_plan(catalog: ReleasePath, column: str, output: ReleasePath) -> None:
-    """Write the plan that devices answer about one column that only they know.
-
-    Args:
-        catalog: the YAML file, with `reported:` at that column.
-        column: `table.column`.
-        output: the plan to write; send it to everybody.
-
-    Raises:
-        CatalogError: there is no such reported column.
-        OperationalError: the output holds another plan.
-
-    **Privacy**: public facts alone.
-    """
-    from dpsql.collecting.reported import write_reported_plan
-
-    write_reported_plan(Path(catalog), column, Path(output))
-
-
-def store_reports(
-    plan: ReleasePath, reports: ReleasePath | Sequence[ReleasePath], output: ReleasePath, *, column: str
-) -> Stored:
-    """Check people's reports about one column, and store them for the curator's next publish.
-
-    Args:
-        plan: the plan that they answered.
-        reports: Parquet files with `report` and `token` (the person's key in the curator's table), or JSON lines.
-        output: the Parquet file to make; the catalog names it under `source: {reports: ..}`.
-        column: `table.column`.
-
-    Returns:
-        How many people's reports count, and what was left out, by reason.
-
-    Raises:
-        DataError: the plan is about another column, or no report counts.
-        OperationalError: a file cannot be read, or the output exists.
-
-    **Privacy**: each person spent the plan's epsilon on her own device, towards the curator, who knows whose report it
-    is. The file stays with the curator.
-    """
-    from dpsql.collecting import reported
-
-    named = [reports] if isinstance(reports, str | PathLike) else reports
-    return reported.store_reports(Path(plan), column, [Path(spool) for spool in named], Path(output))
 
 
 def simulate(

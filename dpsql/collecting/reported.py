@@ -93,6 +93,8 @@ def write_reported_plan(catalog: Path, name: str, target: Path) -> Plan:
     Raises:
         CatalogError: the catalog has no such reported column.
         OperationalError: the target holds another plan.
+
+    **Privacy**: public facts alone.
     """
     check_folder(target)
     loaded = load_catalog(catalog)
@@ -114,6 +116,9 @@ def store_reports(plan: Path, name: str, spools: Sequence[Path], target: Path) -
     Raises:
         DataError: the plan is of another column, or no report counts.
         OperationalError: a file cannot be read, or the target exists.
+
+    **Privacy**: each person spent the plan's epsilon on her own device, towards the curator, who knows whose report it
+    is. The file stays with the curator.
     """
     known = plan_file(plan)
     body = json.loads(known.raw)

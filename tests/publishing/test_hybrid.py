@@ -14,14 +14,13 @@ import numpy as np
 import pytest
 
 import dpsql
-from dpsql import api
 from dpsql.answer import Answerer
 from dpsql.client.device import respond
 from dpsql.client.entropy import system_entropy
 from dpsql.client.plan import read_plan
 from dpsql.client.report import decode, to_json
 from dpsql.client.rows import to_rows
-from dpsql.collecting.reported import Answered, plan_of, write_items
+from dpsql.collecting.reported import Answered, plan_of, store_reports, write_items, write_reported_plan
 from dpsql.curate.audit.run import audit_release
 from dpsql.curate.forecast import plan_catalog
 from dpsql.errors import CatalogError, DataError, OperationalError, SourceError
@@ -239,7 +238,7 @@ def test_devices_report_and_the_curator_joins(tmp_path: Path, mechanism: str) ->
     sales = [(i, i % 4, i % 11) for i in range(people) for _ in range(2)]
     tables = {"sales": Rows(SALES, sales), "customer": Rows(CUSTOMER, [(i,) for i in range(people)])}
     write_side(place, catalog.replace("epsilon: 1}", "epsilon: 8}"), tables)
-    api.reported_plan(place / "catalog.yaml", "customer.age", place / "plan.json")
+    write_reported_plan(place / "catalog.yaml", "customer.age", place / "plan.json")
     plan = read_plan((place / "plan.json").read_bytes())
     lines = []
     for i in range(people):
@@ -253,20 +252,16 @@ def test_devices_report_and_the_curator_joins(tmp_path: Path, mechanism: str) ->
         json.dumps({**json.loads(lines[2]), "plan": "00" * 8, "token": "new"}),
     ]
     (place / "spool.jsonl").write_text("\n".join(lines))
-    stored = api.store_reports(
-        place / "plan.json", place / "spool.jsonl", place / "reports.parquet", column="customer.age"
+    stored = store_reports(
+        place / "plan.json", "customer.age", [place / "spool.jsonl"], place / "reports.parquet"
     )
     assert stored.people == people
     assert stored.left_out == {"repeated": 1, "no pseudonym": 2, "not a report of this plan": 1}
     assert (place / "reports.parquet").stat().st_mode & 0o777 == 0o600
     with pytest.raises(OperationalError, match="exists"):
-        api.store_reports(
-            place / "plan.json", place / "spool.jsonl", place / "reports.parquet", column="customer.age"
-        )
+        store_reports(place / "plan.json", "customer.age", [place / "spool.jsonl"], place / "reports.parquet")
     with pytest.raises(DataError, match="not about"):
-        api.store_reports(
-            place / "plan.json", place / "spool.jsonl", place / "more.parquet", column="customer.sex"
-        )
+        store_reports(place / "plan.json", "customer.sex", [place / "spool.jsonl"], place / "more.parquet")
     dpsql.publish(place / "catalog.yaml", place / "r.dpsql")
     young = f"{WHOLE} JOIN customer USING (id) WHERE age < 38"
     result = dpsql.query(young, place / "r.dpsql")

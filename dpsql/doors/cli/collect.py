@@ -66,7 +66,9 @@ def collection_plan(catalog: Path, output: Path, people: int, column: str | None
     REPORTS with --after, asks the others.
     """
     if column is not None:
-        api.reported_plan(catalog, column, output)
+        from dpsql.collecting.reported import write_reported_plan
+
+        write_reported_plan(catalog, column, output)
         return Told(
             {"plan": str(output), "column": column}, f"wrote {output}: one report a person about {column}"
         )
@@ -151,7 +153,9 @@ def collect(plan: Path, reports: tuple[str, ...], output: Path, column: str | No
             raise InterfaceError(
                 "publish joins stored reports from a file", hint="name files without --engine"
             )
-        stored = api.store_reports(plan, reports, output, column=column)
+        from dpsql.collecting.reported import store_reports
+
+        stored = store_reports(plan, column, [Path(spool) for spool in reports], output)
         lines = [f"wrote {stored.path}: reports of {stored.people} people about {column}"]
         lines += [f"  left out {count}: {reason}" for reason, count in stored.left_out.items()]
         return Told(
