@@ -18,7 +18,7 @@ QUICK := $(filter-out $(addprefix tests/,oracle/ privacy/ statistical/ kill/ sup
 # Small matrices: more than one BLAS thread only makes two test processes wait for each other.
 export OPENBLAS_NUM_THREADS ?= 1
 
-.PHONY: demo test check quick lowest dist slow same-release house bench bench-accuracy bench-collect bench-local bench-promises bench-scale bench-scale-large bench-scale-model bench-stream bench-trusts bench-userlevel first-hour page-central page-local page-streams page-userlevel test-engines wire explore withstand superset sqlalchemy14 reference data clean
+.PHONY: demo test check quick lowest dist slow same-release house bench bench-accuracy bench-collect bench-local bench-promises bench-scale bench-scale-large bench-scale-model bench-stream bench-trusts bench-userlevel figures first-hour page-central page-local page-streams page-userlevel test-engines wire explore withstand superset sqlalchemy14 reference data clean
 
 $(VENV)/.core: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -120,6 +120,11 @@ bench-scale-large: $(VENV)/.dev
 # Seconds and bytes a row, an axis and a cell: the numbers of docs/scale.md.
 bench-scale-model: $(VENV)/.dev
 	$(BIN)/python -m benchmarks.scale.model
+
+# Every figure of every target above, kept with its commit and date in benchmarks/results, as docs/figures.md: measures what has
+# no result for the files that it reads. Hours from nothing; stop it when you like, it goes on with the run that it was in.
+figures: $(VENV)/.dev
+	$(BIN)/python -m benchmarks.kept
 
 # Pages of docs/accuracy: every table of a page is measured and written by its target.
 page-central: $(VENV)/.dev

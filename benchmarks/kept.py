@@ -1,0 +1,219 @@
+"""Figures that are kept: each with its command, commit and date, and the page docs/figures.md made from them.
+
+    python -m benchmarks.kept [--only RUN]...         what has no result for its inputs, then the page
+    python -m benchmarks.kept --page                  the page alone
+    python -m benchmarks.kept --only RUN --log FILE --at REVISION     what a run of that revision printed elsewhere
+
+A result stands for the committed files that its run reads: the package, the catalogs, the run's own folder. It is
+written when the run has ended, so a stopped command goes on with the run that it was in. What is not committed is not
+measured: nobody else could measure it again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from itertools import groupby
+from pathlib import Path
+
+from benchmarks.runs import RUNS, Run
+
+PROJECT = Path(__file__).resolve().parents[1]
+RESULTS = PROJECT / "benchmarks" / "results"
+PAGE = PROJECT / "docs" / "figures.md"
+EVERY_RUN_READS = ("dpsql", "catalog", "pyproject.toml", "benchmarks/figures.py")
+FIGURE = re.compile(r"figure (?P<figure>.+): (?P<value>\S+) \((?P<bound>[^()]*)\) (?P<verdict>ok|short)$")
+HEAD = """# Every figure
+
+Made by `make figures`, which measures again whatever has no result for the files that its run reads.
+One line of `benchmarks/results/*.jsonl` is one figure with its command, commit and date.
+`short` is a figure that did not reach its bound.
+"""
+
+
+class UsageError(ValueError):
+    """What was asked for cannot be done as it was asked; the message says why."""
+
+
+@dataclass(frozen=True)
+class Kept:
+    """One figure as it was measured.
+
+    Attributes:
+        figure: its name, as the run printed it.
+        value, bound: as printed; the bound is `<= 1.5` or `>= 0.93`.
+        held: whether the value keeps the bound.
+        run, command: which run printed it.
+        commit, date: what was measured, and when the run ended.
+        inputs: a digest of the committed files that the run reads.
+        ended: exit code of the run; a run that broke off in the middle is not 0 or 1.
+    """
+
+    figure: str
+    value: str
+    bound: str
+    held: bool
+    run: str
+    command: str
+    commit: str
+    date: str
+    inputs: str
+    ended: int
+
+
+def figures_of(lines: Iterable[str]) -> list[tuple[str, str, str, bool]]:
+    """Name, value, bound and verdict of each `figure` line.
+
+    Example:
+        >>> figures_of(["warming up", "figure rows read: 12 (<= 20) ok"])
+        [('rows read', '12', '<= 20', True)]
+    """
+    matches = (FIGURE.search(line.rstrip()) for line in lines)
+    return [(m["figure"], m["value"], m["bound"], m["verdict"] == "ok") for m in matches if m]
+
+
+def inputs_of(run: Run, revision: str = "HEAD") -> str:
+    """Digest of the committed files that a run reads, by their names and contents."""
+    tree = _git(PROJECT, "ls-tree", "-r", revision, "--", *EVERY_RUN_READS, *run.reads)
+    return hashlib.sha256(tree.encode()).hexdigest()[:16]
+
+
+def kept(run: Run) -> list[Kept]:
+    """What is kept of a run; empty if nothing is."""
+    path = RESULTS / f"{run.name}.jsonl"
+    return [Kept(**json.loads(line)) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def keep(run: Run, lines: Iterable[str], ended: int, revision: str, date: str) -> list[Kept]:
+    """Write the figures of a run that has ended, all at once."""
+    commit = _git(PROJECT, "rev-parse", "--short=10", revision).strip()
+    inputs = inputs_of(run, revision)
+    figures = [
+        Kept(figure, value, bound, held, run.name, run.command, commit, date, inputs, ended)
+        for figure, value, bound, held in figures_of(lines)
+    ]
+    if not figures:
+        raise UsageError(f"{run.name}: no `figure` line in what it printed")
+    RESULTS.mkdir(exist_ok=True)
+    fresh = RESULTS / f".{run.name}"
+    fresh.write_text("".join(json.dumps(asdict(figure)) + "\n" for figure in figures))
+    fresh.replace(RESULTS / f"{run.name}.jsonl")
+    return figures
+
+
+def measure(run: Run) -> list[Kept]:
+    """Run it as its command says, showing and keeping what it prints."""
+    changed = _git(PROJECT, "status", "--porcelain", "--", *EVERY_RUN_READS, *run.reads)
+    if changed:
+        raise UsageError(f"{run.name} reads files that are not committed:\n{changed.rstrip()}")
+    revision = _git(PROJECT, "rev-parse", "HEAD").strip()
+    binaries = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    print(f"== {run.name}: {run.command}", flush=True)
+    lines = []
+    with subprocess.Popen(
+        ["/bin/sh", "-c", run.command],
+        cwd=PROJECT,
+        env={**os.environ, "PATH": binaries},
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            print(line, end="", flush=True)
+            lines.append(line)
+    return keep(run, lines, process.returncode, revision, _today())
+
+
+def page() -> str:
+    """The page: a table for each topic, what is short in bold, and what has never been measured."""
+    parts = [HEAD]
+    missing = [run.name for run in RUNS if not kept(run)]
+    held = [figure.held for run in RUNS for figure in kept(run)]
+    parts.append(f"{sum(held)} of {len(held)} figures hold.\n")
+    if missing:
+        parts.append("Not kept yet: " + ", ".join(f"`{name}`" for name in missing) + ".\n")
+    for topic, runs in groupby(RUNS, lambda run: run.topic):
+        sections = [_section(figures) for run in runs if (figures := kept(run))]
+        if sections:
+            parts.append(f"## {topic}\n\n" + "\n".join(sections))
+    return "\n".join(parts)
+
+
+def _section(figures: Sequence[Kept]) -> str:
+    first = figures[0]
+    broke = "" if first.ended in (0, 1) else f", broke off with exit code {first.ended}"
+    lines = [
+        f"`{first.command}` at {first.commit}, {first.date}{broke}:\n",
+        "| figure | value | bound | |",
+        "|---|--:|--:|---|",
+    ]
+    for figure in figures:
+        verdict = "ok" if figure.held else "**short**"
+        lines.append(f"| {_cell(figure.figure)} | {figure.value} | {_cell(figure.bound)} | {verdict} |")
+    return "\n".join(lines) + "\n"
+
+
+def _cell(text: str) -> str:
+    for character in "|<>*_":
+        text = text.replace(character, f"\\{character}")
+    return text
+
+
+def _git(project: Path, *words: str) -> str:
+    return subprocess.run(
+        ["git", "-C", str(project), *words], check=True, capture_output=True, text=True
+    ).stdout
+
+
+def _today() -> str:
+    return datetime.now(UTC).date().isoformat()
+
+
+def main() -> int:
+    """Measure, keep, write the page; 1 if a figure that is kept is short."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--only", action="append", choices=[run.name for run in RUNS], metavar="RUN")
+    parser.add_argument("--page", action="store_true", help="measure nothing")
+    parser.add_argument(
+        "--log", type=Path, help="what one run printed elsewhere; a last line `exit N` is its code"
+    )
+    parser.add_argument("--at", metavar="REVISION", help="the revision that the log is of")
+    given = parser.parse_args()
+    runs = [run for run in RUNS if not given.only or run.name in given.only]
+    try:
+        if given.log is not None:
+            _take(runs, given.log, given.at)
+        elif not given.page:
+            for run in runs:
+                if [figure.inputs for figure in kept(run)[:1]] != [inputs_of(run)]:
+                    measure(run)
+    except UsageError as refusal:
+        print(refusal, file=sys.stderr)
+        return 2
+    PAGE.write_text(page())
+    return 0 if all(figure.held for run in RUNS for figure in kept(run)) else 1
+
+
+def _take(runs: Sequence[Run], log: Path, revision: str | None) -> None:
+    if len(runs) != 1 or revision is None:
+        raise UsageError("--log is of one run at one revision: --only RUN --log FILE --at REVISION")
+    lines = log.read_text().splitlines()
+    last = lines[-1].split() if lines else []
+    if last[:1] != ["exit"]:
+        raise UsageError(f"{log}: its last line is not `exit N`, so nobody knows whether the run ended")
+    date = datetime.fromtimestamp(log.stat().st_mtime, UTC).date().isoformat()
+    keep(runs[0], lines, int(last[1]), revision, date)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

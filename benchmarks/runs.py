@@ -1,0 +1,61 @@
+"""Every run that prints `figure` lines, in the order of the page docs/figures.md.
+
+A run is what is measured again as a whole. Long targets are cut into parts, so that a stopped `make figures` loses one.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Run(NamedTuple):
+    """One command and what it reads.
+
+    Attributes:
+        name: of the result file, and what `--only` takes.
+        topic: heading on the page.
+        command: a line for the shell, from the project's folder; `python` is the environment's.
+        reads: paths of the project beside the package and the catalogs whose change makes the result an old one.
+    """
+
+    name: str
+    topic: str
+    command: str
+    reads: tuple[str, ...]
+
+
+def _modules(topic: str, folder: str, *parts: str) -> tuple[Run, ...]:
+    """Modules of a folder of benchmarks: `measure rows` is the module `measure` with the argument `rows`."""
+    return tuple(
+        Run(
+            "-".join([folder, *(word for word in part.split() if not word.startswith("-"))]),
+            topic,
+            f"python -m benchmarks.{folder}.{part}",
+            (f"benchmarks/{folder}", "benchmarks/baselines", "benchmarks/page.py"),
+        )
+        for part in parts
+    )
+
+
+LOCAL_PARTS = ("factors", "star", "axis", "cover", "collector", "rows", "bars", "rounds", "boxes")
+
+RUNS: tuple[Run, ...] = (
+    *_modules("Promises of every answer", "promises", "measure"),
+    *_modules("Privacy proved, files that attack, faults", "withstand", "prove", "hostile"),
+    *_modules(
+        "Accuracy of central releases",
+        "central",
+        *("expected", "planning", "questions", "cubes", "measure chosen", "dense", "blocks"),
+    ),
+    *_modules("Accuracy about people", "userlevel", "measure", "people"),
+    *_modules("Reports of devices", "local", *(f"measure --only {part}" for part in LOCAL_PARTS), "collect"),
+    *_modules("Two trusts", "trusts", "measure"),
+    *_modules("Streams", "streams", "measure"),
+    *_modules("Composite answers", "composites", "measure"),
+    *_modules("Speed of answers", "speed", "measure"),
+    *_modules("Scale", "scale", "measure", "big"),
+    *_modules("The first hour", "firsthour", "drafts", "designs", "readme"),
+    Run("explore", "The first hour", "make explore", ("tests/explore", "Makefile")),
+    Run("wire", "Doors", "make wire", ("tests/doors", "Makefile")),
+    Run("engines", "Engines", "make test-engines", ("tests/engines", "Makefile")),
+)
