@@ -143,9 +143,8 @@ def _check_unit(catalog: Catalog) -> None:
         raise Problem(path, f"no table `{unit}`; {nearest(unit, tuple(catalog.tables))}")
     table = catalog.tables[unit]
     if table.key != key:
-        raise Problem(
-            path, f"`{key}` is not the key of `{unit}`; write `{unit}.{table.key}` or set `key: {key}`"
-        )
+        known = f"write `{unit}.{table.key}` or " if table.key else ""
+        raise Problem(path, f"`{key}` is not the key of `{unit}`; {known}set `key: {key}` under `{unit}`")
     if table.is_public:
         raise Problem(path, f"`{unit}` is public; the people's table must be private")
 
