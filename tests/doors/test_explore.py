@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import http.client
 import json
 import math
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import time
+import urllib.parse
 from collections.abc import Mapping, MutableMapping
 from dataclasses import replace
 from pathlib import Path
@@ -25,6 +28,7 @@ from dpsql.doors.explore.answers import MOST_EXAMPLES, MOST_ROWS, Explorer
 from dpsql.doors.explore.app import FILES, HOST, MOST_BODY, App, Gate
 from dpsql.doors.page import SHARED, asset
 from dpsql.doors.questions import WELL, totals
+from tests.answer.test_limits import ATTACKS
 from tests.doors.test_shell import ENDLESS, TEN
 from tests.doors_release import build
 
@@ -206,6 +210,31 @@ def test_a_question_whose_asker_leaves_is_stopped(app: App) -> None:
     assert request(app, "ask", {"sql": BY_REGION, "level": 0.95}).json()["total"] == 3, (
         "the next one is answered"
     )
+
+
+def test_attacks_end_at_once_here_too(app: App) -> None:
+    for name, sql in ATTACKS.items():
+        started = time.process_time()
+        assert "refused" in request(app, "ask", {"sql": sql, "level": 0.95}).json(), name
+        assert time.process_time() - started < 3, name
+
+
+def test_a_busy_page_ends(opened: OpenReleases) -> None:
+    pytest.importorskip("uvicorn")
+    command = [sys.executable, "-m", "dpsql.doors.cli", "explore", "--json", str(opened.releases[0].path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        address = urllib.parse.urlsplit(json.loads(process.stdout.readline())["url"])
+        body = json.dumps({"sql": ENDLESS.rstrip(";"), "level": 0.95})
+        askers = [http.client.HTTPConnection(address.netloc, timeout=60) for _ in range(10)]
+        for asker in askers:  # more than compute at a time
+            asker.request("POST", f"{address.path}ask", body, {"content-type": "application/json"})
+        time.sleep(1)
+        started = time.monotonic()
+        process.send_signal(signal.SIGTERM)
+        _, errors = process.communicate(timeout=40)
+    assert "Traceback" not in errors
+    assert time.monotonic() - started < 15  # half of what a single question may take
 
 
 def test_the_star_is_a_tree_along_foreign_keys(app: App) -> None:
