@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import yaml
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from dpsql.errors import CatalogError
 from dpsql.star.base import Problem
@@ -18,6 +19,7 @@ from dpsql.star.model import Catalog
 LARGEST_FILE = 4 * 2**20
 DEEPEST = 20
 Lines = dict[tuple[str, ...], int]
+M = TypeVar("M", bound=BaseModel)
 
 
 def load_catalog(path: str | Path) -> Catalog:
@@ -75,6 +77,29 @@ def parse_catalog(text: str, name: str = "catalog", file: Path | None = None) ->
     Raises:
         CatalogError: as in `load_catalog`.
     """
+    catalog = read_model(text, name, Catalog, "begin with `dpsql: 1`", check_binding)
+    catalog._file = None if file is None else file.resolve()
+    return catalog
+
+
+def read_model(
+    text: str, name: str, model: type[M], begin: str, check: Callable[[M], None] | None = None
+) -> M:
+    """Read a model from YAML text.
+
+    Args:
+        text: YAML.
+        name: what errors call it.
+        model: what it is read as.
+        begin: a hint for what is no mapping.
+        check: what else may raise a `Problem`.
+
+    Returns:
+        The value.
+
+    Raises:
+        CatalogError: as in `load_catalog`.
+    """
     lines: Lines = {}
     try:
         node = yaml.compose(text, Loader=yaml.BaseLoader)
@@ -83,13 +108,12 @@ def parse_catalog(text: str, name: str = "catalog", file: Path | None = None) ->
         where = f"{name}:{mark.line + 1}" if mark else name
         raise CatalogError(f"{where}: is not YAML ({_one_line(error)})", hint="mend the line") from None
     if not isinstance(node, yaml.MappingNode):
-        raise CatalogError(f"{name}: is not a catalog", hint="begin with `dpsql: 1`")
+        raise CatalogError(f"{name}: holds no keys", hint=begin)
     try:
-        data = _plain(node, (), lines)
-        catalog = Catalog.model_validate(data)
-        check_binding(catalog)
-        catalog._file = None if file is None else file.resolve()
-        return catalog
+        value = model.model_validate(_plain(node, (), lines))
+        if check is not None:
+            check(value)
+        return value
     except Problem as problem:
         raise CatalogError(_place(name, problem.path, lines) + str(problem)) from None
     except ValidationError as error:

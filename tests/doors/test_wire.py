@@ -70,6 +70,8 @@ def port(shop: Path) -> Iterator[int]:
 class Wire:
     """A client that speaks the protocol by hand."""
 
+    greeting, last = "", b""
+
     def __init__(self, port: int, user: str = "me", startup: bytes | None = None) -> None:
         self.socket = socket.create_connection(("127.0.0.1", port), timeout=20)
         body = struct.pack("!i", 196608) + b"user\0" + user.encode() + b"\0database\0shop\0\0"
@@ -281,8 +283,8 @@ def test_ssl_is_declined_and_cancel_is_harmless(port: int) -> None:
     assert client.socket.recv(1) == b"N"
 
 
-def log_in(port: int, user: str, password: str) -> str:
-    """Kinds of messages of a SCRAM login."""
+def log_in(port: int, user: str, password: str) -> Wire:
+    """A client after a SCRAM login, right or wrong, with the kinds of what came back and the last body."""
     client = Wire(port, user)
     assert client.receive()[1][:4] == struct.pack("!i", 10)
     first = b"n,,n=,r=abc"
@@ -299,7 +301,10 @@ def log_in(port: int, user: str, password: str) -> str:
         a ^ b for a, b in zip(key, hmac.digest(hashlib.sha256(key).digest(), signed, "sha256"), strict=True)
     )
     client.send("p", f"{without},p={base64.b64encode(proof).decode()}".encode())
-    return kinds(client.until_ready())
+    messages = client.until_ready()
+    client.greeting = kinds(messages)
+    client.last = next(body for kind, body in reversed(messages) if kind)
+    return client
 
 
 def test_passwords(shop: Path, tmp_path: Path) -> None:
@@ -307,10 +312,10 @@ def test_passwords(shop: Path, tmp_path: Path) -> None:
     secret.write_text("ana:correct horse\n")
     secret.chmod(0o600)
     with serving(shop, "--password-file", secret) as port:
-        assert log_in(port, "ana", "correct horse").startswith("RRS")
-        assert log_in(port, "ana", "wrong") == "E"
-        assert log_in(port, "bob", "correct horse") == "E"
-        assert log_in(port, "ana", "correct horse")[-1] == "Z"
+        assert log_in(port, "ana", "correct horse").greeting.startswith("RRS")
+        assert log_in(port, "ana", "wrong").greeting == "E"
+        assert log_in(port, "bob", "correct horse").greeting == "E"
+        assert log_in(port, "ana", "correct horse").greeting[-1] == "Z"
         unasked = Wire(port, "ana")
         unasked.receive()
         unasked.send("Q", b"SELECT 1\0")
@@ -349,13 +354,16 @@ def test_a_password_needs_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_psql_logs_in(shop: Path, tmp_path: Path) -> None:
-    """libpq leaves the user's name in the exchange empty."""
+    """libpq leaves the user's name in the exchange empty, and says why it was not let in."""
     secret = tmp_path / "password"
     secret.write_text("me:correct horse\n")
     secret.chmod(0o600)
-    with serving(shop, "--password-file", secret) as port:
+    with serving(shop, "--password-file", secret, "--connections", "1") as port:
         assert psql(port, "SELECT 1", PGPASSWORD="correct horse") == "1\n"
         assert "wrong user or password" in psql(port, "SELECT 1", PGPASSWORD="wrong")
+        taken = log_in(port, "me", "correct horse")
+        assert "too many clients; try again later" in psql(port, "SELECT 1", PGPASSWORD="correct horse")
+        taken.socket.close()
 
 
 @pytest.mark.parametrize(
@@ -363,7 +371,7 @@ def test_psql_logs_in(shop: Path, tmp_path: Path) -> None:
     [
         (
             ("--host", "0.0.0.0"),
-            "0.0.0.0 is beyond loopback; give --password-file, --tls-certificate and --tls-key",
+            "0.0.0.0 is beyond loopback; give --password-file or --roles, --tls-certificate and --tls-key",
         ),
         (("--tls-certificate", "absent.pem"), "TLS needs a certificate and a key"),
         (("--password-file", "absent"), "cannot read the password file absent"),

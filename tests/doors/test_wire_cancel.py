@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from dpsql.answer import Answerer
-from dpsql.doors.wire.client import Sessions
+from dpsql.doors.wire.sessions import Sessions
 from dpsql.errors import QueryTimeout
 from dpsql.release import open_release
 from dpsql.release.watch import Stopper

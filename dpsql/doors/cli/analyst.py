@@ -16,6 +16,7 @@ from dpsql.doors.cli import FILE, Told, cli, tells, write_text
 from dpsql.release.signature import REQUIRED
 from dpsql.release.watch import heeding_keys
 
+SECONDS = click.FloatRange(0)
 LEVEL = click.FloatRange(0.5, 0.9999)
 as_of = click.option("--as-of", help="of a stream: the newest batch wanted, by number or date")
 combine = click.option("--combine", is_flag=True, help="also answer from what several releases hold together")
@@ -153,6 +154,7 @@ def report(releases: tuple[Path, ...], output: Path) -> Told:
 @several
 @click.option("--port", default=0, show_default=True, help="to listen on; 0 takes a free one")
 @as_of
+@signed
 @click.option("--json", "as_json", is_flag=True, help="say the address as JSON")
 def explore(releases: tuple[Path, ...], port: int, as_of: str | None, as_json: bool) -> None:
     """Explore RELEASES (files or streams) in a web page of this machine, until interrupted.
@@ -175,12 +177,29 @@ def explore(releases: tuple[Path, ...], port: int, as_of: str | None, as_json: b
 
 
 @cli.command()
-@click.argument("releases", type=FILE, nargs=-1, required=True)
+@click.argument("releases", type=FILE, nargs=-1)
 @click.option("--host", default="127.0.0.1", show_default=True)
 @click.option("--port", default=5433, show_default=True, help="0 takes a free one")
+@click.option("--roles", type=FILE, help="YAML: who may ask which releases, instead of RELEASES")
 @click.option("--password-file", type=FILE, help="one line user:password; readable by you alone")
 @click.option("--tls-certificate", "certificate", type=FILE, help="PEM file")
 @click.option("--tls-key", "key", type=FILE, help="PEM file")
+@click.option(
+    "--connections", type=click.IntRange(1, 100_000), default=800, show_default=True,
+    help="clients that have logged in, at a time; of each process",
+)  # fmt: skip
+@click.option(
+    "--idle-timeout", "idle", type=SECONDS, default=3600, show_default=True, help="seconds; 0 for none"
+)
+@click.option(
+    "--login-timeout",
+    "login",
+    type=click.FloatRange(0.1),
+    default=10,
+    show_default=True,
+    help="seconds until it is done",
+)
+@click.option("--login-log", type=FILE, help="file to add a line for each login to; else standard error")
 @click.option(
     "--processes", type=click.IntRange(1, 64), default=1, show_default=True, help="one uses one core"
 )
@@ -188,7 +207,11 @@ def explore(releases: tuple[Path, ...], port: int, as_of: str | None, as_json: b
 @signed
 @click.option("--together", type=FILE, hidden=True)
 @click.option("--json", "as_json", is_flag=True, help="say where it listens as JSON")
-def serve(releases: tuple[Path, ...], processes: int, as_of: str | None, as_json: bool, **where: Any) -> None:
+@click.pass_context
+def serve(
+    context: click.Context, /, releases: tuple[Path, ...], processes: int, as_of: str | None, as_json: bool,
+    connections: int, idle: float, login: float, **where: Any,
+) -> None:  # fmt: skip
     """Serve RELEASES (files or streams) read-only to psql, JDBC and every PostgreSQL driver, until interrupted.
 
     Only this machine can connect, unless TLS and a password are given.
@@ -202,20 +225,28 @@ def serve(releases: tuple[Path, ...], processes: int, as_of: str | None, as_json
         )
         click.echo(line, err=not as_json)
 
-    options = wire.Options(**where)
+    options = wire.Options(**where, limits=wire.Limits(connections, login, idle))
     wire.check(options)
-    opened = open_session(releases, as_of=as_of)
-    try:
+    with wire.open_roles(
+        wire.read_guests(options, releases), lambda paths: open_session(paths, as_of=as_of)
+    ) as roles:
         if processes == 1:
-            wire.serve(opened, options, told)
-    finally:
-        opened.close()
+            wire.serve(roles, options, told)
     if processes > 1:
-        words: dict[str, Path | str | None]
-        words = {"--password-file": options.password_file, "--tls-certificate": options.certificate,
-                 "--tls-key": options.key, "--as-of": as_of}  # fmt: skip
-        given = [str(word) for name, value in words.items() if value is not None for word in (name, value)]
-        wire.serve_together([*map(str, releases), *given], processes, options.host, options.port, told)
+        words = [*map(str, releases), *_options_of_each_process(context)]
+        wire.serve_together(words, processes, options.host, options.port, told)
+
+
+OF_ALL_PROCESSES = ("processes", "host", "port", "as_json", "together")
+
+
+def _options_of_each_process(context: click.Context) -> list[str]:
+    """The options of `serve` that each of several processes gets, as words."""
+    given = ((option, context.params.get(option.name or "")) for option in context.command.params)
+    return [
+        word for option, value in given for word in (option.opts[0], str(value))
+        if isinstance(option, click.Option) and option.name not in OF_ALL_PROCESSES and value is not None
+    ]  # fmt: skip
 
 
 @cli.command()

@@ -2,13 +2,20 @@
 
 protocol    messages of protocol 3.0, and values in text and binary form
 password    the server's side of SCRAM-SHA-256
+roles       who may come in, and which releases she may ask
+gate        places for connections, time-outs, waits after wrong passwords
+logins      the log of logins
+login       one connection until somebody has logged in
+sessions    keys of sessions, for cancelling
 catalogue   pg_catalog in an in-memory DuckDB, for \\d, getTables and getColumns
 lists       what a catalogue query may be made of
 statements  what a statement is: a question, a catalogue query, a setting, or a word to nod at
-client      one connection: simple and extended protocol, cancelling
+client      one connection: simple and extended protocol
 server      listening: loopback, or TLS and a password; several processes on one port
 """
 
-from dpsql.doors.wire.server import Options, check, serve, serve_together
+from dpsql.doors.wire.gate import Limits
+from dpsql.doors.wire.roles import open_roles
+from dpsql.doors.wire.server import Options, check, read_guests, serve, serve_together
 
-__all__ = ["Options", "check", "serve", "serve_together"]
+__all__ = ["Limits", "Options", "check", "open_roles", "read_guests", "serve", "serve_together"]

@@ -1,162 +1,39 @@
-"""One client's connection: start-up, login, then simple and extended queries until it leaves.
+"""One client's connection once it is there: login, then simple and extended queries until it leaves.
 
-Whatever a client sends, an error ends at most its own connection.
-
-A client gets a key when it logs in (BackendKeyData): a number and a secret. A cancel request carries both, over a
-connection of its own that nobody logs in to; it gets no answer, right or wrong. Of several processes on one port
-the kernel may hand the request to another one than the session's. Then it is passed on through Unix sockets in a
-folder that only these processes can enter.
+Whatever a client sends, an error ends at most its own connection. A client that leaves while it is being answered
+stops what it asked.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import hmac
-import os
-import secrets
-import socket
-import ssl
 import struct
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
-from typing import NamedTuple
+from itertools import islice
 
 from dpsql import errors
 from dpsql.answer.session import Settings
 from dpsql.doors.scan import bind_numbered, placeholders, split, unfinished
 from dpsql.doors.wire import protocol
-from dpsql.doors.wire.password import MECHANISM, Exchange, Refused, Verifier
+from dpsql.doors.wire.login import Guest, Login, Service
+from dpsql.doors.wire.password import Refused
 from dpsql.doors.wire.protocol import FrameError, Reader, as_binary, as_text, parameter_value
-from dpsql.doors.wire.statements import Answer, Backend, sets, started_with
-from dpsql.doors.wire.turns import Turns
-from dpsql.release.watch import Stopper
+from dpsql.doors.wire.statements import Answer, sets, started_with
 
 STATES = (
     (errors.SqlSyntaxError, "42601"), (errors.UnknownName, "42703"), (errors.ProgrammingError, "42000"),
     (errors.NotSupportedError, "0A000"), (errors.DataError, "22000"), (errors.QueryTimeout, "57014"),
     (errors.PrivacyError, "42501"), (errors.InterfaceError, "08P01"),
 )  # fmt: skip
-LOGIN_SECONDS = 30.0
-MOST_PREPARED = 1000
-
-
-_KEY = struct.Struct("!ii")
-
-
-class Key(NamedTuple):
-    """What a client shows to have its session's statement stopped."""
-
-    number: int
-    secret: int
-
-    def pack(self) -> bytes:
-        """As it stands in messages.
-
-        >>> Key(1, -1).pack().hex()
-        '00000001ffffffff'
-        """
-        return _KEY.pack(*self)
-
-
-class Sessions:
-    """The sessions of this process, by their keys.
-
-    Args:
-        folder: where processes on one port hear of each other's requests; None for a single one.
-    """
-
-    def __init__(self, folder: Path | None = None) -> None:
-        self.folder = folder
-        self._open: dict[int, tuple[Key, Stopper]] = {}
-
-    def open(self) -> tuple[Key, Stopper]:
-        """A new session: its key, and what stops its statements."""
-        number = secrets.randbits(31)
-        while number in self._open:
-            number = secrets.randbits(31)
-        found = Key(number, secrets.randbits(32) - 2**31), Stopper()
-        self._open[number] = found
-        return found
-
-    def close(self, key: Key) -> None:
-        """Forget a session."""
-        self._open.pop(key.number, None)
-
-    def cancel(self, body: bytes) -> None:
-        """Stop what the session of a key is asking, here or in another process; nothing if there is no such key.
-
-        Args:
-            body: of a cancel request.
-        """
-        if len(body) == _KEY.size and not self.stop(body) and self.folder is not None:
-            _tell(self.folder, body)
-
-    def stop(self, body: bytes) -> bool:
-        """Whether the key names a session of this process, after stopping what it asks if the secret is right."""
-        if len(body) != _KEY.size:
-            return False
-        key, stopper = self._open.get(_KEY.unpack(body)[0], (None, None))
-        if key is None or stopper is None:
-            return False
-        if hmac.compare_digest(key.pack(), body):
-            stopper.stop()
-        return True
-
-    async def hear(self) -> None:
-        """Listen for requests that reached other processes on the port.
-
-        Raises:
-            OperationalError: their folder cannot be used.
-        """
-        if self.folder is None:
-            return
-        place, sessions = self.folder / str(os.getpid()), self
-
-        class Heard(asyncio.DatagramProtocol):
-            def datagram_received(self, data: bytes, addr: object) -> None:
-                sessions.stop(data)
-
-        loop = asyncio.get_running_loop()
-        try:
-            await loop.create_datagram_endpoint(Heard, local_addr=str(place), family=socket.AF_UNIX)
-        except OSError as error:
-            raise errors.OperationalError(
-                f"cannot listen on {place}", hint="set TMPDIR to a shorter path"
-            ) from error
-
-
-def _tell(folder: Path, body: bytes) -> None:
-    """Pass a request on to every other process; one that has gone, or is too busy to hear, is left out."""
-    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
-        sender.setblocking(False)
-        for place in folder.iterdir():
-            if place.name != str(os.getpid()):
-                with contextlib.suppress(OSError):
-                    sender.sendto(body, str(place))
-
-
-@dataclass(frozen=True)
-class Service:
-    """What every client of a server meets.
-
-    Args:
-        backend: what statements run on.
-        sessions: all clients, for cancelling.
-        verifier: of the password, or None where everybody may come in.
-        turns: of all clients' statements.
-        tls: or None where nothing is encrypted.
-        tls_only: whether a client must encrypt.
-    """
-
-    backend: Backend
-    sessions: Sessions
-    verifier: Verifier | None
-    turns: Turns
-    tls: ssl.SSLContext | None
-    tls_only: bool
+MOST_PREPARED, MOST_PREPARED_TEXT, MOST_PORTALS = 1000, 2**22, 64
+"""Of one client: prepared statements, their characters, and portals that are open."""
+ROWS_AT_ONCE = 500
+"""Rows that are written before others have their turn, and before the client must have taken what came before."""
+LOOK = 0.5
+"""Seconds after which a long statement is stopped if its client has left."""
+SECONDS_TO_CLOSE = 1.0
 
 
 @dataclass
@@ -181,6 +58,9 @@ class Client:
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, service: Service) -> None:
         self.reader, self.writer, self.service = reader, writer, service
+        address, port = (writer.get_extra_info("peername") or ("", 0))[:2]
+        self.address, self.place = str(address), f"{address}:{port}"
+        self.guest: Guest | None = None
         self.prepared: dict[str, Prepared] = {}
         self.portals: dict[str, Portal] = {}
         self.settings = Settings()
@@ -199,69 +79,52 @@ class Client:
         }
 
     async def serve(self) -> None:
-        """Serve until the client leaves or breaks the protocol."""
+        """Serve until the client leaves, breaks the protocol, or is silent for too long."""
+        login = Login(self.reader, self.writer, self.service, self.address)
         try:
-            if await asyncio.wait_for(self._start(), LOGIN_SECONDS):
-                while True:
-                    frame = await protocol.read_frame(self.reader)
-                    if frame.kind not in self.steps:
-                        raise FrameError(f"a message of type {frame.kind} is not known")
-                    await self.steps[frame.kind](Reader(frame.body))
-                    await self.writer.drain()
-        except FrameError as error:
-            self._send(protocol.error("08P01", str(error), severity="FATAL"))
+            guest = await self._enter(login)
+            if guest is not None:
+                with self.service.places.client() as free:
+                    if not free:
+                        raise Refused("too many clients; try again later", "53300")
+                    self.guest = guest
+                    await self._welcome(guest)
+                    await self._talk()
+        except (FrameError, Refused) as error:
+            if self.guest is None:
+                self.service.log.refused(login.role, self.place, str(error))
+            self._send(protocol.error(error.state, str(error), severity="FATAL"))
         except errors.Error as error:
             self._send(refusal(error))
-        except Refused as error:
-            self._send(protocol.error("28P01", str(error), severity="FATAL"))
-        except (asyncio.IncompleteReadError, ConnectionError, TimeoutError, ssl.SSLError):
+        except TimeoutError:
+            silent = f"the client was silent for {self.service.limits.idle:g} s"
+            self._send(protocol.error("57P05", silent, severity="FATAL"))
+        except (asyncio.IncompleteReadError, OSError):
             pass  # the client left; there is nobody to tell
         finally:
             self.service.sessions.close(self.key)
-            self.writer.close()
+            await self._end()
 
-    def _send(self, *messages: bytes) -> None:
-        self.writer.write(b"".join(messages))
+    async def _enter(self, login: Login) -> Guest | None:
+        """Who has logged in, within the time for that."""
+        limits, places = self.service.limits, self.service.places
+        pushed_out = False
+        try:
+            async with asyncio.timeout(limits.login) as time_left:
+                places.arrive(time_left, self.address)
+                try:
+                    return await login.enter()
+                finally:
+                    pushed_out = places.pushed_out(time_left)
+        except TimeoutError as error:
+            if pushed_out:
+                raise Refused("too many connections that have not logged in", "53300") from error
+            raise Refused(f"the login took more than {limits.login:g} s", "57014") from error
 
-    async def _start(self) -> bool:
-        """Start-up and login; False if the connection was for something else."""
-        encrypted = False
-        code, body = await protocol.read_startup(self.reader)
-        while code in (protocol.SSL_REQUEST, protocol.GSS_REQUEST):
-            offered = code == protocol.SSL_REQUEST and self.service.tls is not None and not encrypted
-            self._send(b"S" if offered else b"N")
-            await self.writer.drain()
-            if offered and self.service.tls is not None:
-                await self.writer.start_tls(self.service.tls)
-                encrypted = True
-            code, body = await protocol.read_startup(self.reader)
-        if code == protocol.CANCEL_REQUEST:
-            self.service.sessions.cancel(body)
-            return False
-        if code != protocol.PROTOCOL:
-            raise FrameError("only protocol 3.0 is spoken here")
-        if self.service.tls_only and not encrypted:
-            raise FrameError("this server asks for TLS; set sslmode=require")
-        words = body.rstrip(b"\0").split(b"\0")
-        options = dict(zip(words[::2], words[1::2], strict=False))
-        await self._login(
-            {k.decode("utf-8", "replace"): v.decode("utf-8", "replace") for k, v in options.items()}
-        )
-        return True
-
-    async def _login(self, options: dict[str, str]) -> None:
-        if self.service.verifier is not None:
-            self._send(protocol.authentication(10, protocol.text(MECHANISM) + b"\0"))
-            exchange = Exchange(self.service.verifier)
-            first = await self._expect("p")
-            if first.text() != MECHANISM:
-                raise Refused(f"only {MECHANISM} is spoken here")
-            self._send(protocol.authentication(11, exchange.first(first.value() or b"")))
-            signature = exchange.final((await self._expect("p")).body)
-            if options.get("user", "") != self.service.verifier.user:
-                raise Refused("wrong user or password")
-            self._send(protocol.authentication(12, signature))
-        for statement in started_with(options):
+    async def _welcome(self, guest: Guest) -> None:
+        """Say that she has come in."""
+        self.service.log.accepted(guest.role, self.place, guest.admission.releases)
+        for statement in started_with(guest.options):
             self.settings.take(statement)
         self._send(protocol.authentication(0))
         settings = {
@@ -270,21 +133,52 @@ class Client:
         }  # fmt: skip
         self._send(*(protocol.parameter(name, value) for name, value in settings.items()))
         self._send(protocol.message("K", self.key.pack()), protocol.ready(False))
-        await self.writer.drain()
+        await self._taken()
 
-    async def _expect(self, kind: str) -> Reader:
-        """The next message of a login."""
-        await self.writer.drain()
-        frame = await protocol.read_frame(self.reader, protocol.MOST_STARTUP_BYTES)
-        if frame.kind != kind:
-            raise FrameError("a password message was expected")
-        return Reader(frame.body)
+    async def _talk(self) -> None:
+        """Take messages until the client leaves."""
+        while True:
+            async with asyncio.timeout(self.service.limits.patience):
+                frame = await protocol.read_frame(self.reader)
+            if frame.kind not in self.steps:
+                raise FrameError(f"a message of type {frame.kind} is not known")
+            await self.steps[frame.kind](Reader(frame.body))
+            await self._taken()
+
+    async def _end(self) -> None:
+        """Close the connection; what a client does not take is thrown away."""
+        self.writer.close()
+        try:
+            async with asyncio.timeout(SECONDS_TO_CLOSE):
+                await self.writer.wait_closed()
+        except OSError:
+            pass  # it is gone, or takes nothing
+        finally:
+            self.writer.transport.abort()
+
+    def _send(self, *messages: bytes) -> None:
+        self.writer.write(b"".join(messages))
+
+    async def _taken(self) -> None:
+        """Until the client has taken most of what was sent."""
+        async with asyncio.timeout(self.service.limits.patience):
+            await self.writer.drain()
+
+    async def _send_rows(self, rows: Iterable[bytes]) -> None:
+        """Send rows as the client takes them; other clients have their turns between."""
+        left = iter(rows)
+        while some := list(islice(left, ROWS_AT_ONCE)):
+            self._send(*some)
+            await self._taken()
+            await asyncio.sleep(0)
 
     async def _leave(self, body: Reader) -> None:
         raise ConnectionAbortedError("the client says goodbye")
 
     async def _sync(self, body: Reader) -> None:
         self.skipping = False
+        if not self.in_transaction:
+            self.portals.clear()  # as in Postgres: they end with their transaction
         self._send(protocol.ready(self.in_transaction))
 
     async def _extended(self, step: Callable[[Reader], Awaitable[None]], body: Reader) -> None:
@@ -298,9 +192,18 @@ class Client:
             self.skipping = True
 
     async def _run(self, sql: str) -> Answer:
-        with self.stopper.statement():
-            run = partial(self.service.backend.run, sql, self.settings)
-            answer = await self.service.turns.take(run)
+        """Answer a statement; it is stopped if its client leaves."""
+        assert self.guest is not None
+        run = partial(self.guest.admission.backend.run, sql, self.settings)
+        with self.stopper.statement():  # whoever leaves it by an error stops what runs
+            asking = asyncio.ensure_future(self.service.turns.take(run))
+            try:
+                while not (await asyncio.wait([asking], timeout=LOOK))[0]:
+                    if self.reader.at_eof():
+                        raise ConnectionAbortedError("the client has left")
+                answer = asking.result()
+            finally:
+                asking.cancel()
         if answer.tag in ("BEGIN", "COMMIT", "ROLLBACK"):
             self.in_transaction = answer.tag == "BEGIN"
         return answer
@@ -324,7 +227,7 @@ class Client:
         self._send(*map(protocol.notice, answer.flags))
         if answer.columns is not None:
             self._send(protocol.row_description(answer.columns, [0] * len(answer.columns)))
-            self._send(*(protocol.data_row([as_text(value) for value in row]) for row in answer.rows))
+            await self._send_rows(protocol.data_row([as_text(v) for v in row]) for row in answer.rows)
         self._send(protocol.complete(tag_of(answer)))
 
     async def _parse(self, body: Reader) -> None:
@@ -332,6 +235,8 @@ class Client:
         oids = [body.int32() for _ in range(body.int16())]
         if len(self.prepared) >= MOST_PREPARED and name not in self.prepared:
             raise errors.ProgrammingError(f"more than {MOST_PREPARED} prepared statements", hint="close some")
+        if len(sql) + sum(len(each.sql) for each in self.prepared.values()) > MOST_PREPARED_TEXT:
+            raise errors.ProgrammingError("the prepared statements are too long", hint="close some")
         oids += [0] * (placeholders(sql) - len(oids))
         self.prepared[name] = Prepared(sql, oids)
         self._send(protocol.message("1"))
@@ -339,6 +244,8 @@ class Client:
     async def _bind(self, body: Reader) -> None:
         portal, name = body.text(), body.text()
         prepared = self._prepared(name)
+        if len(self.portals) >= MOST_PORTALS and portal not in self.portals:
+            raise errors.ProgrammingError(f"more than {MOST_PORTALS} portals", hint="close some")
         codes = [body.int16() for _ in range(body.int16())]
         raw = [body.value() for _ in range(body.int16())]
         formats = [body.int16() for _ in range(body.int16())]
@@ -352,8 +259,6 @@ class Client:
         answer = await self._run(bind_numbered(prepared.sql, values))
         width = len(answer.columns or ())
         wanted = formats * width if len(formats) == 1 else formats or [0] * width
-        if len(self.portals) >= MOST_PREPARED:
-            self.portals.clear()
         self.portals[portal] = Portal(answer, wanted)
         self._send(protocol.message("2"))
 
@@ -384,11 +289,13 @@ class Client:
         self._send(*map(protocol.notice, () if portal.sent else answer.flags))
         rows = answer.rows[portal.sent : portal.sent + most] if most > 0 else answer.rows[portal.sent :]
         portal.sent += len(rows)
-        for row in rows:
-            triples = zip(row, answer.columns or (), portal.formats, strict=True)
-            self._send(
-                protocol.data_row([as_binary(v, c.oid) if form else as_text(v) for v, c, form in triples])
+        forms = list(zip(answer.columns or (), portal.formats, strict=True))
+        await self._send_rows(
+            protocol.data_row(
+                [as_binary(v, c.oid) if form else as_text(v) for v, (c, form) in zip(row, forms, strict=True)]
             )
+            for row in rows
+        )
         if portal.sent < len(answer.rows):
             self._send(protocol.message("s"))
         elif not answer.tag:
@@ -402,7 +309,7 @@ class Client:
         self._send(protocol.message("3"))
 
     async def _flush(self, body: Reader) -> None:
-        await self.writer.drain()
+        await self._taken()
 
     def _prepared(self, name: str) -> Prepared:
         if name not in self.prepared:

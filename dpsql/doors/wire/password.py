@@ -7,7 +7,9 @@ in the exchange empty, which scramp refuses: it reads a stand-in, and the proof 
 
 from __future__ import annotations
 
+import hmac
 import re
+import secrets
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,11 +17,23 @@ from dpsql.errors import InterfaceError, OperationalError
 from dpsql.extras import extra
 
 MECHANISM = "SCRAM-SHA-256"
+ROUNDS, SALT_BYTES = 4096, 32
+"""Of every password: a stand-in must look like one."""
+_SECRET = secrets.token_bytes(32)
 FIRST = re.compile(r"([ny]),,(n=[^,]*,(.*))", re.DOTALL)
 
 
 class Refused(Exception):
-    """The exchange failed: wrong password, or a broken message."""
+    """A client may not come in: wrong password, a broken message, no place.
+
+    Args:
+        reason: one line.
+        state: its SQLSTATE.
+    """
+
+    def __init__(self, reason: str, state: str = "28P01") -> None:
+        super().__init__(reason)
+        self.state = state
 
 
 class Verifier(NamedTuple):
@@ -47,11 +61,26 @@ def make_verifier(user: str, password: str, salt: bytes | None = None) -> Verifi
     """
     scramp = extra("password")
     try:
-        return Verifier(user, scramp.ScramMechanism(MECHANISM).make_auth_info(password, salt=salt))
+        salt = salt or secrets.token_bytes(SALT_BYTES)
+        return Verifier(user, scramp.ScramMechanism(MECHANISM).make_auth_info(password, ROUNDS, salt))
     except scramp.ScramException as error:
         raise InterfaceError(
             "the password has a character that SCRAM forbids", hint="choose another"
         ) from error
+
+
+def stand_in(user: str) -> Verifier:
+    """What is shown to somebody under a name that nobody has: the same salt each time, and keys of no password.
+
+    So a name that there is not looks and takes as long as a wrong password of one that there is.
+
+    >>> stand_in("eve") == stand_in("eve"), stand_in("eve").keys[0] == stand_in("eva").keys[0]
+    (True, False)
+    """
+    salt, stored, server = (
+        hmac.digest(_SECRET, part + user.encode("utf-8", "replace"), "sha256") for part in (b"s", b"c", b"k")
+    )
+    return Verifier(user, (salt, stored, server, ROUNDS))
 
 
 def read_password_file(path: Path) -> Verifier:

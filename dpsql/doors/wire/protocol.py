@@ -31,6 +31,8 @@ EPOCH = datetime.datetime(2000, 1, 1)
 class FrameError(Exception):
     """A frame that breaks the protocol; the connection ends."""
 
+    state = "08P01"
+
 
 class Frame(NamedTuple):
     """One message from a client."""

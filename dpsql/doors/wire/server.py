@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ipaddress
+import resource
 import signal
 import socket
 import ssl
@@ -17,21 +18,23 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
-import dpsql
-from dpsql.answer.session import OpenReleases
-from dpsql.doors.describe import describe
-from dpsql.doors.wire.catalogue import make_catalogue
-from dpsql.doors.wire.client import Client, Service, Sessions
-from dpsql.doors.wire.password import Verifier, read_password_file
-from dpsql.doors.wire.statements import Backend
+from dpsql.doors.wire.client import Client
+from dpsql.doors.wire.gate import Limits, Places, Waits
+from dpsql.doors.wire.login import Service
+from dpsql.doors.wire.logins import login_log
+from dpsql.doors.wire.password import read_password_file
+from dpsql.doors.wire.roles import Role, Roles, read_roles
+from dpsql.doors.wire.sessions import Sessions
 from dpsql.doors.wire.turns import Turns
 from dpsql.errors import InterfaceError, OperationalError
 
-MOST_CLIENTS = 200
 SECONDS_TO_END = 10.0
+BACKLOG = 256
+OTHER_FILES = 100
+"""Files that a process has open beside its connections: releases, libraries, logs."""
 
 
 @dataclass(frozen=True)
@@ -40,24 +43,30 @@ class Options:
 
     Args:
         host, port: address; port 0 takes a free one.
-        password_file: one line `user:password`; without it everybody on loopback may ask.
+        roles: a file of roles; None for one role, or none.
+        password_file: one line `user:password`; without it and roles everybody on loopback may ask.
         certificate, key: PEM files for TLS.
+        limits: what connections may take.
+        login_log: a file for the log of logins; None is standard error.
         together: the folder in which processes that listen on the same port pass cancel requests on; None for one.
     """
 
     host: str = "127.0.0.1"
     port: int = 5433
+    roles: Path | None = None
     password_file: Path | None = None
     certificate: Path | None = None
     key: Path | None = None
+    limits: Limits = field(default_factory=Limits)
+    login_log: Path | None = None
     together: Path | None = None
 
 
-def serve(releases: OpenReleases, options: Options, told: Callable[[str, int], None]) -> None:
+def serve(roles: Roles, options: Options, told: Callable[[str, int], None]) -> None:
     """Serve until interrupted.
 
     Args:
-        releases: what is asked.
+        roles: who may ask what.
         options: where to listen.
         told: called with host and port once the server listens.
 
@@ -65,30 +74,72 @@ def serve(releases: OpenReleases, options: Options, told: Callable[[str, int], N
         InterfaceError: beyond loopback without TLS and a password.
         OperationalError: the address or a file cannot be used.
     """
-    verifier, tls = check(options)
-    tables = [(release.name, table) for release in releases.releases for table in describe(release)]
-    backend = Backend(releases, make_catalogue(tables, releases.releases[0].name, dpsql.__version__))
-    service = Service(
-        backend, Sessions(options.together), verifier, Turns(), tls, not is_loopback(options.host)
-    )
-    with contextlib.suppress(KeyboardInterrupt):
+    tls = check(options)
+    _allow_files(options.limits.connections + options.limits.strangers + OTHER_FILES)
+    with login_log(options.login_log) as log, contextlib.suppress(KeyboardInterrupt):
+        service = Service(
+            roles, Sessions(options.together), Turns(), options.limits, Places(options.limits), Waits(), log, tls,
+            not is_loopback(options.host),
+        )  # fmt: skip
         asyncio.run(_listen(service, options, told))
 
 
-def check(options: Options) -> tuple[Verifier | None, ssl.SSLContext | None]:
-    """The password and TLS of some options.
+def read_guests(options: Options, releases: Sequence[Path]) -> tuple[Role, ...]:
+    """Who may come in, and what they may ask.
+
+    Args:
+        options: of the server.
+        releases: what everybody, or the one role, may ask; none where a file of roles says it.
+
+    Raises:
+        InterfaceError: no release is named, or one beside a file of roles; or a password file is not right.
+        OperationalError: a file cannot be read.
+        CatalogError: the file of roles is not right.
+    """
+    if options.roles is not None:
+        if releases or options.password_file is not None:
+            raise InterfaceError(
+                "a file of roles says who may ask what",
+                hint="give --roles without releases and --password-file",
+            )
+        return read_roles(options.roles)
+    if not releases:
+        raise InterfaceError("no release is named", hint="name releases, or give --roles")
+    verifier = read_password_file(options.password_file) if options.password_file else None
+    return (Role(verifier, tuple(releases)),)
+
+
+def check(options: Options) -> ssl.SSLContext | None:
+    """The TLS of some options.
 
     Raises:
         InterfaceError: beyond loopback without TLS and a password.
         OperationalError: a file cannot be read.
     """
-    verifier = read_password_file(options.password_file) if options.password_file else None
     tls = _tls(options)
-    if not is_loopback(options.host) and (verifier is None or tls is None):
+    if not is_loopback(options.host) and (not (options.password_file or options.roles) or tls is None):
         raise InterfaceError(
-            f"{options.host} is beyond loopback", hint="give --password-file, --tls-certificate and --tls-key"
+            f"{options.host} is beyond loopback",
+            hint="give --password-file or --roles, --tls-certificate and --tls-key",
         )
-    return verifier, tls
+    return tls
+
+
+def _allow_files(wanted: int) -> None:
+    """Let the process open so many files.
+
+    Raises:
+        OperationalError: the machine does not allow it.
+    """
+    allowed, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if allowed >= wanted or allowed == resource.RLIM_INFINITY:
+        return
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, most))
+    except (ValueError, OSError) as error:
+        raise OperationalError(
+            f"the machine allows {most} open files, {wanted} are wanted", hint="give fewer --connections"
+        ) from error
 
 
 def is_loopback(host: str) -> bool:
@@ -125,9 +176,7 @@ async def _listen(service: Service, options: Options, told: Callable[[str, int],
 
     async def welcome(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
-        if task is None or len(clients) >= MOST_CLIENTS:
-            writer.close()
-            return
+        assert task is not None
         clients.add(task)
         try:
             # the server ends: asyncio would print a traceback for a task that ends by being cancelled
@@ -138,7 +187,7 @@ async def _listen(service: Service, options: Options, told: Callable[[str, int],
 
     try:
         server = await asyncio.start_server(
-            welcome, options.host, options.port, reuse_port=bool(options.together) or None
+            welcome, options.host, options.port, reuse_port=bool(options.together) or None, backlog=BACKLOG
         )
     except OSError as error:
         raise OperationalError(

@@ -1,0 +1,116 @@
+"""Sessions and their keys: what a cancel request must show.
+
+A client gets a key when it logs in (BackendKeyData): a number and a secret. A cancel request carries both, over a
+connection of its own that nobody logs in to; it gets no answer, right or wrong. Of several processes on one port
+the kernel may hand the request to another one than the session's. Then it is passed on through Unix sockets in a
+folder that only these processes can enter.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hmac
+import os
+import secrets
+import socket
+import struct
+from pathlib import Path
+from typing import NamedTuple
+
+from dpsql import errors
+from dpsql.release.watch import Stopper
+
+_KEY = struct.Struct("!ii")
+
+
+class Key(NamedTuple):
+    """What a client shows to have its session's statement stopped."""
+
+    number: int
+    secret: int
+
+    def pack(self) -> bytes:
+        """As it stands in messages.
+
+        >>> Key(1, -1).pack().hex()
+        '00000001ffffffff'
+        """
+        return _KEY.pack(*self)
+
+
+class Sessions:
+    """The sessions of this process, by their keys.
+
+    Args:
+        folder: where processes on one port hear of each other's requests; None for a single one.
+    """
+
+    def __init__(self, folder: Path | None = None) -> None:
+        self.folder = folder
+        self._open: dict[int, tuple[Key, Stopper]] = {}
+
+    def open(self) -> tuple[Key, Stopper]:
+        """A new session: its key, and what stops its statements."""
+        number = secrets.randbits(31)
+        while number in self._open:
+            number = secrets.randbits(31)
+        found = Key(number, secrets.randbits(32) - 2**31), Stopper()
+        self._open[number] = found
+        return found
+
+    def close(self, key: Key) -> None:
+        """Forget a session."""
+        self._open.pop(key.number, None)
+
+    def cancel(self, body: bytes) -> None:
+        """Stop what the session of a key is asking, here or in another process; nothing if there is no such key.
+
+        Args:
+            body: of a cancel request.
+        """
+        if len(body) == _KEY.size and not self.stop(body) and self.folder is not None:
+            _tell(self.folder, body)
+
+    def stop(self, body: bytes) -> bool:
+        """Whether the key names a session of this process, after stopping what it asks if the secret is right."""
+        if len(body) != _KEY.size:
+            return False
+        key, stopper = self._open.get(_KEY.unpack(body)[0], (None, None))
+        if key is None or stopper is None:
+            return False
+        if hmac.compare_digest(key.pack(), body):
+            stopper.stop()
+        return True
+
+    async def hear(self) -> None:
+        """Listen for requests that reached other processes on the port.
+
+        Raises:
+            OperationalError: their folder cannot be used.
+        """
+        if self.folder is None:
+            return
+        place, sessions = self.folder / str(os.getpid()), self
+
+        class Heard(asyncio.DatagramProtocol):
+            def datagram_received(self, data: bytes, addr: object) -> None:
+                sessions.stop(data)
+
+        loop = asyncio.get_running_loop()
+        try:
+            await loop.create_datagram_endpoint(Heard, local_addr=str(place), family=socket.AF_UNIX)
+        except OSError as error:
+            raise errors.OperationalError(
+                f"cannot listen on {place}", hint="set TMPDIR to a shorter path"
+            ) from error
+
+
+def _tell(folder: Path, body: bytes) -> None:
+    """Pass a request on to every other process; one that has gone, or is too busy to hear, is left out."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
+        sender.setblocking(False)
+        for place in folder.iterdir():
+            if place.name != str(os.getpid()):
+                with contextlib.suppress(OSError):
+                    sender.sendto(body, str(place))
