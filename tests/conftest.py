@@ -16,6 +16,7 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))
 WHOLE = {
     "axis", "bad_input", "baselines_local", "blas", "central_search", "cli", "client_js",
     "client_js_hostile", "client_once", "combine", "cuts", "dbapi", "dialects", "docs_collections", "examples",
+    "export",
     "hats_release", "joint_variance", "ledger", "local_centre", "local_doors", "local_influence",
     "local_joint", "local_mechanisms", "local_parts", "local_positive", "local_raw", "local_release",
     "local_report", "local_rounds", "local_spikes", "local_tau", "local_totals", "local_weight", "lost",

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import duckdb
 import numpy as np
 import pytest
 
 import dpsql
+from dpsql.answer.export import export
 from dpsql.answer.notes import PARTICIPATIONS
 from dpsql.answer.output import render
 from dpsql.answer.session import OpenReleases
 from dpsql.doors.dbapi import connect
 from dpsql.errors import CatalogError, InterfaceError, UnknownName
 from dpsql.noise import ExactNoise
+from dpsql.progress import silent
 from dpsql.publishing.central import publish_release
 from dpsql.star import load_catalog
 
@@ -124,6 +127,22 @@ def test_a_declared_number_scales_a_sample_that_stands_alone(folder: Path) -> No
     for row, few in zip(alone.query(BY_SEX).rows, shares, strict=True):
         assert row[1] == pytest.approx(few[1] * PEOPLE / ASKED)
     assert "(declared)" in alone.query(COUNT).notes[0]
+
+
+@pytest.mark.parametrize("name", ["declared", "random", "unknown"])
+def test_exported_cells_are_scaled_as_answers_are(folder: Path, tmp_path: Path, name: str) -> None:
+    released = session(folder, name)
+    (view,) = export(released, tmp_path / "out", (), 0.95, silent)["views"]
+    answer = released.query(
+        "SELECT (age - 18) // 12, sex, COUNT(*), DP_STDERR(COUNT(*)), DP_INTERVAL_HIGH(COUNT(*)), "
+        "SUM(income), DP_STDERR(SUM(income)) FROM customer GROUP BY 1, 2 ORDER BY 1, 2"
+    )
+    picked = "(age_low - 18) // 12, sex, count, count_stderr, count_high, sum_income, sum_income_stderr"
+    cells = duckdb.sql(f"SELECT {picked} FROM '{tmp_path}/out/people.parquet' ORDER BY 1, 2").fetchall()
+    assert len(cells) == len(answer.rows) == 12
+    for cell, row in zip(cells, answer.rows, strict=True):
+        assert cell[:2] == row[:2] and cell[2:] == pytest.approx(row[2:], rel=1e-9)
+    assert view["notes"][0] == answer.notes[0]
 
 
 @pytest.mark.parametrize("combine", [False, True])

@@ -60,6 +60,12 @@ def test_append_query_as_of_and_exit_codes(tmp_path: Path) -> None:
         assert len(before.execute(question).fetchall()) == 1
     result = dpsql.query(question, release=shop.directory)
     assert result.provenance["as_of_batch"] == 2 and len(result.rows) == 3
+    assert run("export", shop.directory, "-o", tmp_path / "out", "--as-of", "1").returncode == 0
+    exported = duckdb.sql(
+        f"SELECT sold_on_low, sum(count) FROM '{tmp_path}/out/days.parquet' GROUP BY 1 ORDER BY 1"
+    )
+    first_days = dpsql.query(question, release=shop.directory, as_of=1).rows
+    assert [day for day, _ in exported.fetchall()] == [day for day, _ in first_days] and len(first_days) == 2
     for report_on in (("explain", shop.directory, question), ("budget", shop.catalog)):
         told = run(*report_on)
         assert told.returncode == 0, told.stderr

@@ -262,7 +262,10 @@ GUIDES: Mapping[str, Mapping[str, Mapping[str, Prepare]]] = {
         "dpsql collection-plan": {"dpsql collection-plan": hybrid, "dpsql collect": devices},
         "dpsql plan": {"dpsql plan": joined},
     },
-    "doors.md": {"dpsql query days.dpsql": {"dpsql query": days}},
+    "doors.md": {
+        "dpsql query days.dpsql": {"dpsql query": days},
+        "dpsql export": {"dpsql export": published},
+    },
     "reliability.md": {"dpsql publish": {"dpsql publish": shop}},
 }
 BLOCKS = [

@@ -1,4 +1,4 @@
-"""Commands of the analyst: query and explain, shell, report, explore, serve. They open releases and nothing else."""
+"""Commands of the analyst: query, explain, shell, report, export, explore, serve. They open releases alone."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ import click
 
 from dpsql import api
 from dpsql.answer.output import FORMATS, STYLES, notes_beside, render
-from dpsql.doors.cli import FILE, Told, cli, tells, write_text
+from dpsql.doors.cli import FILE, Told, cli, steps, tells, write_text
+from dpsql.progress import silent
 from dpsql.release.signature import REQUIRED
 from dpsql.release.watch import heeding_keys
 
@@ -148,6 +149,40 @@ def report(releases: tuple[Path, ...], output: Path) -> Told:
         opened.close()
     write_text(output, page)
     return Told({"page": str(output), "bytes": len(page.encode())}, f"wrote {output}")
+
+
+@cli.command()
+@several
+@click.option("-o", "--output", required=True, type=FILE, help="folder to make")
+@click.option("--view", "views", multiple=True, help="write this view; may be repeated (default: all)")
+@click.option("--level", type=LEVEL, default=0.95, show_default=True, help="of intervals")
+@as_of
+@signed
+@click.option(
+    "--nonnegative/--unbiased", default=None, help="kind of counts; by default as the release prefers"
+)
+@tells
+def export(
+    releases: tuple[Path, ...], output: Path, views: tuple[str, ...], level: float, as_of: str | None,
+    nonnegative: bool | None,
+) -> Told:  # fmt: skip
+    """Write the noisy tables of a release as Parquet files with their errors, for tools that speak no SQL.
+
+    One file a view, one row a combination of leaves; schema.json says what the columns mean. Errors of sums of rows do
+    not follow from those of the rows: ask them in SQL.
+    """
+    from dpsql.answer.export import export as write
+    from dpsql.answer.session import open_session
+
+    opened = open_session(releases, as_of=as_of, nonnegative=nonnegative)
+    try:
+        with steps("export") as progress:
+            schema = write(opened, output, views, level, progress or silent)
+    finally:
+        opened.close()
+    files = [f"{each['file']}: {each['rows']} rows" for each in schema["views"]]
+    lines = [f"wrote {output}", *files, *(f"left out: {why}" for why in schema["left_out"])]
+    return Told({"folder": str(output), **schema}, "\n".join(lines))
 
 
 @cli.command()

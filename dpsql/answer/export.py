@@ -1,0 +1,382 @@
+"""A release as Parquet files, for tools that speak no SQL: one file a view, one row a combination of leaves.
+
+| column | says |
+|---|---|
+| `age`, `region`, .. | the leaf of each axis in words: `20 to 24`, `north`, `(NULL)` |
+| `age_low`, `age_high` | its least and its largest value, where it is a number, a date or a time |
+| `count`, `sum_amount`, .. | what the view counts and sums there |
+| `.._stderr`, `.._low`, `.._high` | its standard error, and the ends of its interval |
+
+Numbers and errors are those of `SELECT .. GROUP BY` over all of the view's axes: the same plan, answered leaf by leaf.
+They go out in parts of `MOST_ROWS` rows, so that a large view needs little more memory than a small one; what would
+take many minutes is refused.
+
+**Privacy**: post-processing of a release; costs nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import product
+from math import prod
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import duckdb
+import numpy as np
+import numpy.typing as npt
+
+from dpsql.answer.answered import answer_terms
+from dpsql.answer.answerer import Answerer
+from dpsql.answer.block import TRUE, Block, Term, one
+from dpsql.answer.errorfunctions import HIGH, LOW, STDERR, ErrorFunction
+from dpsql.answer.estimated import Groups
+from dpsql.answer.leafnames import LeafColumn, leaf_columns
+from dpsql.answer.leafsets import AxisCells, AxisQuestion
+from dpsql.answer.notes import bias_notes, reported_notes
+from dpsql.answer.people import not_taken
+from dpsql.answer.plan import Plan, View, needed_measures, views_of
+from dpsql.answer.session import OpenReleases
+from dpsql.errors import InterfaceError, NotSupportedError, OperationalError
+from dpsql.progress import Progress, Stage
+from dpsql.release import Release
+from dpsql.release.promises import FREE, promise_words
+from dpsql.star.graph import PEOPLE
+from dpsql.star.sql import identifier, literal
+
+FORMAT = "dpsql-export-1"
+SCHEMA = "schema.json"
+MOST_ROWS, MOST_ENTRIES = 2**16, 2**23
+"""Rows, and entries of the leaf masks, that are worked out at once."""
+MOST_WORK = 2**30
+"""Cells of an export, each times the leaves of all axes of its view: a minute or two a measure."""
+READ_FIRST = (
+    "Every number is an estimate: it has noise, may be below 0, and is no count of real rows.",
+    "Its error is the column ending in _stderr; the columns ending in _low and _high are the ends of its interval.",
+    "Errors of different rows are not independent: the error of a sum, a mean or a difference of rows does not follow "
+    'from these columns. Ask the release in SQL, which knows it: dpsql query RELEASE "SELECT .., DP_STDERR(COUNT(*))".',
+    "A sum of rows is unbiased; that of people, each counted once, is not a number of people.",
+    "Views tell of the same rows: do not add numbers of different files.",
+)
+VALUES: tuple[tuple[str, ErrorFunction], ...] = (("_stderr", STDERR), ("_low", LOW), ("_high", HIGH))
+
+
+class Shown(NamedTuple):
+    """A column of a file, as the schema describes it."""
+
+    name: str
+    type: str
+    means: str
+
+
+@dataclass(frozen=True)
+class Exported:
+    """One view's file.
+
+    Args:
+        view, table: the view, and the table whose rows it counts.
+        file: its name in the folder.
+        rows: combinations of leaves.
+        estimates: `unbiased` or `non-negative`.
+        columns: of the file.
+        notes: what a reader should know.
+    """
+
+    view: str
+    table: str
+    file: str
+    rows: int
+    estimates: str
+    columns: tuple[Shown, ...]
+    notes: tuple[str, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Task:
+    """A view that is to be written: who answers it, what is asked of it, and how its leaves are called."""
+
+    view: View
+    release: Release
+    terms: tuple[Term, ...]
+    axes: tuple[tuple[LeafColumn, ...], ...]
+    names: tuple[str, ...]
+    file: str
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """Leaves of its axes."""
+        return tuple(self.release.axes[axis].leaves for axis in self.view.axes)
+
+
+def export(
+    opened: OpenReleases, folder: Path, views: Sequence[str], level: float, told: Progress
+) -> dict[str, Any]:
+    """Write the views of a release as Parquet files, and a schema beside them.
+
+    Args:
+        opened: one open release.
+        folder: to make.
+        views: which ones; all if empty.
+        level: of the intervals.
+        told: called with each step.
+
+    Returns:
+        What the schema holds.
+
+    Raises:
+        InterfaceError: several releases, a folder that exists, or a view that there is not.
+        NotSupportedError: more work than `MOST_WORK`, or no view whose cells are held one by one.
+        OperationalError: the folder cannot be written.
+    """
+    if len(opened.releases) > 1:
+        raise InterfaceError(
+            "cells of several releases are not one table",
+            hint="export each into a folder of its own; `dpsql query` asks them together",
+        )
+    if folder.exists():
+        raise InterfaceError(f"{folder} exists", hint="choose another folder, or remove it")
+    answerer = opened.answerers[0] if opened.router is None else opened.router.standing.candidates[0].answerer
+    tasks, left_out = _tasks(answerer, views)
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        draft = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
+        try:
+            files = [_write(task, draft, level, told, (i + 1, len(tasks))) for i, task in enumerate(tasks)]
+            schema = _schema(answerer.release, files, left_out, level)
+            (draft / SCHEMA).write_text(
+                json.dumps(schema, indent=2, ensure_ascii=False) + "\n", encoding="utf-8"
+            )
+            draft.chmod(0o755)
+            draft.rename(folder)
+        except BaseException:
+            shutil.rmtree(draft, ignore_errors=True)
+            raise
+    except OSError as error:
+        raise OperationalError(f"cannot write {folder}: {error.strerror}") from error
+    return schema
+
+
+def _tasks(answerer: Answerer, wanted: Sequence[str]) -> tuple[list[Task], list[str]]:
+    """The views to write, and what of the release no file holds, each with the reason."""
+    release = answerer.release
+    known = {view.name for view in views_of(release)}
+    unknown = [name for name in wanted if name not in known]
+    if unknown:
+        raise InterfaceError(f"there is no view {unknown[0]}", hint=f"there are {', '.join(sorted(known))}")
+    chosen = [view for view in views_of(release) if not wanted or view.name in wanted]
+    _check_work(chosen, release)
+    tasks: list[Task] = []
+    left_out: list[str] = []
+    for view in chosen:
+        task, why = _task(view, answerer, {task.file for task in tasks})
+        tasks += [task] if task.terms else []
+        left_out += why
+    if not tasks:
+        raise NotSupportedError("no view has cells to export: " + "; ".join(left_out), hint="ask in SQL")
+    return tasks, left_out
+
+
+def _check_work(views: Sequence[View], release: Release) -> None:
+    """Refuse what would take too long."""
+    sizes = [[release.axes[axis].leaves for axis in view.axes] for view in views]
+    work = [prod(leaves) * sum(leaves) for leaves in sizes]
+    if sum(work) > MOST_WORK:
+        largest = int(np.argmax(work))
+        raise NotSupportedError(
+            f"view {views[largest].name} has {prod(sizes[largest])} cells, too many to write out",
+            hint="choose other views by --view NAME, and ask this one in SQL",
+        )
+
+
+def _task(view: View, answerer: Answerer, files: set[str]) -> tuple[Task, list[str]]:
+    preferred = all(statistic.preferred for statistic in view.statistics.values())
+    release = (
+        answerer.positive.release if answerer.release.nonnegative is None and preferred else answerer.release
+    )
+    plain = re.sub(r"[^\w-]+", "_", view.name).strip("_") or "view"
+    task = Task(
+        view, release, (), leaf_columns(release, view.axes), (), _unused(plain, files, "_{}") + ".parquet"
+    )
+    terms, why = [], []
+    for measure in view.statistics:
+        term = Term(measure)
+        if not needed_measures([term], view):
+            why.append(f"{view.name}: sums of {measure} need a count that it does not hold")
+            continue
+        plans = (_plan(task, part) for part in _parts(task.sizes))
+        reason = next((said for plan in plans if (said := not_taken(plan, [term], release))), "")
+        terms += [] if reason else [term]
+        why += [reason] if reason else []
+    taken = {column.name for axis in task.axes for column in axis}
+    names: list[str] = []
+    for term in terms:
+        names.append(_unused(_called(term.measure), {*taken, *names}, "_{}"))
+    return replace(task, terms=tuple(terms), names=tuple(names)), list(dict.fromkeys(why))
+
+
+def _unused(name: str, taken: set[str], more: str) -> str:
+    """A name, with a number where another thing has it already."""
+    low, number = {each.lower().removesuffix(".parquet") for each in taken}, 1
+    found = name
+    while found.lower() in low:
+        number += 1
+        found = name + more.format(number)
+    return found
+
+
+def _called(measure: str) -> str:
+    """The column of a measure.
+
+    >>> _called("count"), _called("sales.amount"), _called("count(sales.amount)")
+    ('count', 'sum_amount', 'count_amount')
+    """
+    column = measure.rstrip(")").rpartition(".")[2]
+    if measure in ("count", PEOPLE):
+        return measure
+    return f"{'count' if measure.endswith(')') else 'sum'}_{column}"
+
+
+def _parts(sizes: Sequence[int]) -> Iterator[tuple[range, ...]]:
+    """The cells of a view in parts, the last axis varying fastest."""
+    steps, rows = [], 1
+    for size in reversed(sizes):
+        step = max(1, min(size, MOST_ROWS // rows, MOST_ENTRIES // max(size, 1)))
+        steps.append(step)
+        rows = rows * step if step == size else MOST_ROWS  # axes further out go leaf by leaf
+    ranges = [
+        [range(a, min(a + step, size)) for a in range(0, size, step)]
+        for size, step in zip(sizes, reversed(steps), strict=True)
+    ]
+    yield from product(*ranges)
+
+
+def _plan(task: Task, part: Sequence[range]) -> Plan:
+    """A plan that groups by the leaves of every axis."""
+    cells = []
+    for leaves, size in zip(part, task.sizes, strict=True):
+        group = np.arange(len(leaves))
+        keys = tuple((leaf,) for leaf in leaves)
+        ones = np.ones(len(leaves))
+        cells.append(
+            AxisCells(size, keys, ("BIGINT",), group, np.zeros_like(group), group + leaves.start, ones, ((),))
+        )
+    questions = tuple(AxisQuestion(axis, ()) for axis in task.view.axes)
+    return Plan(task.view, questions, tuple(cells), TRUE, ((),) * len(cells))
+
+
+def _write(task: Task, folder: Path, level: float, told: Progress, far: tuple[int, int]) -> Exported:
+    """One view's file: parts go into a database on disk, and from there, with the names of leaves, into Parquet."""
+    told(Stage("writing", task.view.name, {"rows": prod(task.sizes)}, *far))
+    named = [f"{name}{end}" for name in task.names for end in ("", *(end for end, _ in VALUES))]
+    leaves = [f"leaf_{i}" for i in range(len(task.sizes))]
+    work = folder / "work.duckdb"
+    database = duckdb.connect(str(work), config={"threads": 1, "memory_limit": "1GB"})
+    try:
+        for i, columns in enumerate(task.axes):
+            _name_leaves(database, i, columns)
+        for number, part in enumerate(_parts(task.sizes)):
+            database.register("part", dict(zip([*leaves, *named], _cells(task, part, level), strict=True)))
+            database.execute(
+                "CREATE TABLE cells AS FROM part" if not number else "INSERT INTO cells FROM part"
+            )
+            database.unregister("part")
+        picked = [
+            *(f"a{i}.{identifier(c.name)}" for i, axis in enumerate(task.axes) for c in axis),
+            *(
+                f"CASE WHEN isfinite({identifier(n)}) THEN {identifier(n)} END AS {identifier(n)}"
+                for n in named
+            ),
+        ]
+        joined = "".join(f" JOIN axis_{i} AS a{i} ON a{i}.leaf = leaf_{i}" for i in range(len(leaves)))
+        order = f" ORDER BY {', '.join(leaves)}" if leaves else ""
+        target = literal(str(folder / task.file))
+        database.execute(
+            f"COPY (SELECT {', '.join(picked)} FROM cells{joined}{order}) TO {target} (FORMAT parquet)"
+        )
+    finally:
+        database.close()
+        work.unlink(missing_ok=True)
+    return _exported(task, named)
+
+
+def _name_leaves(database: duckdb.DuckDBPyConnection, number: int, columns: Sequence[LeafColumn]) -> None:
+    names = ["leaf", *(column.name for column in columns)]
+    kinds = ["BIGINT", *(column.type for column in columns)]
+    fields = ", ".join(f"{identifier(n)} {kind}" for n, kind in zip(names, kinds, strict=True))
+    database.execute(f"CREATE TABLE axis_{number} ({fields})")
+    rows = [list(row) for row in zip(*(column.values for column in columns), strict=True)]
+    database.executemany(
+        f"INSERT INTO axis_{number} VALUES ({', '.join('?' * len(names))})",
+        [[leaf, *row] for leaf, row in enumerate(rows)],
+    )
+
+
+def _cells(task: Task, part: Sequence[range], level: float) -> list[npt.NDArray[Any]]:
+    """Leaf numbers of a part, then each measure's value and errors."""
+    plan = _plan(task, part)
+    index = tuple(np.indices(plan.shape).reshape(len(plan.shape), prod(plan.shape)))
+    answered = answer_terms(plan, task.terms, index, task.release)
+    columns: list[npt.NDArray[Any]] = [
+        group + leaves.start for group, leaves in zip(index, part, strict=True)
+    ]
+    for term in task.terms:
+        numbers = Groups(one(term), answered)
+        columns.append(numbers.central())
+        columns += [error.values(numbers, level) for _, error in VALUES]
+    return columns
+
+
+def _exported(task: Task, named: Sequence[str]) -> Exported:
+    release, view = task.release, task.view
+    plan = _plan(task, [range(0, 1) for _ in task.sizes])
+    block = Block(view.of, (), (), TRUE, (), tuple(one(term) for term in task.terms))
+    notes = [*reported_notes(release.meta, block), *bias_notes(plan, task.terms, release)]
+    positive = any(release.estimate(s.id) == "nonnegative" for s in view.statistics.values())
+    shown = [Shown(c.name, c.type, c.means) for axis in task.axes for c in axis]
+    for name, term in zip(task.names, task.terms, strict=True):
+        shown.append(Shown(name, "DOUBLE", _means(term.measure, release)))
+        shown += [Shown(name + end, "DOUBLE", error.summary) for end, error in VALUES]
+    return Exported(
+        view.name, view.of, task.file, prod(task.sizes), "non-negative" if positive else "unbiased", tuple(shown),
+        tuple(dict.fromkeys(note.text for note in notes)),
+    )  # fmt: skip
+
+
+def _means(measure: str, release: Release) -> str:
+    """What a measure's column counts or adds up."""
+    if measure == PEOPLE:
+        return f"how many different {release.catalog.privacy.unit.table}"
+    if measure == "count":
+        return "how many rows"
+    if measure.endswith(")"):
+        return f"how many rows with a value of {measure[6:-1]}"
+    return f"the sum of {measure}"
+
+
+def _schema(
+    release: Release, files: Sequence[Exported], left_out: Sequence[str], level: float
+) -> dict[str, Any]:
+    """What the files hold, for people and for programs."""
+    return {
+        "format": FORMAT,
+        "read_first": list(READ_FIRST),
+        "release": release.name,
+        "release_id": release.meta.release_id,
+        "description": release.catalog.description,
+        "promise": [*promise_words(release.meta.privacy), FREE],
+        "level": level,
+        "views": [
+            {
+                **vars(each),
+                "columns": [column._asdict() for column in each.columns],
+                "notes": list(each.notes),
+            }
+            for each in files
+        ],
+        "left_out": list(left_out),
+    }

@@ -1,0 +1,183 @@
+"""`dpsql export`: every cell of a view as SQL answers it, in files that other tools read."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import numpy as np
+import pytest
+
+import dpsql
+from dpsql.answer import export as exporting
+from dpsql.answer.export import export
+from dpsql.answer.session import OpenReleases, open_session
+from dpsql.errors import InterfaceError, NotSupportedError
+from dpsql.progress import silent
+from tests.command import dpsql_command as run
+from tests.doors_release import build
+from tests.people_star import make_people
+from tests.release_fixture import make_rows, write_fixture
+
+Table = list[tuple[Any, ...]]
+
+
+@pytest.fixture(scope="module")
+def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OpenReleases]:
+    opened = open_session([build(tmp_path_factory.mktemp("export"))])
+    yield opened
+    opened.close()
+
+
+@pytest.fixture(scope="module")
+def fixture(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OpenReleases]:
+    """A star without noise, with NULL, MISSING and OTHER leaves and a nullable measure."""
+    opened = open_session([write_fixture(tmp_path_factory.mktemp("export") / "fixture.dpsql", make_rows())])
+    yield opened
+    opened.close()
+
+
+def written(folder: Path, sql: str) -> Table:
+    """Rows of exported files, which the statement names without their folder."""
+    return duckdb.sql(sql.replace("FROM '", f"FROM '{folder}/")).fetchall()
+
+
+def same(left: Table, right: Table) -> None:
+    """Tables are equal, numbers up to the last digits."""
+    assert len(left) == len(right) > 0
+    for one, other in zip(left, right, strict=True):
+        for a, b in zip(one, other, strict=True):
+            assert a == (pytest.approx(b, rel=1e-9, abs=1e-9) if isinstance(b, float) else b), (one, other)
+
+
+def named(rows: Iterable[tuple[Any, ...]]) -> Table:
+    """Groups with two keys; NULL and OTHER are one group in SQL."""
+    return [row for row in rows if None not in row[:2]]
+
+
+def errors(value: str) -> str:
+    """A value and what SQL says of its error."""
+    return f"{value}, DP_STDERR({value}), DP_INTERVAL_LOW({value}), DP_INTERVAL_HIGH({value})"
+
+
+def test_cells_are_those_of_sql(shop: OpenReleases, tmp_path: Path) -> None:
+    schema = export(shop, tmp_path / "out", (), 0.95, silent)
+    assert [each["view"] for each in schema["views"]] == ["demand", "people", "trend"]
+    numbers = ", ".join(n + end for n in ("count", "sum_amount") for end in ("", "_stderr", "_low", "_high"))
+    values = f"{errors('COUNT(*)')}, {errors('SUM(amount)')}"
+    joined = "FROM shop WHERE age IS NOT NULL AND region IS NOT NULL GROUP BY 1, 2 ORDER BY 1, 2"
+    demand = shop.query(f"SELECT age, region, {values} {joined}").rows
+    known = "WHERE age_low IS NOT NULL AND region NOT LIKE '(%' ORDER BY 1, 2"
+    same(
+        written(tmp_path / "out", f"SELECT age_low, region, {numbers} FROM 'demand.parquet' {known}"),
+        named(demand),
+    )
+    joined = "FROM shop GROUP BY 1, 2 ORDER BY 1, 2"
+    trend = shop.query(f"SELECT DATE_TRUNC('month', sold_on), category, {values} {joined}").rows
+    known = "WHERE sold_on_low IS NOT NULL AND category NOT LIKE '(%' ORDER BY 1, 2"
+    found = f"SELECT sold_on_low, category, {numbers} FROM 'trend.parquet' {known}"
+    plain = [(str(row[0])[:10], *row[1:]) for row in named(trend)]
+    same([(str(row[0]), *row[1:]) for row in written(tmp_path / "out", found)], plain)
+    people = written(tmp_path / "out", "SELECT age, age_low, age_high FROM 'people.parquet' ORDER BY age_low")
+    assert people.pop() == ("(OTHER)", None, None)
+    assert people == [("20 to 29", 20, 29), ("30 to 39", 30, 39), ("40 to 49", 40, 49), ("50 to 59", 50, 59)]
+
+
+def test_parts_and_a_whole_are_the_same(
+    shop: OpenReleases, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A view that is worked out a few rows at a time gives the file that it gives at once."""
+    export(shop, tmp_path / "whole", ("trend",), 0.9, silent)
+    monkeypatch.setattr(exporting, "MOST_ROWS", 7)
+    assert len(list(exporting._parts((12, 5)))) == 12
+    assert sum(len(a) * len(b) for a, b in exporting._parts((12, 5))) == 60
+    export(shop, tmp_path / "parts", ("trend",), 0.9, silent)
+    whole, parts = (written(tmp_path / name, "SELECT * FROM 'trend.parquet'") for name in ("whole", "parts"))
+    same(parts, whole)
+
+
+def test_special_leaves_and_twins_have_names_of_their_own(fixture: OpenReleases, tmp_path: Path) -> None:
+    schema = export(fixture, tmp_path / "out", ("demand", "prices"), 0.95, silent)
+    columns = {each["view"]: [column["name"] for column in each["columns"]] for each in schema["views"]}
+    assert columns["demand"][:6] == ["age", "age_low", "age_high", "region", "category", "department"]
+    assert columns["demand"][6::4] == ["count", "sum_amount", "sum_qty", "count_qty"]
+    assert columns["prices"][:4] == ["price", "price_low", "price_high", "region"]
+    found = "SELECT region, sum(count), sum(sum_amount) FROM 'demand.parquet' GROUP BY 1 ORDER BY 1"
+    asked = fixture.query(
+        "SELECT region, COUNT(*), SUM(amount) FROM sales JOIN customer USING (customer_id) GROUP BY 1"
+    )
+    regions = {row[0]: row[1:] for row in written(tmp_path / "out", found)}
+    assert set(regions) == {"(MISSING)", "(NULL)", "east", "north", "south", "west"}
+    for name, *numbers in asked.rows:
+        assert regions[name or "(NULL)"] == pytest.approx(tuple(numbers))
+    assert written(tmp_path / "out", "SELECT DISTINCT age FROM 'demand.parquet' WHERE age_low IS NULL ORDER BY 1") == [
+        ("(MISSING)",), ("(OTHER)",)
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(("bound", "privacy"), [("3", "epsilon: 5"), ("auto", "epsilon: 5, delta: 1e-6")])
+def test_people_and_scaled_cells(tmp_path: Path, bound: str, privacy: str) -> None:
+    """People are counted on axes of their own; scaled shapes have spread and tail in their intervals."""
+    dpsql.publish(make_people(tmp_path, bound=bound, privacy=privacy), tmp_path / "people.dpsql")
+    opened = open_session([tmp_path / "people.dpsql"])
+    schema = export(opened, tmp_path / "out", (), 0.95, silent)
+    told = {each["file"]: " ".join(each["notes"]) for each in schema["views"]}
+    assert "each customer counts once" in told["months.parquet"]
+    values = f"{errors('COUNT(*)')}, {errors('COUNT(DISTINCT id)')}"
+    cells = opened.query(
+        f"SELECT month, store, region, {values} FROM sales JOIN customer USING (id) GROUP BY ALL"
+    )
+    columns = "count, count_stderr, count_low, count_high, people, people_stderr, people_low, people_high"
+    found = "WHERE month_low IS NOT NULL AND store_low IS NOT NULL AND region NOT LIKE '(%' ORDER BY ALL"
+    wanted = sorted(row for row in cells.rows if None not in row[:3])
+    same(
+        written(
+            tmp_path / "out", f"SELECT month_low, store_low, region, {columns} FROM 'stores.parquet' {found}"
+        ),
+        wanted,
+    )
+    assert len(wanted) == 6 * 5 * 3
+    opened.close()
+
+
+def test_schema_says_what_to_know(shop: OpenReleases, tmp_path: Path) -> None:
+    schema = export(shop, tmp_path / "out", ("people",), 0.95, silent)
+    assert json.loads((tmp_path / "out" / "schema.json").read_text("utf-8")) == json.loads(json.dumps(schema))
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["people.parquet", "schema.json"]
+    told = " ".join(schema["read_first"])
+    assert "does not follow" in told and "epsilon = 80" in schema["promise"][0]
+    described = {column["name"]: column for column in schema["views"][0]["columns"]}
+    kinds = duckdb.sql(f"DESCRIBE FROM '{tmp_path}/out/people.parquet'").fetchall()
+    assert [(name, kind) for name, kind, *_ in kinds] == [(n, c["type"]) for n, c in described.items()]
+
+
+def test_refusals_say_what_to_write(
+    shop: OpenReleases, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(InterfaceError, match="no view nothing; there are demand, people, trend"):
+        export(shop, tmp_path / "out", ("nothing",), 0.95, silent)
+    with pytest.raises(InterfaceError, match="exists"):
+        export(shop, tmp_path, (), 0.95, silent)
+    monkeypatch.setattr(exporting, "MOST_WORK", 10_000)
+    with pytest.raises(NotSupportedError, match=r"view demand has 210 cells.*--view NAME"):
+        export(shop, tmp_path / "out", (), 0.95, silent)
+    assert not list(tmp_path.iterdir())
+    two = open_session([shop.releases[0].path] * 2)
+    with pytest.raises(InterfaceError, match="a folder of its own"):
+        export(two, tmp_path / "out", (), 0.95, silent)
+    two.close()
+
+
+def test_command(shop: OpenReleases, tmp_path: Path) -> None:
+    done = run("export", shop.releases[0].path, "-o", tmp_path / "out", "--view", "people", "--level", "0.5")
+    assert (done.returncode, done.stdout) == (0, "") and "people.parquet: 5 rows" in done.stderr
+    low, high, error = written(
+        tmp_path / "out", "SELECT count_low, count_high, count_stderr FROM 'people.parquet'"
+    )[0]
+    assert 0 < high - low < 2 * error  # at a level of one half
+    told = json.loads(run("export", shop.releases[0].path, "-o", tmp_path / "more", "--json").stdout)
+    assert [each["file"] for each in told["views"]] == ["demand.parquet", "people.parquet", "trend.parquet"]
+    assert np.prod([42, 5]) == told["views"][0]["rows"]
