@@ -308,7 +308,9 @@ def api_page() -> str:
         code = getattr(error, "exit_code", "")
         page += f"| `{name}` | `{error.__base__.__name__}` | {code} | {first_line(error.__doc__)} |\n"
     page += "\n## Command line\n\nExit codes: 0 done, 1 the statement, 2 something cannot be opened or the catalog is "
-    page += "wrong, 3 a privacy refusal.\n\n"
+    page += (
+        "wrong, 3 a privacy refusal, 4 the machine refused (disk, rights, memory, a lock), 130 Ctrl-C.\n\n"
+    )
     shown = [(name, command) for name, command in sorted(all_commands().items()) if not command.hidden]
     page += "".join(command_page(name, command) for name, command in shown)
     return page.rstrip() + "\n"

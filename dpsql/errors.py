@@ -9,7 +9,8 @@
             |-- OperationalError       2   a file cannot be opened, read or written
             |   |-- ReleaseError       2   not a release file, a damaged one, or another format
             |   |-- SourceError        2   the raw side does not hold what the catalog says
-            |   |-- EngineLost         2   the engine that holds the rows was lost, refused, or took too long
+            |   |-- MachineFault       4   a full disk, rights, memory, a lock; the line says what is charged
+        |   |   `-- EngineLost     4   the engine that holds the rows was lost, refused, or took too long
             |   |-- QueryTimeout       1   the statement was stopped
             |   |   `-- Interrupted  130   by Ctrl-C
             |   `-- BatchOrderError    2   a batch of a stream that is not the next one, or past the horizon
@@ -110,7 +111,13 @@ class SourceError(OperationalError):
     """The raw side does not hold what the catalog says. Shown to the curator only."""
 
 
-class EngineLost(OperationalError):
+class MachineFault(OperationalError):
+    """The machine refused: a full or failing disk, rights, memory, a lock. The line says what is charged."""
+
+    exit_code = 4
+
+
+class EngineLost(MachineFault):
     """The engine that holds the raw rows was lost, refused, or took too long. Shown to the curator only."""
 
 

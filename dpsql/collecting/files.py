@@ -20,6 +20,7 @@ from __future__ import annotations
 import hashlib
 import os
 import weakref
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -27,9 +28,12 @@ import duckdb
 
 from dpsql.client.plan import Plan, read_plan
 from dpsql.engines.connection import private_folder
-from dpsql.errors import DataError, InterfaceError, OperationalError
+from dpsql.errors import DataError, InterfaceError, MachineFault, OperationalError
+from dpsql.faults import FAULTS, machine, reason
 from dpsql.ledger.files import PRIVATE_FILE, sync, write_private
 from dpsql.release.write import ReleaseBuilder
+
+UNCOUNTED = "run the same command again; no report is counted twice"
 
 
 def plan_file(path: Path) -> Plan:
@@ -48,7 +52,9 @@ def plan_file(path: Path) -> Plan:
     try:
         return read_plan(path.read_bytes())
     except OSError as error:
-        raise OperationalError(f"cannot read the plan {path.name}", hint="check the path") from error
+        raise OperationalError(
+            f"cannot read the plan {path.name} ({error.strerror})", hint="check the path"
+        ) from error
     except DataError as error:
         raise OperationalError(
             f"{path.name}: {error.reason}", hint="make one with `dpsql collection-plan CATALOG -o PLAN`"
@@ -64,7 +70,7 @@ def check_folder(path: Path) -> None:
     if path.is_dir():
         raise OperationalError(f"{path} is a folder", hint="name a file in it")
     if not path.parent.is_dir():
-        raise OperationalError(f"there is no folder {path.parent}", hint="make it, or name another file")
+        raise MachineFault(f"there is no folder {path.parent}", hint="make it, or name another file")
 
 
 def write_plan_file(path: Path, raw: bytes) -> None:
@@ -87,7 +93,7 @@ def write_plan_file(path: Path, raw: bytes) -> None:
         fresh.replace(path)
     except OSError as error:
         fresh.unlink(missing_ok=True)
-        raise unwritable(path) from error
+        raise unwritable(path, error) from error
 
 
 def write_release_file(path: Path, content: ReleaseBuilder, seed: bytes | None) -> None:
@@ -106,17 +112,19 @@ def write_release_file(path: Path, content: ReleaseBuilder, seed: bytes | None) 
         fresh.unlink(missing_ok=True)  # what a killed run left
         content.write(fresh, seed)
         fresh.chmod(0o444)
-        with fresh.open("rb") as file:
-            os.fsync(file.fileno())
+        sync(fresh)
         fresh.replace(path)
-    except (OSError, duckdb.IOException) as error:
-        fresh.unlink(missing_ok=True)
-        raise unwritable(path) from error
+    except FAULTS as error:
+        with suppress(OSError):
+            fresh.unlink(missing_ok=True)
+        raise unwritable(path, error) from error
+    with machine(f"{path} is whole, but a power cut may still lose it", "run `sync`"):
+        sync(path.parent)
 
 
-def unwritable(path: Path) -> OperationalError:
+def unwritable(path: Path, fault: BaseException) -> MachineFault:
     """The error of a file that the system refuses to write."""
-    return OperationalError(f"cannot write {path}", hint="check the folder, its rights and the disk")
+    return MachineFault(f"cannot write {path}: {reason(fault)}", hint=UNCOUNTED)
 
 
 KEY_BYTES = 32
@@ -168,7 +176,7 @@ def token_key(state: Path | None, fresh: bytes) -> bytes:
             raise OperationalError(f"the state {state.name} is here, its key {file.name} is not", hint=BACKUP)
         write_private(file, fresh)
     except OSError as error:
-        raise unwritable(file) from error
+        raise unwritable(file, error) from error
     return fresh
 
 
@@ -249,7 +257,7 @@ def _make(plan: Plan, kept: Kept) -> None:
         aside.replace(kept.path)
         sync(kept.path.parent)
     except OSError as error:
-        raise unwritable(kept.path) from error
+        raise unwritable(kept.path, error) from error
 
 
 def _connect(path: Path | None) -> duckdb.DuckDBPyConnection:
@@ -261,7 +269,7 @@ def _connect(path: Path | None) -> duckdb.DuckDBPyConnection:
         )
     except duckdb.Error as error:
         spill.cleanup()
-        raise OperationalError(f"cannot open the state {path}", hint="name a new one, or the last") from error
+        raise MachineFault(f"cannot open the state {path}", hint="name a new one, or the last") from error
     weakref.finalize(state, spill.cleanup)
     state.execute("SET wal_autocheckpoint = '0KB'")
     state.execute(f"SET threads = {min(os.cpu_count() or 1, MOST_THREADS)}")

@@ -32,6 +32,7 @@ from dpsql.collecting.adaptive import adaptive_content, predict_round
 from dpsql.collecting.collector import Manifest, add_spool, close_collection
 from dpsql.collecting.content import release_content
 from dpsql.collecting.files import (
+    UNCOUNTED,
     Kept,
     check_folder,
     check_state,
@@ -53,6 +54,7 @@ from dpsql.collecting.tallies import ViewTally
 from dpsql.collecting.tau import Prediction, asks_rows_alone, first_plan, predict, row_reports, second_plan
 from dpsql.engines.registry import open_session
 from dpsql.errors import DataError, InterfaceError, OperationalError
+from dpsql.faults import machine
 from dpsql.ledger.keys import signing_seed
 from dpsql.progress import Progress, Stage, silent
 from dpsql.release.write import ReleaseBuilder
@@ -245,6 +247,7 @@ def _round_forecast(survey: Survey, people: int, label: str, after: Reports | No
     return Forecast(plan, people, predict_round(plan, people), [], {}, {})
 
 
+@machine("no release was written", UNCOUNTED)
 def collect(reports: Reports, target: Path, release_id: str, progress: Progress = silent) -> Collected:
     """Count reports and write a release.
 

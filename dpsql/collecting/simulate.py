@@ -233,7 +233,7 @@ def write_spool(path: Path, reports: Sequence[bytes], tokens: Sequence[str] | No
         with registered(connection, "incoming", columns):
             connection.execute(f"COPY incoming TO '{target}' (FORMAT parquet, USE_TMP_FILE false)")
     except OSError as error:
-        raise unwritable(path) from error
+        raise unwritable(path, error) from error
     finally:
         connection.close()
         spill.cleanup()

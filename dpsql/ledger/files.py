@@ -1,8 +1,7 @@
-"""Files that survive a crash: a lock, atomic small files, hashes, and renames that reached the disk."""
+"""Files that survive a crash: atomic small files, hashes, and renames that reached the disk."""
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import json
 import os
@@ -11,7 +10,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from dpsql.errors import OperationalError
+from dpsql.errors import MachineFault
+from dpsql.faults import UNCHARGED
 
 RELEASE_MODE = 0o444
 PRIVATE_FILE = 0o600
@@ -23,41 +23,18 @@ def beside(ledger: Path, suffix: str) -> Path:
     return ledger.with_name(ledger.name + suffix)
 
 
-@contextmanager
-def locked(ledger: Path) -> Iterator[None]:
-    """Hold the ledger's lock: one spender at a time, among threads and processes; a crash lets go of it.
-
-    Args:
-        ledger: the ledger file, which need not exist yet; its directory is made.
-
-    Raises:
-        OperationalError: the lock file cannot be opened.
-    """
-    try:
-        ledger.parent.mkdir(mode=PRIVATE_DIRECTORY, parents=True, exist_ok=True)
-        handle = os.open(beside(ledger, ".lock"), os.O_RDWR | os.O_CREAT, PRIVATE_FILE)
-    except OSError as error:
-        raise OperationalError(
-            f"the ledger {ledger} cannot be locked ({error.strerror})", hint="check the directory's rights"
-        ) from error
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(handle)
-
-
 def make_directory(path: Path) -> None:
     """Make a directory that only its owner can look into.
 
     Raises:
-        OperationalError: the directory above is not there or cannot be written.
+        MachineFault: the directory above is not there or cannot be written.
     """
     try:
         path.mkdir(mode=PRIVATE_DIRECTORY)
     except OSError as error:
-        raise OperationalError(
-            f"nothing can be written into {path.parent} ({error.strerror})", hint="choose another output"
+        raise MachineFault(
+            f"nothing can be written into {path.parent} ({error.strerror})",
+            hint=f"make the folder, or choose another output; {UNCHARGED}",
         ) from error
 
 

@@ -11,7 +11,8 @@ import re
 import secrets
 from pathlib import Path
 
-from dpsql.errors import IntegrityError, OperationalError
+from dpsql.errors import IntegrityError, MachineFault
+from dpsql.faults import UNCHARGED
 from dpsql.ledger.files import PRIVATE_DIRECTORY, PRIVATE_FILE, beside, sync
 from dpsql.noise import os_entropy
 
@@ -30,7 +31,7 @@ def signing_seed(ledger: Path) -> bytes:
 
     Raises:
         IntegrityError: the key file is damaged, or others can read it.
-        OperationalError: it can be neither read nor made.
+        MachineFault: it can be neither read nor made.
     """
     path = beside(ledger, ".key")
     try:
@@ -39,9 +40,9 @@ def signing_seed(ledger: Path) -> bytes:
             _make(path)
         content, mode = path.read_bytes(), path.stat().st_mode
     except OSError as error:
-        raise OperationalError(
+        raise MachineFault(
             f"the signing key {path} cannot be read or made ({error.strerror})",
-            hint="check the folder's rights",
+            hint=f"check the folder's rights; {UNCHARGED}",
         ) from error
     if not _SEED.fullmatch(content):
         raise IntegrityError(f"the signing key {path} is damaged", hint=_MOVE)

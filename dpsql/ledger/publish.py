@@ -23,12 +23,12 @@ from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
 from dpsql.errors import BudgetExceeded, IntegrityError, InternalError
+from dpsql.faults import CHARGED, UNCHARGED, UNSURE, machine
 from dpsql.ledger.files import (
     RELEASE_MODE,
     beside,
     file_hash,
     holds,
-    locked,
     make_directory,
     sync,
     write_json,
@@ -45,6 +45,7 @@ from dpsql.ledger.identity import (
     lines_json,
     tables_json,
 )
+from dpsql.ledger.locks import Lock, held
 from dpsql.ledger.rules import (
     check_copies,
     check_public,
@@ -80,15 +81,23 @@ def no_kill(step: str) -> None:
     """Go on."""
 
 
+class Opened(NamedTuple):
+    """A ledger whose lock is held."""
+
+    store: Store
+    lock: Lock
+
+
 @contextmanager
-def opened(ledger: Path) -> Iterator[Store]:
+def opened(ledger: Path) -> Iterator[Opened]:
     """The ledger, locked and checked, and closed whatever happens."""
-    with locked(ledger):
+    with held(beside(ledger, ".lock")) as lock:
         store = Store(ledger)
         try:
-            yield store
+            yield Opened(store, lock)
         finally:
-            store.close()
+            with machine(f"the ledger {ledger} was not closed", UNSURE):
+                store.close()
 
 
 def settle(store: Store) -> Recovery:
@@ -104,6 +113,12 @@ def settle(store: Store) -> Recovery:
     if entry is None:
         clean(store, draft)
         return Recovery(removed=draft.directory)
+    with machine("an earlier publish is not finished yet", CHARGED):
+        return _finish(store, draft, entry)
+
+
+def _finish(store: Store, draft: Draft, entry: Entry) -> Recovery:
+    """Show a draw that was charged."""
     if draft.target.exists():
         if not holds(draft.target, entry.sha256):
             raise IntegrityError(
@@ -124,7 +139,7 @@ def _read_intent(intent: Path) -> Draft:
     try:
         value = json.loads(intent.read_text(encoding="utf-8"))
         return Draft(str(value["release_id"]), Path(value["target"]))
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError) as error:
         raise IntegrityError(
             f"the note {intent} of an unfinished publish is damaged",
             hint="restore it, or remove it after the unfinished draw",
@@ -193,11 +208,12 @@ def publish_file(ledger: Path, spend: Spend, order: Order, kill_point: KillPoint
         LineageError: a budget identity that contradicts its first use.
         IntegrityError: chain, releases and ledger disagree.
         InternalError: `build` left no file, or files beside it.
+        MachineFault: the machine refused; the line says what is charged.
 
     **Privacy**: what becomes readable has been charged, durably, before; each draw is charged at most once.
     """
     name, target, release_id = order.name, order.target.absolute(), order.release_id
-    with opened(ledger) as store:
+    with machine("the release was not published", UNCHARGED), opened(ledger) as (store, lock):
         kill_point("locked")
         recovery = settle(store)
         kill_point("recovered")
@@ -214,9 +230,12 @@ def publish_file(ledger: Path, spend: Spend, order: Order, kill_point: KillPoint
         draft = Draft(release_id, target)
         digest = _draw(store, draft, order.build, kill_point)
         entry = _seal(store, spend, name, tables, draft, digest)
-        _commit(store, entry, spend.lineage, draft, kill_point)
-        show(draft, kill_point)
-        clean(store, draft)
+        lock.check()
+        with machine("the ledger could not be written", UNSURE):
+            _commit(store, entry, spend.lineage, draft, kill_point)
+        with machine("the release is not in place yet", CHARGED):
+            show(draft, kill_point)
+            clean(store, draft)
         left = spend.lineage.limit - store.spent(spend.lineage.name)
         return Receipt(release_id, target, digest, True, spend.cost(), left, spend.lineage.currency, recovery)
 
@@ -241,7 +260,7 @@ def published_before(ledger: Path, name: Label, target: Path) -> Receipt | None:
     """
     if not ledger.exists():
         return None
-    with opened(ledger) as store:
+    with machine("the release was not published", UNCHARGED), opened(ledger) as (store, _):
         known = find(store, name)
         if known is None:
             return None

@@ -25,8 +25,9 @@ from typing import NamedTuple
 
 import duckdb
 
-from dpsql.errors import BudgetExceeded, IntegrityError, OperationalError
-from dpsql.ledger.files import beside, locked, made_aside, private_log, write_json
+from dpsql.errors import BudgetExceeded, IntegrityError, MachineFault
+from dpsql.faults import CHARGED, UNCHARGED, UNSURE, machine
+from dpsql.ledger.files import beside, made_aside, private_log, write_json
 from dpsql.ledger.identity import (
     GENESIS,
     GRAINS,
@@ -35,6 +36,7 @@ from dpsql.ledger.identity import (
     SpendLine,
     limit_grains,
 )
+from dpsql.ledger.locks import held
 from dpsql.noise import os_entropy
 
 _FORMAT = "dpsql-ledger-3"
@@ -72,7 +74,7 @@ class Store:
 
         Raises:
             IntegrityError: the chain is broken, cut short, or does not add up.
-            OperationalError: the file cannot be opened.
+            MachineFault: the file cannot be opened.
         """
         self.path = path
         head = beside(path, ".head")
@@ -113,6 +115,7 @@ class Store:
 
         Raises:
             BudgetExceeded: the CHECK of the counter row refused the charge.
+            MachineFault: the file or the head cannot be written; the line says what is charged.
         """
         connection, charge, ceiling = self._connection, entry.grains(), limit_grains(lineage.limit)
         private_log(self.path)
@@ -140,12 +143,11 @@ class Store:
                 hint="see dpsql budget",
             ) from error
         except duckdb.Error as error:
-            raise OperationalError(
-                f"the ledger {self.path} could not be written", hint="free space, then publish again"
-            ) from error
-        kill_point("committed")
-        self.entries, self.counters, self._secret = self._read()
-        self.move_head()
+            raise MachineFault(f"the ledger {self.path} could not be written", hint=UNSURE) from error
+        with machine("the release is not in place yet", CHARGED):
+            kill_point("committed")
+            self.entries, self.counters, self._secret = self._read()
+            self.move_head()
 
     def move_head(self) -> None:
         """Write the last entry's hash outside the ledger file, if it is not there yet."""
@@ -161,6 +163,8 @@ class Store:
             listed = ", ".join(f'"{name}"' for name in _COLUMNS)
             rows = self._connection.execute(f"SELECT {listed} FROM entry ORDER BY sequence").fetchall()
             counters = self._connection.execute("SELECT * FROM lineage").fetchall()
+        except duckdb.IOException:
+            raise
         except duckdb.Error as error:
             raise IntegrityError(f"{self.path} is not a ledger or is damaged", hint=_RESTORE) from error
         known = {
@@ -168,6 +172,19 @@ class Store:
             for name, unit, neighbours, delta, cap, ceiling, spent in counters
         }
         return [Entry(*row) for row in rows], known, bytes.fromhex(meta["secret"])
+
+
+def read_store(ledger: Path) -> Store:
+    """What a ledger holds now, its chain checked; closed again.
+
+    Raises:
+        IntegrityError: the chain is broken or cut short.
+        MachineFault: the file cannot be locked, opened or read.
+    """
+    with machine(f"the ledger {ledger} was not read", UNCHARGED), held(beside(ledger, ".lock")):
+        store = Store(ledger)
+        store.close()
+    return store
 
 
 def _connect(path: Path) -> duckdb.DuckDBPyConnection:
@@ -179,8 +196,9 @@ def _connect(path: Path) -> duckdb.DuckDBPyConnection:
     try:
         return duckdb.connect(str(path), config=config)
     except duckdb.Error as error:
-        raise OperationalError(
-            f"the ledger {path} cannot be opened", hint="close other programs that hold it, or restore it"
+        raise MachineFault(
+            f"the ledger {path} cannot be opened",
+            hint=f"close other programs that hold it, or restore it; {UNCHARGED}",
         ) from error
 
 
@@ -207,7 +225,7 @@ def _read_head(head: Path) -> tuple[int, str]:
     try:
         value = json.loads(head.read_text(encoding="utf-8"))
         return int(value["sequence"]), str(value["hash"])
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (FileNotFoundError, ValueError, KeyError, TypeError) as error:
         raise IntegrityError(f"the ledger's head {head} is missing or damaged", hint=_RESTORE) from error
 
 
@@ -304,15 +322,13 @@ def budget_report(ledger: Path) -> BudgetReport:
 
     Raises:
         IntegrityError: the chain is broken or cut short.
-        OperationalError: the file cannot be opened.
+        MachineFault: the file cannot be opened.
 
     **Privacy**: for the curator; it holds labels and paths but no data.
     """
     if not ledger.exists() and not beside(ledger, ".head").exists():
         return BudgetReport(ledger, ())
-    with locked(ledger):
-        store = Store(ledger)
-        store.close()
+    store = read_store(ledger)
     reports = []
     for name in sorted(store.counters):
         counter = store.counters[name]
@@ -332,14 +348,11 @@ def ledger_entries(ledger: Path) -> tuple[Entry, ...]:
 
     Raises:
         IntegrityError: the chain is broken or cut short.
-        OperationalError: the file cannot be opened.
+        MachineFault: the file cannot be opened.
     """
     if not ledger.exists() and not beside(ledger, ".head").exists():
         return ()
-    with locked(ledger):
-        store = Store(ledger)
-        store.close()
-    return tuple(store.entries)
+    return tuple(read_store(ledger).entries)
 
 
 def _entry_report(entry: Entry) -> EntryReport:

@@ -34,7 +34,8 @@ import numpy as np
 from dpsql.engines.engine import Engine
 from dpsql.engines.identity import places, root_of, table_digests
 from dpsql.engines.registry import open_engine
-from dpsql.errors import CatalogError, ReleaseError
+from dpsql.errors import CatalogError, MachineFault, ReleaseError
+from dpsql.faults import CHARGED, UNCHARGED, machine
 from dpsql.ledger import (
     Label,
     Lineage,
@@ -132,6 +133,7 @@ def _recovered(receipt: Receipt) -> list[str]:
     return lines
 
 
+@machine("the release was not published", UNCHARGED)
 def publish_release(
     catalog: Catalog,
     target: Path,
@@ -158,6 +160,7 @@ def publish_release(
     Raises:
         CatalogError, SourceError: the catalog or its source is wrong.
         PrivacyError and its kin: the ledger refuses.
+        MachineFault: the machine refused; the line says what is charged.
 
     **Privacy**: epsilon-DP in the catalog's unit and neighbours (docs/privacy.md section 1).
     """
@@ -203,12 +206,18 @@ def publish_release(
             tuple(releases_beside(target, name.lineage)),
         )  # fmt: skip
         receipt = publish_file(ledger_path(catalog), spend, order)
-        claimed = claimed_signer(receipt.path)
-        return Published(
-            receipt.path, receipt, len(plan.statistics), cells, None if claimed is None else claimed.key
-        )
+        return Published(receipt.path, receipt, len(plan.statistics), cells, _signer(receipt.path))
     finally:
         with_raw.close()
+
+
+def _signer(path: Path) -> str | None:
+    """The public key that signed a release that was just charged."""
+    try:
+        claimed = claimed_signer(path)
+    except ReleaseError as error:
+        raise MachineFault(error.reason, hint=CHARGED) from error
+    return None if claimed is None else claimed.key
 
 
 def _published_before(receipt: Receipt) -> Published:

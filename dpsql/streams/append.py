@@ -17,9 +17,7 @@ what is fixed when the stream is made, `Batch` what arrives, `noise_for` where i
 
 from __future__ import annotations
 
-import fcntl
 import json
-import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -31,8 +29,9 @@ from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
-from dpsql.errors import BatchOrderError, IntegrityError, InternalError, OperationalError
-from dpsql.ledger.files import PRIVATE_FILE
+from dpsql.errors import BatchOrderError, IntegrityError, InternalError
+from dpsql.ledger.files import beside
+from dpsql.ledger.locks import held
 from dpsql.mechanisms.law import AxisBudget, NoiseLaw
 from dpsql.mechanisms.timeline.strategy import Emission, Read, TimeStrategy
 from dpsql.noise import Noise
@@ -401,14 +400,7 @@ def stream_lock(private: Path) -> Iterator[None]:
     """Hold the stream's lock file beside the private state; a crash lets go of it.
 
     Raises:
-        OperationalError: the file cannot be made.
+        MachineFault: the file cannot be made, or whoever holds it did not let go in time.
     """
-    try:
-        handle = os.open(private.with_name(private.name + ".lock"), os.O_RDWR | os.O_CREAT, PRIVATE_FILE)
-    except OSError as error:
-        raise OperationalError(f"the private state {private} cannot be locked ({error.strerror})") from error
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX)
+    with held(beside(private, ".lock")):
         yield
-    finally:
-        os.close(handle)

@@ -23,7 +23,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from dpsql.engines import RawSide
-from dpsql.errors import BatchOrderError, IntegrityError, OperationalError
+from dpsql.errors import BatchOrderError, IntegrityError, MachineFault, OperationalError
+from dpsql.faults import CHARGED, UNCHARGED, machine
 from dpsql.ledger import Label, Order, Receipt, new_release_id, publish_file
 from dpsql.ledger.files import PRIVATE_DIRECTORY
 from dpsql.ledger.keys import signing_seed
@@ -157,6 +158,7 @@ class Earlier(NamedTuple):
     batches: int
 
 
+@machine("the batch was not appended", UNCHARGED)
 def append_batch(
     catalog: Catalog,
     directory: Path,
@@ -185,6 +187,7 @@ def append_batch(
         CatalogError, SourceError: the catalog or a source is wrong; nothing was drawn.
         BatchOrderError: batches before it are missing, it has not begun, or it is past the end.
         PrivacyError and its kin, IntegrityError: the ledger or the private state refuses.
+        MachineFault: the machine refused; the line says what is charged.
 
     **Privacy**: the whole stream is epsilon-DP (or spends its mu^2) in its unit, charged once.
     """
@@ -214,7 +217,7 @@ def append_batch(
         present = Presenter(plan, chance.noise.insecure, signing_seed(ledger_path(catalog)))
         opened = opened_stream(directory, private, plan.spec(), kill_point=kill_point, present=present)
         left_out = None
-        with opened as now_open:
+        with machine("the batch is not public yet", CHARGED), opened as now_open:
             if not now_open.known(number):
                 progress(Stage("bounding and counting the batch"))
                 batch = _batch(now_open, raw, plan, number, before, arrival.source is not None)
@@ -334,7 +337,7 @@ def _created(plan: StreamPlan, raw: RawSide, directory: Path, private: Path, cha
         private.parent.mkdir(mode=PRIVATE_DIRECTORY, parents=True, exist_ok=True)
         directory.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise OperationalError(f"{directory} cannot be made ({error.strerror})") from error
+        raise MachineFault(f"{directory} cannot be made ({error.strerror})", hint=UNCHARGED) from error
     with stream_lock(private):
         if not private.exists():
             if (directory / MANIFEST).exists():
@@ -358,7 +361,8 @@ def _created(plan: StreamPlan, raw: RawSide, directory: Path, private: Path, cha
         if not (directory / MANIFEST).exists():
             if started:
                 raise IntegrityError(f"the manifest of {directory} is gone", hint="restore the directory")
-            create_directory(directory, release_id, PROMISE)
+            with machine("the stream is not in place yet", CHARGED):
+                create_directory(directory, release_id, PROMISE)
     return receipt
 
 

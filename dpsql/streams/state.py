@@ -24,7 +24,6 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-import os
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
@@ -34,8 +33,15 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dpsql.errors import BatchConflict, BatchOrderError, IntegrityError, OperationalError, PrivacyError
-from dpsql.ledger.files import PRIVATE_DIRECTORY, PRIVATE_FILE, sync
+from dpsql.errors import (
+    BatchConflict,
+    BatchOrderError,
+    IntegrityError,
+    OperationalError,
+    PrivacyError,
+)
+from dpsql.faults import UNCHARGED, machine
+from dpsql.ledger.files import PRIVATE_DIRECTORY, made_aside
 from dpsql.streams.public import NoisyNode
 from dpsql.tree import IntArray
 
@@ -81,7 +87,8 @@ class StreamState:
         try:
             yield
         except BaseException:
-            self._database.execute("ROLLBACK")
+            if self._database.in_transaction:  # a full disk has rolled it back already
+                self._database.execute("ROLLBACK")
             raise
         self._database.execute("COMMIT")
 
@@ -289,23 +296,24 @@ def create_state(path: Path, settings: dict[str, str], secret: bytes) -> None:
         secret: 32 random bytes for digests and counters.
 
     Raises:
-        OperationalError: the file exists already or cannot be made.
+        OperationalError: the file exists already.
+        MachineFault: it cannot be made; a crash leaves none or a whole one.
     """
-    try:
-        path.parent.mkdir(mode=PRIVATE_DIRECTORY, parents=True, exist_ok=True)
-        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, PRIVATE_FILE))
-    except OSError as error:
-        raise OperationalError(f"the private state {path} cannot be made ({error.strerror})") from error
     fixed = {
         **{key: text.encode() for key, text in settings.items()},
         "format": FORMAT.encode(),
         "secret": secret,
     }
-    with closing(sqlite3.connect(path)) as database:
-        database.executescript(f"BEGIN; {TABLES}")
-        database.executemany("INSERT INTO setting VALUES (?, ?)", sorted(fixed.items()))
-        database.commit()
-    sync(path.parent)
+    if path.exists():
+        raise OperationalError(
+            f"the private state {path} cannot be made: it is there", hint="name another file"
+        )
+    with machine(f"the private state {path} cannot be made", UNCHARGED):
+        path.parent.mkdir(mode=PRIVATE_DIRECTORY, parents=True, exist_ok=True)
+        with made_aside(path) as aside, closing(sqlite3.connect(aside)) as database:
+            database.executescript(f"BEGIN; {TABLES}")
+            database.executemany("INSERT INTO setting VALUES (?, ?)", sorted(fixed.items()))
+            database.commit()
 
 
 def open_state(path: Path) -> StreamState:
@@ -329,6 +337,9 @@ def open_state(path: Path) -> StreamState:
         version = state.setting("format").decode()
     except (sqlite3.DatabaseError, IntegrityError) as error:
         database.close()
+        code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR)
+        if isinstance(error, sqlite3.OperationalError) and code != sqlite3.SQLITE_ERROR:
+            raise  # the disk's fault, not the file's
         raise OperationalError(
             f"{path} is no stream state", hint="name the one made with the release"
         ) from error

@@ -43,7 +43,7 @@ def check_after_kill(folder: Path, label: str) -> bool:
     first_id, last = reached[-1] if reached else ("", "")
     ledger = folder / "ledger" / "ledger.duckdb"
     if ledger.exists():
-        with opened(ledger) as store:
+        with opened(ledger) as (store, _):
             settle(store)
     assert left_over(folder) == []
     shown = (folder / f"{label}.dpsql").exists()
@@ -115,7 +115,7 @@ def test_a_charged_draw_that_vanished_stays_charged_and_says_so(tmp_path, step):
     start(tmp_path, "a", step).wait(60)
     (draw,) = tmp_path.glob(".*.staging/a.dpsql")
     draw.unlink()
-    with opened(tmp_path / "ledger" / "ledger.duckdb") as store:
+    with opened(tmp_path / "ledger" / "ledger.duckdb") as (store, _):
         assert settle(store).lost == tmp_path / "a.dpsql"
     (lineage,) = budget_report(tmp_path / "ledger" / "ledger.duckdb").lineages
     assert lineage.spent == child.EPSILON and not lineage.entries[0].present

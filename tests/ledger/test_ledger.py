@@ -410,7 +410,7 @@ def test_a_note_that_a_kill_cut_short_is_removed(curator):
     curator.publish("a")
     half = curator.ledger.with_name(curator.ledger.name + ".intent.new")
     half.write_text('{"release_id": "')
-    with opened(curator.ledger) as store:
+    with opened(curator.ledger) as (store, _):
         assert settle(store) == Recovery()
     assert not half.exists() and (curator.folder / "a.dpsql").exists()
 

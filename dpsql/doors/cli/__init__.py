@@ -1,7 +1,8 @@
 """The `dpsql` command: one click group, one module a family of commands.
 
 Results go to standard output, everything else to standard error. Exit codes: 0 done, 1 the statement,
-2 something cannot be opened or the catalog is wrong, 3 a privacy refusal, 130 stopped by Ctrl-C.
+2 something cannot be opened or the catalog is wrong, 3 a privacy refusal, 4 the machine refused (disk, rights,
+memory, a lock), 130 stopped by Ctrl-C.
 """
 
 from __future__ import annotations
@@ -12,11 +13,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import wraps
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 import click
 
-from dpsql.errors import INTERRUPTED, Error, OperationalError
+from dpsql.errors import INTERRUPTED, Error, MachineFault
 from dpsql.progress import Progress, Stage
 
 FILE = click.Path(path_type=Path)
@@ -30,13 +31,31 @@ class Group(click.Group):
         try:
             return super().invoke(ctx)
         except Error as error:
-            click.echo(f"dpsql: {error}", err=True)
-            if error.caret:
-                click.echo(error.caret, err=True)
-            ctx.exit(error.exit_code)
+            _refuse(ctx, error)
         except KeyboardInterrupt:
             click.echo("dpsql: stopped", err=True)
             ctx.exit(INTERRUPTED)
+        except (click.exceptions.Exit, click.ClickException, BrokenPipeError):
+            raise
+        except _faults() as fault:
+            from dpsql.faults import ANEW, reason
+
+            _refuse(ctx, MachineFault(f"the machine refused: {reason(fault)}", hint=ANEW))
+
+
+def _refuse(ctx: click.Context, error: Error) -> NoReturn:
+    """Print an error's one line and leave with its code."""
+    click.echo(f"dpsql: {error}", err=True)
+    if error.caret:
+        click.echo(error.caret, err=True)
+    ctx.exit(error.exit_code)
+
+
+def _faults() -> tuple[type[BaseException], ...]:
+    """What a machine's refusals look like; loaded once there is an exception that may be one."""
+    from dpsql.faults import FAULTS
+
+    return FAULTS
 
 
 class Told(NamedTuple):
@@ -63,7 +82,15 @@ def tells(command: Callable[..., Told]) -> Callable[..., None]:
     def run(*, as_json: bool, **given: Any) -> None:
         told = command(**given)
         text = json.dumps(told.value, indent=2) if as_json else told.text
-        click.echo(text, err=not (told.result or as_json))
+        try:
+            click.echo(text, err=not (told.result or as_json))
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            raise MachineFault(
+                f"this is done, but what it says cannot be written ({error.strerror})",
+                hint="run the same command again, nothing is charged twice",
+            ) from error
         click.get_current_context().exit(told.code)
 
     return run
@@ -73,12 +100,12 @@ def write_text(file: Path, text: str) -> None:
     """Write a file that a command was asked for.
 
     Raises:
-        OperationalError: it cannot be written.
+        MachineFault: it cannot be written.
     """
     try:
         file.write_text(text, encoding="utf-8")
     except OSError as error:
-        raise OperationalError(f"cannot write {file}: {error.strerror}") from error
+        raise MachineFault(f"cannot write {file}: {error.strerror}") from error
 
 
 @contextmanager

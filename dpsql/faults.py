@@ -1,0 +1,66 @@
+"""What a machine refuses (a full disk, a failing one, rights, memory) as one typed line, which says what was charged.
+
+The end of the line matters most. A curator who does not know whether a release was charged publishes again under
+another name, and pays twice. So every stretch of work that spends says for itself what a fault in it means: nothing
+was charged, it was, or the same command will find out. In all three the same command is run again.
+
+DuckDB's own words are left out: they may hold a value of the data. They stay with the error as its cause.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import duckdb
+
+from dpsql.errors import MachineFault
+
+FAULTS = (
+    OSError,
+    MemoryError,
+    duckdb.IOException,
+    duckdb.OutOfMemoryException,
+    duckdb.TransactionException,  # a commit whose log could not be written
+    duckdb.FatalException,  # the same, found again by the next statement
+    duckdb.InternalException,
+    sqlite3.OperationalError,
+)
+"""What a machine's refusals look like from Python."""
+
+UNCHARGED = "nothing was charged; run the same command again"
+CHARGED = "charged; run the same command again, nothing is charged twice"
+UNSURE = "run the same command again: it finds out whether this was charged, nothing is charged twice"
+ANEW = "run the same command again"
+
+
+@contextmanager
+def machine(doing: str, then: str) -> Iterator[None]:
+    """Say in one line what the machine refused while a block, or a decorated function, ran.
+
+    Args:
+        doing: what was being done, for instance `the release was not written`.
+        then: what is charged and what to do.
+
+    Raises:
+        MachineFault: a fault of the machine.
+    """
+    try:
+        yield
+    except FAULTS as fault:
+        raise MachineFault(f"{doing}: {reason(fault)}", hint=then) from fault
+
+
+def reason(fault: BaseException) -> str:
+    """A fault in a few words, without anything that a row may hold.
+
+    >>> reason(OSError(28, "No space left on device", "shop.dpsql"))
+    'No space left on device (shop.dpsql)'
+    """
+    if isinstance(fault, OSError):
+        where = "" if fault.filename is None else f" ({fault.filename})"
+        return f"{fault.strerror or type(fault).__name__}{where}"
+    if isinstance(fault, MemoryError | duckdb.OutOfMemoryException):
+        return "out of memory"
+    return "a database file could not be read or written (is the disk full, closed to you or failing?)"

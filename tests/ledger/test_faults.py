@@ -1,0 +1,184 @@
+"""What a machine refuses while a release is charged: one line that says what is charged, and the same call ends it."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import json
+import os
+import resource
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from fractions import Fraction
+from pathlib import Path
+
+import duckdb
+import pytest
+
+from dpsql.errors import Error, MachineFault
+from dpsql.faults import CHARGED, UNCHARGED, UNSURE
+from dpsql.ledger import budget_report
+from dpsql.ledger.files import beside
+from dpsql.ledger.locks import PATIENCE, held
+from tests.ledger.test_ledger import Curator
+
+CALLS = ("open", "fsync", "replace", "rename", "mkdir", "chmod", "unlink", "rmdir")
+FAULTS = (errno.ENOSPC, errno.EIO, errno.EPERM, errno.EACCES, errno.EROFS, errno.ENAMETOOLONG)
+
+
+class Refusal:
+    """Lets system calls of one name pass until the n-th, which fails."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, name: str, number: int, fault: int) -> None:
+        self.left, self.real = number, getattr(os, name)
+
+        def call(*words: object, **named: object) -> object:
+            self.left -= 1
+            if self.left == 0:
+                raise OSError(fault, os.strerror(fault), str(words[0]))
+            return self.real(*words, **named)
+
+        monkeypatch.setattr(os, name, call)
+
+
+def spent(curator: Curator) -> Fraction:
+    return sum((lineage.spent for lineage in budget_report(curator.ledger).lineages), Fraction(0))
+
+
+def check_line(error: Error, curator: Curator, before: Fraction) -> None:
+    """One line with exit code 3 or 4, whose last words are true; then the same call gives the release, charged once."""
+    said, charged = str(error), spent(curator) > before
+    assert error.exit_code in (3, 4) and "\n" not in said
+    assert said.endswith(CHARGED if charged else UNCHARGED) or said.endswith(UNSURE), said
+    receipt = curator.publish("b")
+    assert receipt.path.exists() and spent(curator) == before + Fraction(2, 5)
+    assert receipt.drawn is not charged
+    assert curator.left_over() == []
+
+
+@pytest.mark.parametrize("first", [pytest.param(True, marks=pytest.mark.slow), False])
+@pytest.mark.parametrize("name", CALLS)
+def test_every_refused_call_is_a_sentence_and_the_next_publish_ends_it(tmp_path, monkeypatch, name, first):
+    faults = 0
+    for number in range(1, 100):
+        curator = Curator(tmp_path / str(number))
+        curator.folder.mkdir()
+        if not first:
+            curator.publish("a")
+        before = Fraction(0) if first else Fraction(2, 5)
+        with monkeypatch.context() as patch:
+            refusal = Refusal(patch, name, number, FAULTS[number % len(FAULTS)])
+            try:
+                curator.publish("b")
+                error = None
+            except Error as refused:
+                error = refused
+        if refusal.left > 0:
+            break
+        if error is not None:
+            faults += 1
+            check_line(error, curator, before)
+        assert curator.publish("b").path.exists() and spent(curator) == before + Fraction(2, 5)
+    assert number > 1 and (faults or name == "rmdir")
+
+
+@contextmanager
+def largest_file(size: int) -> Iterator[None]:
+    """Writes past so many bytes of any file fail in this process, in DuckDB as well."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+@pytest.mark.parametrize("size", [10, 70, 150, 1000, 4096, 13000, 100_000, 270_000, 500_000])
+def test_a_disk_that_takes_no_more_is_a_sentence(tmp_path, size):
+    curator = Curator(tmp_path)
+    curator.publish("a")
+    with largest_file(size):
+        try:
+            curator.publish("b")
+        except MachineFault as error:
+            refused = error
+        else:
+            refused = None
+    if refused is None:  # nothing as large was written before the ledger was closed
+        assert size > 1000 and spent(curator) == Fraction(4, 5)
+    else:
+        check_line(refused, curator, Fraction(2, 5))
+
+
+def out_of_duckdb(path: Path) -> None:
+    with duckdb.connect(config={"memory_limit": "2MB", "max_temp_directory_size": "0B"}) as small:
+        small.execute("CREATE TABLE t AS SELECT random() AS x FROM range(10000000)")
+
+
+def out_of_python(path: Path) -> None:
+    raise MemoryError
+
+
+@pytest.mark.parametrize("build", [out_of_duckdb, out_of_python])
+def test_out_of_memory_is_a_sentence(tmp_path, build: Callable[[Path], None]):
+    curator = Curator(tmp_path)
+    with pytest.raises(MachineFault, match=f"out of memory; {UNCHARGED}") as caught:
+        curator.publish("b", build=build)
+    check_line(caught.value, curator, Fraction(0))
+
+
+def test_whoever_waits_is_told_for_whom(tmp_path, monkeypatch, caplog):
+    curator = Curator(tmp_path)
+    monkeypatch.setenv(PATIENCE, "0.1")
+    monkeypatch.setattr("dpsql.ledger.locks.SILENT", 0.0)
+    monkeypatch.setattr("sys.argv", ["/bin/dpsql", "publish", "my shop.yaml"])
+    with held(beside(curator.ledger, ".lock")):
+        with pytest.raises(MachineFault) as caught:
+            curator.publish("a")
+        for words in (
+            f"held by process {os.getpid()} on {os.uname().nodename} since 20",
+            "(dpsql publish 'my shop.yaml')",
+        ):
+            assert words in str(caught.value)
+            assert words in caplog.text
+        assert str(caught.value).endswith(UNCHARGED)
+    assert curator.publish("a").drawn
+
+
+@pytest.mark.parametrize(
+    ("note", "words"),
+    [
+        ({"pid": 2**22 + 1, "host": os.uname().nodename, "since": "", "command": ""}, "4194305, which has ended"),
+        ({"pid": 1, "host": "\x1b[2Jelsewhere", "since": "noon", "command": "dpsql"}, r"\\x1b\[2Jelsewhere since noon"),
+        ({"pid": 1}, "another program, which left no note"),
+    ],
+)  # fmt: skip
+def test_a_note_is_believed_only_while_its_process_lives(tmp_path, monkeypatch, note, words):
+    curator = Curator(tmp_path)
+    curator.publish("a")
+    lock = beside(curator.ledger, ".lock")
+    with lock.open("r+") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        lock.write_text(json.dumps(note))
+        monkeypatch.setenv(PATIENCE, "0")
+        with pytest.raises(MachineFault, match=words):
+            curator.publish("b")
+    assert curator.publish("b").drawn  # whatever the note says: its lock went with its process
+
+
+def test_a_lock_that_was_removed_stops_the_charge(tmp_path):
+    curator = Curator(tmp_path)
+
+    def build(path: Path) -> None:
+        beside(curator.ledger, ".lock").unlink()
+        path.write_text("drawn")
+
+    with pytest.raises(MachineFault, match="removed while it was held") as caught:
+        curator.publish("b", build=build)
+    check_line(caught.value, curator, Fraction(0))
+
+
+def test_patience_is_a_number(tmp_path, monkeypatch):
+    monkeypatch.setenv(PATIENCE, "soon")
+    with pytest.raises(MachineFault, match="no number of seconds"):
+        Curator(tmp_path).publish("a")
