@@ -58,8 +58,8 @@ def publish(
         catalog: the YAML file.
         output: the release file to make.
         label: idempotence label; the output's name unless given. With the same specification and label the
-            existing release is returned as it is and nothing is charged. Data are not compared; to publish today's
-            rows, give another label or another output.
+            existing release is returned as it is and nothing is charged; where it lies elsewhere, a copy is made at the
+            output. Data are not compared; to publish today's rows, give another label or an output of another name.
         progress: called with each step, a value that prints as a line.
 
     Returns:

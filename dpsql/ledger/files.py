@@ -48,14 +48,15 @@ def sync(path: Path) -> None:
 
 
 @contextmanager
-def made_aside(path: Path) -> Iterator[Path]:
-    """Make a private file in a folder closed to others, then rename it: a crash leaves a whole file or none.
+def made_aside(path: Path, mode: int = PRIVATE_FILE) -> Iterator[Path]:
+    """Make a file in a folder closed to others, then rename it: a crash leaves a whole file or none.
 
     DuckDB makes its files as the umask says, and refuses an empty one that was made for it; so others could read a
     database for as long as it takes to change its mode.
 
     Args:
         path: the file wanted; what a crash left in `<path>.new` is removed.
+        mode: of the file.
 
     Yields:
         Where to make it.
@@ -65,7 +66,7 @@ def made_aside(path: Path) -> Iterator[Path]:
     folder.mkdir(mode=PRIVATE_DIRECTORY)
     aside = folder / path.name
     yield aside
-    aside.chmod(PRIVATE_FILE)
+    aside.chmod(mode)
     sync(aside)
     aside.replace(path)
     sync(path.parent)

@@ -215,6 +215,7 @@ class Receipt:
         left: what the lineage has left, in its currency.
         currency: what the lineage counts.
         recovery: what an earlier crash had left behind, and what was done about it.
+        copied: where the earlier release lies that this is a copy of, or None.
     """
 
     release_id: str
@@ -225,6 +226,7 @@ class Receipt:
     left: Fraction
     currency: Currency
     recovery: Recovery = Recovery()
+    copied: Path | None = None
 
     @property
     def charged_epsilon(self) -> Fraction:

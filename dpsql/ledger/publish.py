@@ -13,6 +13,7 @@ one that was not is destroyed.
 
 from __future__ import annotations
 
+import errno
 import json
 import shutil
 from collections.abc import Callable, Iterator, Mapping
@@ -22,13 +23,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
-from dpsql.errors import BudgetExceeded, IntegrityError, InternalError
+from dpsql.errors import BudgetExceeded, IntegrityError, InternalError, ReleaseExists
 from dpsql.faults import CHARGED, UNCHARGED, UNSURE, machine
 from dpsql.ledger.files import (
     RELEASE_MODE,
     beside,
     file_hash,
     holds,
+    made_aside,
     make_directory,
     sync,
     write_json,
@@ -200,7 +202,8 @@ def publish_file(ledger: Path, spend: Spend, order: Order, kill_point: KillPoint
         kill_point: called with the name of each step, for tests that kill there.
 
     Returns:
-        The receipt. With the same specification and label, the earlier release: nothing is drawn or charged.
+        The receipt. With the same specification and label, the earlier release: nothing is drawn or charged. Where it
+        lies elsewhere, a copy is made at the target.
 
     Raises:
         ReleaseExists: the label was used for another specification, or the target is taken.
@@ -219,7 +222,7 @@ def publish_file(ledger: Path, spend: Spend, order: Order, kill_point: KillPoint
         kill_point("recovered")
         known = find(store, name)
         if known is not None:
-            return replace(earlier(store, known, name, target), recovery=recovery)
+            return replace(_returned(store, known, name, target), recovery=recovery)
         check_target(store, target)
         check_public(store, order.public)
         check_release_id(store, release_id)
@@ -246,13 +249,13 @@ def published_before(ledger: Path, name: Label, target: Path) -> Receipt | None:
     Args:
         ledger: the ledger file.
         name: lineage, label and specification.
-        target: where the release may also lie.
+        target: where the release is wanted: a copy is made there if it lies elsewhere.
 
     Returns:
         The receipt, or None where `publish_file` has something to draw.
 
     Raises:
-        ReleaseExists: the label was used for another specification, or its file is gone.
+        ReleaseExists: the label was used for another specification, its file is gone, or the target is another file.
         IntegrityError: chain, releases and ledger disagree.
 
     **Privacy**: a function of the catalog, the ledger and release files; no raw row is opened, so nothing about
@@ -265,7 +268,24 @@ def published_before(ledger: Path, name: Label, target: Path) -> Receipt | None:
         if known is None:
             return None
         recovery = settle(store)
-        return replace(earlier(store, known, name, target.absolute()), recovery=recovery)
+        return replace(_returned(store, known, name, target.absolute()), recovery=recovery)
+
+
+def _returned(store: Store, entry: Entry, name: Label, target: Path) -> Receipt:
+    """The release that a label names, at the place that is asked for: a copy, where it lies elsewhere."""
+    receipt = earlier(store, entry, name, target)
+    if receipt.path == target:
+        return receipt
+    if target.exists():
+        raise ReleaseExists(
+            f"{target} is not the release of label {name.label!r}, which is {receipt.path}",
+            hint="choose another output; to publish anew, another label as well",
+        )
+    with machine(f"{target} cannot be written", CHARGED), made_aside(target, RELEASE_MODE) as aside:
+        shutil.copyfile(receipt.path, aside)
+        if not holds(aside, receipt.sha256):
+            raise OSError(errno.EIO, "the copy differs", str(receipt.path))
+    return replace(receipt, path=target, copied=receipt.path)
 
 
 def _draw(store: Store, draft: Draft, build: Callable[[Path], None], kill_point: KillPoint) -> str:

@@ -113,9 +113,10 @@ class Published:
                 f"left {float(self.receipt.left_epsilon):g}"
             )
         else:
+            copied = "" if self.receipt.copied is None else f"a copy of {self.receipt.copied}, "
             done = (
-                f"{self.path} is the release of this specification and label; nothing was drawn or charged, and data "
-                "are not compared. To publish today's rows choose another output or another --label"
+                f"{self.path} is {copied}the release of this specification and label; nothing was drawn or charged, "
+                "and data are not compared. To publish today's rows choose another output or another --label"
             )
         signed = "not signed" if self.signer is None else f"signed by {self.signer}"
         return "\n".join([*_recovered(self.receipt), done, signed])

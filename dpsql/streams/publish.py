@@ -23,10 +23,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from dpsql.engines import RawSide
-from dpsql.errors import BatchOrderError, IntegrityError, MachineFault, OperationalError
+from dpsql.errors import BatchOrderError, IntegrityError, OperationalError
 from dpsql.faults import CHARGED, UNCHARGED, machine
-from dpsql.ledger import Label, Order, Receipt, new_release_id, publish_file
-from dpsql.ledger.files import PRIVATE_DIRECTORY
+from dpsql.ledger import Label, Order, Receipt, ledger_entries, new_release_id, publish_file
 from dpsql.ledger.keys import signing_seed
 from dpsql.noise import Entropy, Noise
 from dpsql.progress import Progress, Stage, silent
@@ -333,11 +332,6 @@ def _created(plan: StreamPlan, raw: RawSide, directory: Path, private: Path, cha
         raise OperationalError(
             "the private state must not lie inside the release", hint="move the ledger or the release"
         )
-    try:
-        private.parent.mkdir(mode=PRIVATE_DIRECTORY, parents=True, exist_ok=True)
-        directory.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise MachineFault(f"{directory} cannot be made ({error.strerror})", hint=UNCHARGED) from error
     with stream_lock(private):
         if not private.exists():
             if (directory / MANIFEST).exists():
@@ -352,6 +346,10 @@ def _created(plan: StreamPlan, raw: RawSide, directory: Path, private: Path, cha
             release_id, started = state.setting("release_id").decode(), state.next_batch() > 0
         finally:
             state.close()
+        if started and not (directory / MANIFEST).exists():
+            raise _absent(plan.catalog, directory, release_id)
+        with machine(f"{directory} cannot be made", UNCHARGED):
+            directory.mkdir(parents=True, exist_ok=True)
         receipt = _charged(plan, raw, directory, release_id, chance.noise)
         if receipt.release_id != release_id:
             raise IntegrityError(
@@ -359,11 +357,21 @@ def _created(plan: StreamPlan, raw: RawSide, directory: Path, private: Path, cha
                 hint="restore the newest copy of the old one; nothing was drawn",
             )
         if not (directory / MANIFEST).exists():
-            if started:
-                raise IntegrityError(f"the manifest of {directory} is gone", hint="restore the directory")
             with machine("the stream is not in place yet", CHARGED):
                 create_directory(directory, release_id, PROMISE)
     return receipt
+
+
+def _absent(catalog: Catalog, directory: Path, release_id: str) -> IntegrityError:
+    """Why batches cannot be appended here: the stream of this name lies elsewhere, or its manifest is gone."""
+    made = (Path(e.target).parent for e in ledger_entries(ledger_path(catalog)) if e.release_id == release_id)
+    place = next(made, directory)
+    if place == directory:
+        return IntegrityError(f"the manifest of {directory} is gone", hint="restore the directory")
+    return IntegrityError(
+        f"the stream {directory.name!r} was made in {place}",
+        hint="name that directory; if it was moved here, its manifest is missing",
+    )
 
 
 def _charged(plan: StreamPlan, raw: RawSide, directory: Path, release_id: str, noise: Noise) -> Receipt:

@@ -47,6 +47,10 @@ def test_append_query_as_of_and_exit_codes(tmp_path: Path) -> None:
     assert [done.returncode for done in checks] == [0, 3]
     assert json.loads(checks[0].stdout)["same"] is True and checks[1].stdout == ""
 
+    elsewhere = tmp_path / "elsewhere" / shop.directory.name
+    lost = run("append", elsewhere, *append[2:], "--batch", "2025-01-03")
+    assert lost.returncode == 3 and f"was made in {shop.directory}" in lost.stderr and not elsewhere.exists()
+
     question = "SELECT sold_on, COUNT(*) AS n FROM sales GROUP BY sold_on ORDER BY sold_on"
     shown = run("query", shop.directory, question, "--format", "csv")
     assert shown.returncode == 0 and len(shown.stdout.strip().splitlines()) == 3

@@ -150,7 +150,7 @@ def test_same_specification_and_label_is_returned_without_a_draw(curator):
     first = curator.publish("a")
     again = curator.publish("a", target=curator.folder / "other.dpsql")
     assert not again.drawn and again.charged == 0 and again.left == first.left == Fraction(18, 5)
-    assert (again.release_id, again.path, again.sha256) == (first.release_id, first.path, first.sha256)
+    assert (again.release_id, again.copied, again.sha256) == (first.release_id, first.path, first.sha256)
     first.path.rename(curator.folder / "moved.dpsql")
     assert curator.publish("a", target=curator.folder / "moved.dpsql").path.name == "moved.dpsql"
     assert curator.draws == 1
@@ -165,6 +165,25 @@ def test_a_label_stands_for_one_specification_whatever_the_data(curator):
     with pytest.raises(ReleaseExists, match="gone or changed"):
         curator.publish("a")
     assert curator.draws == 1
+
+
+def test_a_label_asked_for_elsewhere_is_copied_there(curator):
+    (curator.folder / "x").mkdir()
+    (curator.folder / "y").mkdir()
+    (curator.folder / "y" / "b.dpsql").write_text("something else")
+    first, second = curator.folder / "x" / "a.dpsql", curator.folder / "y" / "a.dpsql"
+    curator.publish("a", target=first)
+    receipt = curator.publish("a", target=second)
+    assert (receipt.drawn, receipt.charged, receipt.path, receipt.copied) == (False, 0, second, first)
+    assert second.read_bytes() == first.read_bytes() and stat.S_IMODE(second.stat().st_mode) == 0o444
+    assert curator.publish("a", target=second).copied is None
+    curator.publish("b", target=curator.folder / "x" / "b.dpsql")
+    with pytest.raises(ReleaseExists, match="is not the release of label 'b', which is"):
+        curator.publish("b", target=curator.folder / "y" / "b.dpsql")
+    first.unlink()
+    with pytest.raises(ReleaseExists, match="its file is gone"):
+        curator.publish("a", target=curator.folder / "a.dpsql")
+    assert curator.draws == 2
 
 
 def test_an_occupied_target(curator):

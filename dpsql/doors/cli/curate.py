@@ -30,7 +30,8 @@ def publish(catalog: Path, output: Path, label: str | None) -> Told:
     """Spend the budget once and write a release of CATALOG.
 
     The same specification and label return the release as it is: data are not compared, since the answer would tell
-    whether they are equal. To publish today's rows choose another output or another --label.
+    whether they are equal. Where it lies elsewhere, a copy is made at the output. To publish today's rows choose an
+    output of another name or another --label.
     """
     with steps("publish") as progress:
         report = api.publish(catalog, output, label=label, progress=progress)
