@@ -204,6 +204,47 @@ def test_all_pairs_of_axes_are_a_cube(shop: Path) -> None:
     assert (cube["ways"], len(cube["axes"])) == (2, 5)
 
 
+def test_coarse_and_fine_questions_about_the_same_columns_are_views_of_their_own(shop: Path) -> None:
+    file = shop / "shop.yaml"
+    text = file.read_text().replace("epsilon: 20", "epsilon: 1")
+    joined = "FROM sales JOIN product ON sales.pid = product.pid GROUP BY"
+    coarse = f"SELECT class, EXTRACT(YEAR FROM sold) AS y, SUM(price) AS p {joined} class, y"
+    fine = f"SELECT kind, sold, SUM(price * qty) AS p {joined} kind, sold"
+    both = design_catalog(text, file, (coarse, fine), Guess(300, 6000))
+    alone = design_catalog(text, file, (coarse,), Guess(300, 6000))
+    assert len(both.views) == 2
+    half = both.questions[0].relative / alone.questions[0].relative  # type: ignore[operator]
+    # the other one takes half of the budget, and nothing else
+    assert half == pytest.approx(2, rel=0.05)
+
+
+def test_a_city_tells_its_nation(shop: Path, tmp_path: Path) -> None:
+    with duckdb.connect(str(tmp_path / "shop.duckdb")) as connection:
+        connection.execute(TABLES)
+        connection.execute("ALTER TABLE customer ADD COLUMN city VARCHAR DEFAULT 'n0 c0'")
+        connection.execute("ALTER TABLE customer ADD COLUMN nation VARCHAR DEFAULT 'n0'")
+        connection.execute(
+            "CREATE TABLE place AS SELECT 'n' || i // 4 AS nation, 'n' || i // 4 || ' c' || i AS city "
+            "FROM range(20) AS r(i)"
+        )
+    levels = "{type: string, from: place, axis: {levels: [nation, city]}}"
+    text = (
+        CATALOG.format(root=tmp_path / "shop.duckdb")
+        .replace("customer: customer,", "customer: customer, place: place,")
+        .replace("columns: {age:", f"columns: {{city: {levels}, nation: {{type: string, from: place}}, age:")
+        .replace("tables:\n  customer", "tables:\n  place: {role: domain}\n  customer")
+    )
+    (tmp_path / "shop.yaml").write_text(text)
+    asked = [
+        f"SELECT {column}, COUNT(*) AS n FROM sales JOIN customer USING (customer_id) GROUP BY {column}"
+        for column in ("nation", "city")
+    ]
+    made = design_catalog(text, tmp_path / "shop.yaml", asked, None)
+    assert made.served == 2
+    (view,) = made.views.values()
+    assert view["axes"] == ["customer.city"]
+
+
 def test_init_takes_a_workload(shop: Path, tmp_path: Path) -> None:
     all_commands()
     output = tmp_path / "drafted.yaml"

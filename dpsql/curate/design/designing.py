@@ -202,12 +202,14 @@ def _number(part: Fraction) -> str:
 def _variants(
     views: Mapping[str, Entry], apart: Mapping[str, Entry], catalog: Catalog
 ) -> list[Mapping[str, Entry]]:
-    """The views with their shares; under a delta also without, and as cubes: the planner measures these together."""
+    """The views joined and apart, with their shares; under a delta also without, and as cubes: the planner measures
+    these together. Views apart share more axes, and are reconciled on them."""
+    kept = [views, *([apart] if apart != views else [])]
     if not catalog.privacy.delta:
-        return [views]
+        return kept
     plain, sets = _without_shares(views), _without_shares(apart)
     cubes = _cubes(sets)
-    return [views, plain, *([cubes] if cubes != sets else [])]
+    return [*kept, plain, *([cubes] if cubes != sets else [])]
 
 
 def _without_shares(views: Mapping[str, Entry]) -> dict[str, Entry]:
@@ -240,12 +242,13 @@ def _with(catalog: Catalog, views: Mapping[str, Entry]) -> Catalog:
 
 def _total(
     catalog: Catalog, public: Engine, views: Mapping[str, Entry], questions: Sequence[Question]
-) -> float:
-    """The sum of log errors of all questions; infinite where the planner refuses the views."""
+) -> tuple[int, float]:
+    """How many questions are refused, and the sum of the others' log errors, once views are reconciled."""
     try:
-        return sum(log(error) for error in _errors(_with(catalog, views), public, questions) if error)
+        errors = _errors(_with(catalog, views), public, questions)
     except (CatalogError, PrivacyError):
-        return float("inf")
+        return len(questions) + 1, 0.0
+    return errors.count(None), sum(log(error) for error in errors if error)
 
 
 def _errors(catalog: Catalog, public: Engine, questions: Sequence[Question]) -> list[float | None]:

@@ -30,7 +30,7 @@ from dpsql.answer.sql.parse import parse
 from dpsql.answer.sql.rewrite import take_apart
 from dpsql.axis.model import CategoryRule, OrderedRule
 from dpsql.curate.design.axes import Axis, AxisWriter
-from dpsql.curate.design.questions import Need
+from dpsql.curate.design.questions import Need, Place
 from dpsql.curate.forecast import Priced, dry_answerer, priced_plan
 from dpsql.engines.engine import Engine
 from dpsql.errors import Error
@@ -117,7 +117,7 @@ class Designer:
         public: its public tables.
         make: builds axes.
         writer: writes axes.
-        apart: the views before any two were put together, once they are designed.
+        apart: the views before those of different axes were put together, once they are designed.
     """
 
     catalog: Catalog
@@ -146,13 +146,31 @@ class Designer:
         groups: dict[tuple[Any, ...], list[Need]] = {}
         for need in (need for need in needs if need.measures):
             groups.setdefault((need.of, need.places), []).append(need)
-        views = [view for view in map(self._view, map(frozenset, groups.values())) if view is not None]
-        self.apart = tuple(views)
+        apart = [view for group in groups.values() for view in self._joined(self._alike(group))]
+        listed = [need for need in needs if not need.measures]
+        self.apart = self._whole(apart, listed)
+        return list(self._whole(self._joined(apart), listed))
+
+    def _whole(self, views: Sequence[Designed], listed: Sequence[Need]) -> tuple[Designed, ...]:
+        """Views, and those that listed values and joins need beside them."""
+        views = (*views, *self._for_lists(views, listed))
+        return (*views, *self._for_joins(views))
+
+    def _alike(self, needs: Sequence[Need]) -> list[Designed]:
+        """A view for each set of axes that needs would have if each were alone: some ask for years, some for days."""
+        groups: dict[str, list[Need]] = {}
+        for need in needs:
+            axes = sorted(str(axis.entry) for axis in self._axes(frozenset({need})))
+            groups.setdefault(str(axes), []).append(need)
+        return [view for view in map(self._view, map(frozenset, groups.values())) if view is not None]
+
+    def _joined(self, views: Sequence[Designed]) -> list[Designed]:
+        """Views, two of them put together as long as that gains."""
+        views = list(views)
         while best := self._best_pair(views):
             first, second, merged = best
             views = [view for view in views if view not in (first, second)] + [merged]
-        views += self._for_lists(views, [n for n in needs if not n.measures])
-        return views + list(self._for_joins(views))
+        return views
 
     def _best_pair(self, views: Sequence[Designed]) -> tuple[Designed, Designed, Designed] | None:
         """The two views that gain most by being one."""
@@ -178,15 +196,21 @@ class Designer:
 
     def _axes(self, needs: frozenset[Need]) -> tuple[Axis, ...]:
         """The axes that all of the needs look at, each fine enough for all of them."""
-        places = dict.fromkeys(p for need in sorted(needs, key=_order) for p in need.columns)
+        columns: dict[Place, frozenset[tuple[str, str]]] = {}
+        for need in sorted(needs, key=_order):
+            for p, asked in need.columns.items():
+                columns[p] = columns.get(p, frozenset()) | asked
+        finest = [p for p in columns if not any(self._tells(q, p, columns[p]) for q in columns if q != p)]
         return tuple(
-            self.writer.axis(
-                p,
-                frozenset(c for need in needs for c in need.columns.get(p, ())),
-                frozenset(e for need in needs for e in need.ends.get(p, ())),
-            )
-            for p in places
+            self.writer.axis(p, columns[p], frozenset(e for need in needs for e in need.ends.get(p, ())))
+            for p in finest
         )
+
+    def _tells(self, finer: Place, coarser: Place, asked: frozenset[tuple[str, str]]) -> bool:
+        """Whether one axis has another's columns among its levels: a city's has its nation's."""
+        axis = None if finer.column is None else self.catalog.tables[finer.table].columns[finer.column].axis
+        levels = () if axis is None or finer.path != coarser.path else axis.levels[:-1]
+        return asked <= {(finer.table, level) for level in levels}
 
     def _view(self, needs: frozenset[Need]) -> Designed | None:
         if needs not in self._known:
