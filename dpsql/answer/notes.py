@@ -28,6 +28,7 @@ from dpsql.answer.people import asks_only_people, people_caveat
 from dpsql.answer.plan import Plan
 from dpsql.release import Release
 from dpsql.release.format import Meta, ScaleMeta
+from dpsql.star.tables import NONRESPONSES
 
 QUANTILES = ("median", "quantile")
 
@@ -117,6 +118,7 @@ def channel_notes(plan: Plan, release: Release) -> list[Note]:
         Note(
             f"{each.column} is what people's devices reported (epsilon {each.epsilon_local} towards the curator); "
             "answers about it are of those who reported, the others are where it IS NULL"
+            + NONRESPONSES[each.nonresponse].note
         )
         for each in release.meta.reported if each.column in held
     ]  # fmt: skip

@@ -105,7 +105,10 @@ def reported_meta(column: ReportedColumn, plan: str) -> ReportedMeta:
         plan: hash of the plan that devices answered.
     """
     told, channel = column.told, channel_of(*column.asked)
-    return ReportedMeta(str(column), str(told.epsilon), told.collection, plan, channel.words, channel.items)
+    return ReportedMeta(
+        str(column), str(told.epsilon), told.collection, plan, channel.words, channel.items,
+        nonresponse=told.nonresponse.name,
+    )  # fmt: skip
 
 
 def _stored_plan(file: Path, column: ReportedColumn, channel: Channel) -> str:
@@ -164,11 +167,12 @@ def undo(builder: ReleaseBuilder, how: Undone) -> ReleaseBuilder:
     hybrid = hybrid_statistics(plan, catalog)
     axes, models = list(builder.axes), list(builder.models)
     channels: dict[int, Channel] = {}
+    sampled: dict[int, bool] = {}
     for number in sorted(set(hybrid.values())):
         column = reported_at(catalog, plan.axes[number].resolved)
         if column is None:
             continue
-        channels[number] = channel_of(*column.asked)
+        channels[number], sampled[number] = channel_of(*column.asked), column.told.nonresponse.sampled
         axes[number] = _as_attribute(shown_axis(catalog, plan.axes[number]), builder.axes[number])
         matrix = _matrix(channels[number], axes[number].meta.leaves)
         split = AxisSplit(plan.axes[number].strategy.variance())
@@ -185,7 +189,10 @@ def undo(builder: ReleaseBuilder, how: Undone) -> ReleaseBuilder:
             cells, channel = leaves / UNIT, channels[number]
             held = counts.setdefault(statistics[i].meta.view, cells)
             rows, apart = how.squares.rows(i, held), how.squares.deviations(i, held)
-            models.append(ChannelModel(place, channel.law, channel.scores, held, cells, rows, apart))
+            model = ChannelModel(
+                place, channel.law, channel.scores, held, cells, rows, apart, sampled[number]
+            )
+            models.append(model)
             statistics[i] = _as_values(statistics[i], leaves, axes, len(models) - 1)
     lines = [Spend(each.line, "0") for each in how.told]
     told = tuple(replace(each, squares=how.squares.stored) for each in how.told)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from dpsql.star.collection import PARTICIPATIONS, ParticipationWord
+from dpsql.star.tables import NonresponseWord
 
 
 @dataclass(frozen=True)
@@ -159,6 +160,7 @@ class ReportedMeta:
         levels: the channel's levels, in words.
         items: how many items it has.
         squares: how the rows of one person add up.
+        nonresponse: the catalog's word for those who did not report.
     """
 
     column: str
@@ -168,6 +170,7 @@ class ReportedMeta:
     levels: tuple[str, ...]
     items: int
     squares: tuple[SquareMeta, ...] = ()
+    nonresponse: NonresponseWord = "respondents"
 
     @property
     def line(self) -> str:

@@ -91,6 +91,28 @@ class ErrorBar(NamedTuple):
 SQUARES, BOUND = ErrorBar("squares", Fraction(3, 100)), ErrorBar("bound", Fraction(0))
 
 
+NonresponseWord = Literal["respondents", "at_random"]
+
+
+class Nonresponse(NamedTuple):
+    """What error bars take those for who did not report.
+
+    Args:
+        name: the catalog's word.
+        sampled: whether who reported is one draw among others.
+        note: what readers of an answer should know.
+    """
+
+    name: NonresponseWord
+    sampled: bool
+    note: str
+
+
+RESPONDENTS = Nonresponse("respondents", False, "")
+AT_RANDOM = Nonresponse("at_random", True, "; error bars take these for a random sample of each box's people")
+NONRESPONSES = {each.name: each for each in (RESPONDENTS, AT_RANDOM)}
+
+
 class Reported(Model):
     """A column that only people's devices know: each reports it once, through a channel.
 
@@ -105,6 +127,11 @@ class Reported(Model):
     error_bar: Annotated[ErrorBar, OneOf(SQUARES, BOUND)] = Field(
         SQUARES,
         description="squares: 3% of the views' budget tells how rows of one person add up; bound: nothing is spent",
+    )
+
+    nonresponse: Annotated[Nonresponse, OneOf(RESPONDENTS, AT_RANDOM)] = Field(
+        RESPONDENTS,
+        description="respondents: bars are about those who reported; at_random: others might have, by chance",
     )
 
     @model_validator(mode="after")

@@ -1,4 +1,4 @@
-"""The variance of answers over an attribute that was reported through a channel: noise, and what the channel adds.
+"""The variance of answers over an attribute that was reported through a channel: noise, channel, who reported.
 
 | here | there | unit |
 |---|---|---|
@@ -9,6 +9,7 @@
 | own, pairs, stick | mu, lambda, theta: of rows of one person, by `Squares` | 1 |
 | mean | xbar: what a row of the box adds on average, by the released sums; 1 where rows are counted | measure unit |
 | each, alike | E, rho: how far rows are from their mean, by `Deviations` | (measure unit)^2, 1 |
+| moved | d: what an answer gains when a person of a leaf reports, by leaf; that leaf's mask less that of NULL | 1 |
 
 A person's rows share one item. Over a box Z of the other axes her n rows add h n^2: the rows themselves, mu, and pairs
 of different rows, lambda. A pair lies in the box as often as chance has it, or surely, as far as her rows stick
@@ -22,6 +23,12 @@ Her sum is her rows times the box's mean, and what they deviate from it. Two sta
 
 so that an average, whose numerator less the average times its denominator has no mean, errs by deviations alone; it is
 not what three large numbers leave of each other.
+
+Where people are taken to be silent at random, with chance 1 - r in a box, they are one draw among others. A person
+moves an answer by d n if she reports, so its variance gains r (1 - r) sum d^2 n^2 over everybody, which is (1 - r) sum
+d^2 n^2 over those who reported: the same formulas with (1 - r) d d' in the place of h. It is nothing where all leaves
+and NULL are asked alike. Products and ratios of answers have what the delta method makes of it: COUNT times all rows by
+reported rows gains N q (1 - q) D (1 - r) / r, q the answer's part of the respondents' rows.
 
 Without squares mu is the most that n rows may be, tau, and lambda is 0; E is then the most that a row may be: never too
 little.
@@ -93,6 +100,7 @@ class ChannelModel:
         sums: the statistic's released cells; the counts again where it counts.
         squares: of the rows.
         deviations: of what they add.
+        sampled: whether those who reported are taken for a random sample.
     """
 
     place: int
@@ -102,12 +110,13 @@ class ChannelModel:
     sums: FloatArray
     squares: Squares
     deviations: Deviations
+    sampled: bool
     kind: ClassVar[str] = "channel"
 
     def columns(self) -> dict[str, npt.NDArray[Any]]:
         """Parts one after the other; `CONSTANTS` say how each is folded."""
         constants = [self.place, *self.law.shape, self.counts.ndim, *self.counts.shape]
-        constants += [self.squares.own, self.squares.pairs, *self.deviations]
+        constants += [self.squares.own, self.squares.pairs, *self.deviations, self.sampled]
         parts = [
             (LAW, self.law.ravel()), (SCORES, self.scores.ravel()), (COUNTS, self.counts.ravel()),
             (SUMS, self.sums.ravel()), (CONSTANTS, np.array(constants, np.float64)),
@@ -139,6 +148,31 @@ class ChannelModel:
         same = np.all([np.all(u == v, axis=1) for u, v in zip(left, right, strict=True)], axis=0)
         return np.where(same, np.maximum(found, least), found)
 
+    def moved(self, masks: Masks) -> Masks:
+        """Masks with d in the attribute's place; NULL is the first leaf after the domain's."""
+        own, leaves = masks[self.place], self.law.shape[1]
+        return self._within(masks, own[:, :leaves] - own[:, leaves : leaves + 1])
+
+    def sample(self, left: Masks, right: Masks) -> FloatArray:
+        """(1 - r) d d' over the rows of pairs of questions with `moved` masks, shape (g,): H of who reported."""
+        both = [u * v for u, v in zip(left, right, strict=True)]
+        found = weigh(self.counts, both)
+        same = np.all([np.all(u == v, axis=1) for u, v in zip(left, right, strict=True)], axis=0)
+        least = both[self.place].max(axis=1)
+        return np.asarray(self._silent(both) * np.where(same, np.maximum(found, least), found))
+
+    def _silent(self, boxes: Masks) -> FloatArray:
+        """1 - r, the released part of each box's rows whose people did not report, shape (g,)."""
+        at, null = np.arange(self.counts.shape[self.place]), self.law.shape[1]
+        silent, everybody = (
+            weigh(
+                self.counts,
+                [np.tile(leaves, (len(m), 1)) if i == self.place else m for i, m in enumerate(boxes)],
+            )
+            for leaves in ((at == null).astype(np.float64), (at <= null).astype(np.float64))
+        )
+        return np.clip(silent / np.maximum(everybody, 1.0), 0.0, 1.0)
+
     def together(self, left: Masks, right: Masks) -> FloatArray:
         """Chance that of a pair of rows with one in the left box the other is in the right one, shape (g,)."""
         found = np.ones(len(left[0]))
@@ -155,7 +189,7 @@ class ChannelModel:
 
     def mean(self, masks: Masks) -> FloatArray:
         """What a row of each box adds on average, shape (g,)."""
-        box = self._within(masks, masks[self.place][:, : self.law.shape[1]])
+        box = self._within(masks, np.abs(masks[self.place][:, : self.law.shape[1]]))
         rows, reach = np.maximum(weigh(self.counts, box), 1.0), self.deviations.reach
         return np.clip(weigh(self.sums, box) / rows, -reach, reach)
 
@@ -166,18 +200,37 @@ class ChannelModel:
             other: of a statistic of the same view, whose questions are the right ones.
             left, right: masks.
         """
+        return self._shared(other, left, right, self.rows(left, right))
+
+    def shared_sample(self, other: ChannelModel, left: Masks, right: Masks) -> FloatArray:
+        """What who reported adds to what two statistics have in common, shape (g,); arguments as `shared`."""
+        if not self.sampled:
+            return np.zeros(len(left[0]))
+        one, two = self.moved(left), other.moved(right)
+        return self._shared(other, one, two, self.sample(one, two))
+
+    def _shared(self, other: ChannelModel, left: Masks, right: Masks, rows: FloatArray) -> FloatArray:
         size = self.squares.own + self.squares.pairs * self.together(left, right)
-        return np.asarray(self.rows(left, right) * size * self.mean(left) * other.mean(right))
+        return np.asarray(rows * size * self.mean(left) * other.mean(right))
 
     def alone(self, left: Masks, right: Masks) -> FloatArray:
         """What the channel adds to covariances of the statistic with itself, shape (g,)."""
+        return self._alone(left, right, self.rows(left, right))
+
+    def alone_sample(self, left: Masks, right: Masks) -> FloatArray:
+        """What who reported adds to covariances of the statistic with itself, shape (g,); 0 if taken as given."""
+        if not self.sampled:
+            return np.zeros(len(left[0]))
+        one, two = self.moved(left), self.moved(right)
+        return self._alone(one, two, self.sample(one, two))
+
+    def _alone(self, left: Masks, right: Masks, rows: FloatArray) -> FloatArray:
         together = self.squares.pairs * self.together(left, right)
         means = self.mean(left) * self.mean(right)
         apart = np.minimum(self.deviations.each, np.maximum(self.deviations.reach**2 - np.abs(means), 0.0))
         size = self.squares.own + together
         return np.asarray(
-            self.rows(left, right)
-            * (means * size + apart * (self.squares.own + self.deviations.alike * together))
+            rows * (means * size + apart * (self.squares.own + self.deviations.alike * together))
         )
 
 
@@ -193,7 +246,8 @@ def from_columns(columns: Columns) -> ChannelModel:
         value[part == COUNTS].reshape(shape),
         value[part == SUMS].reshape(shape),
         Squares(numbers[0], numbers[1], tuple(value[part == STICK].tolist())),
-        Deviations(*numbers[2:]),
+        Deviations(*numbers[2:5]),
+        any(numbers[5:]),
     )
 
 
@@ -225,9 +279,10 @@ class ChannelReading:
         return self.noise.terms(masks)
 
     def covariance(self, masks: Masks, other: Masks | None = None) -> Covariance:
-        """See `Reading`; noise and channel."""
-        added = self.channel.alone(masks, masks if other is None else other)
-        return Covariance(self.noise.covariance(masks, other).noise + added, channel=added)
+        """See `Reading`; noise, channel and who reported."""
+        second = masks if other is None else other
+        added, sample = self.channel.alone(masks, second), self.channel.alone_sample(masks, second)
+        return Covariance(self.noise.covariance(masks, other).noise + added + sample, channel=added)
 
     def matrix(self, masks: Masks) -> FloatArray:
         """Noise and channel of all combinations of rows, as `Reading` says."""
@@ -236,7 +291,7 @@ class ChannelReading:
         found = self.noise.matrix(masks)
         for i in range(len(found)):
             row = [np.broadcast_to(cell[i], cell.shape) for cell in cells]
-            found[i] += self.channel.alone(row, cells)
+            found[i] += self.channel.alone(row, cells) + self.channel.alone_sample(row, cells)
         return found
 
     def columns(self) -> tuple[Columns, ...]:
@@ -257,8 +312,9 @@ class SharedChannel:
 
     def covariance(self, masks: Masks, other: Masks | None = None) -> Covariance:
         """See `Reading`; masks of the first, and of the second."""
-        found = self.one.shared(self.other, masks, masks if other is None else other)
-        return Covariance(found, channel=found)
+        second = masks if other is None else other
+        found = self.one.shared(self.other, masks, second)
+        return Covariance(found + self.one.shared_sample(self.other, masks, second), channel=found)
 
 
 def shared_channel(one: ChannelReading, other: ChannelReading) -> SharedChannel:

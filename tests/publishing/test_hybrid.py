@@ -205,6 +205,100 @@ def test_error_bars_are_what_the_channel_adds(tmp_path: Path, bars: str) -> None
             assert value == pytest.approx(wanted, rel=0.07)
 
 
+AT_RANDOM = "{epsilon: EPSILON, collection: ages, nonresponse: at_random}"
+SCALED = (
+    "COUNT(*) FILTER (WHERE BOX AND age < 38) * COUNT(*) FILTER (WHERE BOX) / COUNT(age) FILTER (WHERE BOX)",
+    "SUM(amount) FILTER (WHERE BOX AND age < 38) * COUNT(*) FILTER (WHERE BOX) / COUNT(age) FILTER (WHERE BOX)",
+    "COUNT(*) FILTER (WHERE BOX AND age < 38) / COUNT(age) FILTER (WHERE BOX)",
+    "AVG(amount) FILTER (WHERE BOX AND age < 38)",
+)
+
+
+class Silence(NamedTuple):
+    """A shop where people are silent at random: the release's folder, leaves of people, and their rows."""
+
+    place: Path
+    leaves: FloatArray
+    who: FloatArray
+    day: FloatArray
+    amount: FloatArray
+
+    def truth(self) -> list[float]:
+        """Of everybody: what `SCALED` asks about days 0 and 1."""
+        box = self.day <= 1
+        young = box & (self.leaves[self.who] < 2)
+        total = float(self.amount[young].sum())
+        return [float(young.sum()), total, float(young.sum() / box.sum()), total / float(young.sum())]
+
+
+def silent_shop(folder: Path, epsilon: int, people: int, seed: int, spent: int = 4) -> Silence:
+    """The same people and rows each time; who reports, by 40% chance, and what the channel says is new."""
+    fixed, rng = np.random.default_rng(7), np.random.default_rng(seed)
+    catalog = text(AT_RANDOM.replace("EPSILON", str(epsilon)))
+    catalog = catalog.replace("cap: 9", "cap: 99").replace("epsilon: 1}", f"epsilon: {spent}}}")
+    channel = channel_of(*reported_columns(parse_catalog(catalog, "shop.yaml"))[0].asked)
+    leaves, owned = fixed.integers(0, 4, people), fixed.integers(1, 5, people)
+    who = np.repeat(np.arange(people), owned)
+    day = fixed.integers(0, 4, who.size)
+    amount = fixed.integers(1, 7, people)[who] + fixed.integers(0, 5, who.size)
+    chances = np.cumsum(channel.law, axis=0)[:, leaves]
+    items = (rng.random(people)[None, :] > chances).sum(axis=0)
+    kept = {i: int(items[i]) for i in np.flatnonzero(rng.random(people) < 0.4).tolist()}
+    sales = list(zip(who.tolist(), day.tolist(), amount.tolist(), strict=True))
+    return Silence(side(folder, kept, sales, catalog), leaves, who, day, amount)
+
+
+def scaled_answers(place: Path, noise: ExactNoise | ZeroNoise, name: str = "r.dpsql") -> dpsql.Result:
+    """What everybody would have said, if who reported is a random sample."""
+    publish_release(load_catalog(place / "catalog.yaml"), place / name, noise=noise, key=KEY)
+    picked = ", ".join(f"{value} AS v{i}" for i, value in enumerate(SCALED)).replace("BOX", "day <= 1")
+    with closing(open_release(place / name, insecure=True)) as release:
+        return Answerer(release).query(f"SELECT {picked} FROM sales JOIN customer USING (id)")
+
+
+def test_bars_know_that_others_might_have_reported(tmp_path: Path) -> None:
+    """Beside the bars of those who reported is the draw of who reports, as the raw rows have it."""
+    people = 1200
+    shop = silent_shop(tmp_path / "random", 16, people, 1, spent=40)
+    result = scaled_answers(shop.place, ZeroNoise())
+    catalog = shop.place / "catalog.yaml"
+    catalog.write_text(catalog.read_text().replace("at_random", "respondents"))
+    given = scaled_answers(shop.place, ZeroNoise(), "given.dpsql")
+    assert given.rows == result.rows
+    box = shop.day <= 1
+    rows_of = np.bincount(shop.who[box], minlength=people).astype(float)
+    sums_of = np.bincount(shop.who[box], weights=shop.amount[box], minlength=people)
+    young, odds = shop.leaves < 2, 0.6 / 0.4
+    count, total, share, mean = shop.truth()
+    off = rows_of * (young - share)
+    wanted = [
+        np.sqrt(odds * (off**2).sum()),
+        np.sqrt(odds * ((sums_of * young - rows_of * total / rows_of.sum()) ** 2).sum()),
+        np.sqrt(odds * (off**2).sum()) / rows_of.sum(),
+        np.sqrt(odds * ((young * (sums_of - mean * rows_of)) ** 2).sum()) / count,
+    ]
+    both = [np.array(each.stderr_rows[0]) for each in (result, given)]
+    np.testing.assert_allclose(np.sqrt(both[0] ** 2 - both[1] ** 2), wanted, rtol=0.1)
+    assert any("random sample" in note for note in result.notes)
+    assert result.provenance["reported"][0]["nonresponse"] == "at_random"
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)  # hundreds of releases
+@pytest.mark.parametrize("epsilon", [2, 8])
+def test_intervals_hold_what_everybody_would_have_said(tmp_path: Path, epsilon: int) -> None:
+    """200 releases, 40% of the people reporting by chance: 95% intervals hold 92 to 98%, each answer's own."""
+    draws, held = 200, []
+    for draw in range(draws):
+        shop = silent_shop(tmp_path / str(draw), epsilon, 2000, draw)
+        result = scaled_answers(shop.place, ExactNoise(insecure_test_entropy(draw)))
+        low, high = (ends[0] for ends in result.interval_rows(0.95))
+        held.append([a <= true <= b for a, true, b in zip(low, shop.truth(), high, strict=True)])
+    shares = np.mean(held, axis=0)
+    print(f"epsilon {epsilon}: COUNT, SUM, share, AVG hold {shares}")
+    assert ((shares >= 0.92) & (shares <= 0.98)).all(), shares
+
+
 def test_a_plan_counts_what_the_channel_adds(tmp_path: Path) -> None:
     """People spread evenly, three rows each: what is foreseen by their number is what a release then says."""
     people = 2000
