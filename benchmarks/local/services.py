@@ -1,4 +1,4 @@
-"""Services that cannot join on a device, two and three of them: HIO-JOIN, RDC and the product, beside device joins.
+"""Services that cannot join on a device, two and three: SC-JOIN, HIO-JOIN, RDC and the product, beside device joins.
 
 Everybody of the star has one row here, of three axes: one of the person, two of the row. With two services the second
 one holds both axes of the row, with three each holds one; every service has an equal part of epsilon. The product is
@@ -13,6 +13,7 @@ from fractions import Fraction
 
 import numpy as np
 
+from benchmarks.baselines.local_split import split_join
 from benchmarks.local import peers as local_peers
 from benchmarks.local import star as local_star
 from benchmarks.local.joins import Setting, nmse
@@ -57,6 +58,9 @@ def errors(leaves: np.ndarray, setting: Setting, count: int, seed: int) -> dict[
     slots = Slots(leaves, np.zeros(people, np.int64), 0)
     found: dict[str, np.ndarray] = {}
     for services, cuts in CUTS.items():
+        found[f"SC-JOIN, {services} services"] = people * split_join(
+            leaves, cuts, ranges, setting.epsilon, np.random.default_rng([seed, services])
+        )
         for name, complement in (("HIO-JOIN", False), ("HIO-JOIN-RDC", True)):
             found[f"{name}, {services} services"] = people * np.array([
                 local_peers.services_join(slots, cuts, box, setting.epsilon, complement, rng)[0]

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from benchmarks import page as local_render
-from benchmarks.baselines import local_boxes, local_grids, local_haar
+from benchmarks.baselines import local_boxes, local_grids, local_haar, local_split
 from benchmarks.local import adult as local_adult
 from benchmarks.local import joins as local_joins
 from benchmarks.local import peers as local_peers
@@ -243,3 +243,33 @@ def test_joins_answer_with_finer_axes() -> None:
     draws = [local_peers.client_join(slots, [box], shares, 3.0, rng)[0, 0] for _ in range(300)]
     exact = ((slots.leaves[:, 0] >= 24) & (slots.leaves[:, 0] < 26)).mean()
     assert np.mean(draws) == pytest.approx(exact, abs=4 * np.std(draws) / np.sqrt(300))
+
+
+def test_split_join_is_unbiased_with_its_known_variance() -> None:
+    """Three leaves of one axis, epsilon 8 over two services and two levels: each node adds its own noise."""
+    rng = np.random.default_rng(11)
+    leaves = rng.integers(0, 25, (400, 2))
+    leaves[:, 1] = (leaves[:, 1] + leaves[:, 0]) // 2
+    boxes = [[(6, 9), (0, 25)], [(3, 17), (4, 20)], [(0, 25), (0, 25)]]
+    draws = np.array([local_split.split_join(leaves, (1,), boxes, 8.0, rng) for _ in range(600)])
+    exact = [
+        np.mean([all(a <= x < b for x, (a, b) in zip(row, box, strict=True)) for row in leaves])
+        for box in boxes
+    ]
+    np.testing.assert_allclose(draws.mean(axis=0), exact, atol=4 * draws.std(axis=0).max() / np.sqrt(600))
+    assert (draws[:, 2] == 1).all()
+    oracle = local_split._oracle(Fraction(2))
+    own, other = (rate * (1 - rate) / (oracle.p - oracle.q) ** 2 for rate in (oracle.p, oracle.q))
+    known = (exact[0] * (own + 2 * other) + (1 - exact[0]) * 3 * other) / 400
+    assert draws[:, 0].var() == pytest.approx(known, rel=0.2)
+
+
+def test_split_join_pays_for_every_attribute_and_level() -> None:
+    """Two axes of one service instead of one in each: half the epsilon a report, and more noise for it."""
+    rng = np.random.default_rng(12)
+    leaves, box = rng.integers(0, 25, (400, 3)), [[(6, 9), (0, 25), (0, 25)]]
+    alone, crowded = (
+        np.var([local_split.split_join(leaves, cuts, box, 4.0, rng) for _ in range(300)])
+        for cuts in ((1,), (2,))
+    )
+    assert crowded > 2 * alone
