@@ -3,7 +3,7 @@
 # make check   linters, types and import contracts alone; make quick: tests of a minute; make lowest: oldest dependencies
 # make docs    the documentation as a site: build/site/index.html; make first-hour: from a bare environment to answers
 # make bench*  measured figures, one `figure` line each; make page-*: the pages of docs/accuracy; make slow: the long suites;
-#              make withstand: hostile files, faults, neighbours
+#              make withstand: hostile files and frames, a crowd of clients, faults, neighbours
 
 PYTHON ?= python3
 VENV := .venv

@@ -41,7 +41,7 @@ LOCAL_PARTS = ("factors", "star", "axis", "cover", "collector", "rows", "bars", 
 
 RUNS: tuple[Run, ...] = (
     *_modules("Promises of every answer", "promises", "measure"),
-    *_modules("Privacy proved, files that attack, faults", "withstand", "prove", "hostile"),
+    *_modules("Privacy proved, files that attack, faults", "withstand", "prove", "hostile", "frames", "soak"),
     *_modules(
         "Accuracy of central releases",
         "central",

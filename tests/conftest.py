@@ -24,7 +24,7 @@ WHOLE = {
     "residual_release", "services_release", "settings", "shell", "spatial_baselines", "sql_mutants", "sql_random",
     "sql_tableau", "sqlalchemy", "stream_append", "stream_cli", "stream_grid", "stream_plan",
     "stream_asked", "stream_rules", "superset", "survey_page", "toy_time_strategy", "userlevel_predict", "view",
-    "wire", "wire_cancel",
+    "wire", "wire_cancel", "wire_crowd", "wire_gate",
     "workload",
 }  # fmt: skip
 """Modules that publish or collect whole releases, start programs, or draw thousands of

@@ -18,6 +18,7 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -35,9 +36,16 @@ def shop(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return build(tmp_path_factory.mktemp("wire"))
 
 
+class Server(NamedTuple):
+    """A server that runs, and where it listens."""
+
+    process: subprocess.Popen[str]
+    port: int
+
+
 @contextlib.contextmanager
-def serving(*arguments: str | Path) -> Iterator[int]:
-    """A server of its own process; yields its port and checks that it ends cleanly."""
+def running(*arguments: str | Path) -> Iterator[Server]:
+    """A server of its own process; checks that it ends cleanly."""
     command = [
         sys.executable,
         "-m",
@@ -52,13 +60,20 @@ def serving(*arguments: str | Path) -> Iterator[int]:
         assert process.stdout is not None
         line = process.stdout.readline()
         try:
-            yield json.loads(line)["port"]
+            yield Server(process, json.loads(line)["port"])
             assert process.poll() is None, "the server ended"
         finally:
             process.send_signal(signal.SIGTERM)
             _, errors = process.communicate(timeout=20)
         assert process.returncode == 0
         assert "Traceback" not in errors
+
+
+@contextlib.contextmanager
+def serving(*arguments: str | Path) -> Iterator[int]:
+    """The port of a server."""
+    with running(*arguments) as server:
+        yield server.port
 
 
 @pytest.fixture(scope="module")

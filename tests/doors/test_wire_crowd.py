@@ -1,0 +1,22 @@
+"""A crowd at the door: whoever has logged in is served, whatever others do. `make withstand` has a large one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.doors.crowd import crowd
+from tests.doors.test_wire import running
+from tests.doors_release import build
+
+
+def test_clients_are_served_while_strangers_flood_and_others_leave(tmp_path: Path) -> None:
+    secret = tmp_path / "ana.pw"
+    secret.write_text("ana:correct horse\n")
+    secret.chmod(0o600)
+    limits = ("--connections", "48", "--login-log", tmp_path / "log")
+    with running(build(tmp_path), "--password-file", secret, *map(str, limits)) as server:
+        seen = crowd(server, "correct horse", idle=30, clients=8, statements=250, every=0.5)
+    assert len(seen.seconds) >= 250 and seen.unserved == 0
+    assert seen.idle == 30
+    assert seen.strangers > 20 and seen.left > 0  # more than there is room for
+    assert (tmp_path / "log").read_text().count('"accepted"') >= 38 + seen.left
