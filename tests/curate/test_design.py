@@ -245,6 +245,51 @@ def test_a_city_tells_its_nation(shop: Path, tmp_path: Path) -> None:
     assert view["axes"] == ["customer.city"]
 
 
+def test_people_are_counted_where_they_are_the_unit(shop: Path, tmp_path: Path) -> None:
+    text = CATALOG.format(root=shop / "shop.duckdb")
+    for old, new in (
+        ("unit: row", "unit: customer.customer_id"),
+        ("    key: customer_id", "    key: customer_id\n    private: true"),
+        ("  # who and what", "\n    max_ids: 30"),
+    ):
+        text = text.replace(old, new)
+    asked = [
+        "SELECT COUNT(DISTINCT customer_id) AS n FROM sales",
+        "SELECT kind, COUNT(DISTINCT customer_id) AS n, COUNT(*) AS m FROM sales "
+        "JOIN product ON sales.pid = product.pid GROUP BY kind",
+    ]
+    made = design_catalog(text, tmp_path / "shop.yaml", asked, Guess(300, 6000))
+    assert made.served == 2 and any("people" in view["measures"] for view in made.views.values())
+    error = made.questions[0].columns[0].median
+    assert made.questions[0].relative == pytest.approx(error / 300)  # type: ignore[operator]  # people, not rows
+    (tmp_path / "designed.yaml").write_text(made.text)
+    answerer = exactly(tmp_path / "designed.yaml", tmp_path / "designed.dpsql")
+    assert answerer.query(asked[0]).scalar() == 300
+    answerer.release.close()
+
+
+def test_derived_columns_are_axes_by_name_and_by_expression(shop: Path) -> None:
+    derived = """
+    derive: {weekday: "EXTRACT(DOW FROM sold)"}
+    columns:
+      weekday: {type: int, lower: 0, upper: 6}"""
+    text = (shop / "shop.yaml").read_text().replace("\n    columns:\n      price", f"{derived}\n      price")
+    asked = ["SELECT weekday, COUNT(*) AS n FROM sales GROUP BY weekday",
+             "SELECT EXTRACT(DOW FROM sold) AS w, COUNT(*) AS n FROM sales GROUP BY w"]  # fmt: skip
+    made = design_catalog(text, shop / "shop.yaml", asked, None)
+    assert made.served == 2
+    assert [view["axes"] for view in made.views.values()] == [["sales.weekday"]]
+
+
+def test_what_views_said_is_asked_gives_way_to_the_workload(shop: Path, tmp_path: Path) -> None:
+    log = "axes: [{axis: customer.age, asked: [[18, 30], [30, 45, 2]]}]"
+    (tmp_path / "shop.yaml").write_text((shop / "shop.yaml").read_text().replace("axes: [customer.age]", log))
+    all_commands()
+    run = CliRunner().invoke(cli, ["design", str(tmp_path / "shop.yaml"), "--workload", str(shop / "q.sql")])
+    assert run.exit_code == 0, run.output
+    assert "views.old: `asked` of customer.age plays no part" in run.output and "asked: [[" not in run.output
+
+
 def test_init_takes_a_workload(shop: Path, tmp_path: Path) -> None:
     all_commands()
     output = tmp_path / "drafted.yaml"

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from math import log, sqrt
@@ -26,7 +26,7 @@ from dpsql.publishing.userlevel.guess import Guess, crowds
 from dpsql.star import Catalog, parse_catalog
 from dpsql.star.base import Problem
 from dpsql.star.checks import check_catalog
-from dpsql.star.graph import max_ids
+from dpsql.star.graph import PEOPLE, max_ids
 from dpsql.star.model import View
 
 PERCENT = 100
@@ -60,6 +60,7 @@ class Design:
         measures: table -> new measures.
         questions: the statements, in their order.
         tried: how many views were planned.
+        notes: what of the catalog played no part.
     """
 
     text: str
@@ -67,6 +68,7 @@ class Design:
     measures: NewMeasures
     questions: tuple[Foreseen, ...]
     tried: int
+    notes: tuple[str, ...] = ()
 
     @property
     def served(self) -> int:
@@ -136,7 +138,15 @@ def _designed(
     )
     used = {name: gained for name, gained in measures.items() if _is_used(name, gained, best)}
     made = with_views(text, best, used)
-    return Design(made, best, used, _foreseen(catalog, public, best, questions, guess), designer.tried)
+    foreseen = _foreseen(catalog, public, best, questions, guess)
+    return Design(made, best, used, foreseen, designer.tried, tuple(_unheard(catalog)))
+
+
+def _unheard(catalog: Catalog) -> Iterator[str]:
+    """Which views said what is asked: a workload says it better."""
+    for name, view in catalog.views.items():
+        for axis in (axis for axis in view.axes if axis.asked):
+            yield f"views.{name}: `asked` of {axis.axis} plays no part, the workload says what is asked"
 
 
 def _is_used(table: str, gained: Mapping[str, Any], views: Mapping[str, Entry]) -> bool:
@@ -292,8 +302,11 @@ def _foreseen(
 
 
 def _crowd(catalog: Catalog, question: Question, guess: Guess) -> float:
-    """What a count of everything is expected to be, in what predicted errors are counted in: rows; where publishing
-    chooses how many rows of a unit count, errors are those of units with one row each."""
-    chosen = any(catalog.tables[n.of].chooses_rows or max_ids(catalog, n.of) == 1 for n in question.needs)
+    """What a count of everything is expected to be, in what predicted errors are counted in: rows, or people where
+    they are counted; where publishing chooses how many rows of a unit count, errors are those of units with one row."""
+    chosen = any(
+        PEOPLE in n.measures or catalog.tables[n.of].chooses_rows or max_ids(catalog, n.of) == 1
+        for n in question.needs
+    )
     of_people = catalog.privacy.unit.table is not None and chosen
     return float(guess.units if of_people else guess.rows)

@@ -28,6 +28,7 @@ from dpsql.answer.plan import Plan
 from dpsql.answer.relation import choose
 from dpsql.answer.sql.parse import parse
 from dpsql.answer.sql.rewrite import take_apart
+from dpsql.answer.views import COUNTS
 from dpsql.axis.model import CategoryRule, OrderedRule
 from dpsql.curate.design.axes import Axis, AxisWriter
 from dpsql.curate.design.questions import Need, Place
@@ -327,7 +328,7 @@ class Errors:
     def _term(self, plan: Plan, term: Term, *, mean: bool) -> dict[str, float]:
         """Errors of a term: its own noise, and that of the count that its centre is multiplied by."""
         release, statistic = self.answerer.release, plan.view.statistics[term.measure]
-        count = plan.view.statistics["count"]
+        count = plan.view.statistics.get("count", statistic)  # a view of people alone has no other
         own, counted, part = np.zeros(1), np.zeros(1), np.zeros(1)
         for box in plan.boxes_of(term.condition):
             masks = _sampled(plan.box_masks(box))
@@ -342,8 +343,8 @@ class Errors:
         if expected <= 0:
             return {}
         noise, counts = float(np.sum(own[occurs])) / expected, float(np.sum(counted[occurs])) / expected
-        if statistic is count:
-            return {"count": noise}
+        if term.measure in COUNTS:
+            return {term.measure: noise}
         typical, mid = _typical(statistic.mid, statistic.sensitivity), statistic.mid
         centre = (typical - mid if mean else mid) / typical
         return {term.measure: noise / typical**2, "count": counts * centre**2}
@@ -353,6 +354,8 @@ def _sampled(masks: Sequence[FloatArray]) -> list[FloatArray] | None:
     """A few groups over all axes: the n-th of each axis, spread by different strides; None where there are none."""
     if not all(len(mask) for mask in masks):
         return None
+    if not masks:  # everybody, on no axis
+        return []
     number = min(GROUPS, prod(len(mask) for mask in masks))
     shape = [len(mask) for mask in masks]
     flat = np.linspace(0, prod(shape) - 1, number).astype(np.int64)

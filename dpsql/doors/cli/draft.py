@@ -121,7 +121,7 @@ def design(catalog: Path, workload: Path, output: Path | None, units: int | None
         output.write_text(made.text, encoding="utf-8")
     value = {
         "views": made.views, "served": made.served,
-        "questions": [asdict(question) for question in made.questions],
+        "questions": [asdict(question) for question in made.questions], "notes": list(made.notes),
     }  # fmt: skip
     shown = [] if output is not None else ["views:", *view_lines(made.views)]
     return Told(value, "\n".join([*shown, *_design_lines(made)]), result=True)
@@ -133,6 +133,7 @@ def _design_lines(made: Design) -> list[str]:
         f"{table}.{name} = {m.expr}" for table, gained in made.measures.items() for name, m in gained.items()
     ]
     lines = [f"new measures, with bounds that follow from the columns': {'; '.join(new)}"] if new else []
+    lines += made.notes
     lines.append(f"{made.served} of {len(made.questions)} questions are served by {len(made.views)} views")
     for number, question in enumerate(made.questions, 1):
         lines.append(f"{number}. {' '.join(question.sql.split())}")
