@@ -117,6 +117,36 @@ def test_a_row_is_never_the_unit_in_silence(tmp_path: Path) -> None:
     assert rides.privacy.unit.table is None and "privacy" in rides.unconfirmed()
 
 
+@pytest.mark.parametrize(("unit", "said"), [("x", "together"), (None, "each row by itself")])
+def test_the_comment_beside_the_unit_says_what_it_is(unit: str | None, said: str, tmp_path: Path) -> None:
+    with duckdb.connect() as connection:
+        connection.execute(
+            f"COPY (SELECT i AS rider_id FROM range(50) AS r(i)) TO '{tmp_path}/rider.parquet'"
+        )
+    choices = Choices(unit="rider.rider_id" if unit else "row")
+    made = draft_from_source(tmp_path, tmp_path / "rides.yaml", None, lambda _: choices)
+    (line,) = (line for line in made.text.splitlines() if line.startswith("  unit:"))
+    assert said in line.partition("#")[2]
+
+
+@pytest.mark.parametrize(("strays", "found"), [(0, True), (4, True), (20, False)])
+def test_a_key_with_a_few_unlisted_values_waits_for_confirmation(
+    strays: int, found: bool, tmp_path: Path
+) -> None:
+    with duckdb.connect() as connection:
+        products = "SELECT i AS product_id, 'kind ' || i % 3 AS kind FROM range(8) AS r(i)"
+        connection.execute(f"COPY ({products}) TO '{tmp_path}/products.parquet'")
+        sales = (
+            f"SELECT CASE WHEN i < {strays} THEN 100 + i ELSE i % 8 END AS product_id FROM range(100) AS r(i)"
+        )
+        connection.execute(f"COPY ({sales}) TO '{tmp_path}/sales.parquet'")
+    made = draft_from_source(tmp_path, tmp_path / "shop.yaml", None, leave_open)
+    sales_table = load_catalog(tmp_path / "shop.yaml").tables["sales"]
+    assert list(sales_table.foreign_keys) == ["product_id"] * found
+    assert sales_table.confirm == ("product_id: 4% of its rows name no row of products" in made.text)
+    assert sales_table.confirm == (strays == 4)
+
+
 def test_codes_with_leading_zeros_stay_text_and_dates_must_exist(tmp_path: Path) -> None:
     text = "zone,day,when,paid,price\n02134,2024-02-30,2024-01-01 08:00,true,1.5\n"
     text += "02135,2024-03-01,2024-01-02T09:00:01,false,-2\n"

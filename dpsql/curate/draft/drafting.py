@@ -144,11 +144,8 @@ def _header(
     )  # rows of a unit are chosen, which needs a delta
     asked = [f"  # {roles.whose.question}."] if roles.whose.question else []
     others = [c for c in roles.whose.candidates if c != roles.whose.unit]
-    shown = (
-        f"  # whose rows are protected together; or {', '.join(others)}"
-        if others
-        else "  # each row by itself"
-    )
+    shown = "whose rows are protected together" if unit else "each row by itself"
+    shown += f"; or {', '.join(others)}" if others else ""
     return [
         "# A draft: check every place marked `confirm: true`, then remove the mark; publish refuses until then.",
         "# Bounds must hold for every possible row and must not follow from the rows at hand.",
@@ -162,7 +159,7 @@ def _header(
         *places,
         "privacy:",
         *asked,
-        f"  unit: {quoted(roles.whose.unit)}{shown}",
+        f"  unit: {quoted(roles.whose.unit)}  # {shown}",
         f"  lineage: {quoted(f'{name}_{unit}' if unit else name)}  # all releases about them draw on one cap",
         f"  cap: {choices.cap or CAP}  # most that these people may ever lose",
         f"  epsilon: {choices.epsilon or EPSILON}  # what this release spends",
@@ -191,16 +188,26 @@ def _table(table: TableFacts, links: Links, roles: Roles, *, confirmed: bool) ->
     lines += [f"    key: {quoted(key)}"] if key is not None else []
     if not is_fact:
         lines += [f"    private: {'false  # anybody may see its rows' if is_public else 'true'}"]
-        lines += ["    confirm: true"] if is_public and not confirmed else []
+    unlisted = links.unlisted[table.name]
+    lines += ["    confirm: true"] if unlisted or (is_public and not confirmed) else []
     if foreign:
         pairs = ", ".join(f"{quoted(column)}: {quoted(other)}" for column, other in foreign.items())
         lines.append(f"    foreign_keys: {{{pairs}}}")
+    lines += [
+        f"    # {column}: {_percent(part)} of its rows name no row of {foreign[column]}. Private: remove this line too."
+        for column, part in unlisted.items()
+    ]
     if roles.unit_table in links.reached(table.name) and is_fact:
         lines.append("    max_ids: auto  # rows of one unit that count: chosen when publishing")
     domains = [d for d in _domains(table, links, roles) if d is not None]
     lines += ["    columns:", *(f"      {domain.line}" for domain in domains)] if domains else []
     why = reasons(c for c in table.columns if c.name not in (key, *foreign))
     return [*lines, *([f"    # left out: {why}"] if why and not is_public else [])]
+
+
+def _percent(part: float) -> str:
+    """A part of the rows in whole percents, which say little about any one of them."""
+    return f"{part:.0%}" if part >= 0.01 else "less than 1%"
 
 
 def _aside(table: str, roles: Roles) -> str:

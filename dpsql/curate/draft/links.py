@@ -5,7 +5,9 @@ Both together are a foreign key:
 
     names     after each table's own prefix is taken off (`lo_custkey`, `c_custkey`), the column ends in the key's stem,
               or in the other table's name: customer_id, PULocationID, ShipVia -> Shippers by what they begin with
-    values    nearly all different values of the column stand in the key
+    values    nearly all different values of the column, or nearly all rows' values, stand in the key
+
+Where some values are not listed, the draft says how many percent of the rows and asks: perhaps the key is another one.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ from dpsql.star.sql import identifier
 
 KEY_ENDINGS = ("id", "key", "code", "no", "number", "nr", "sk", "uid")
 INCLUDED = 0.9
-"""Different values of a foreign key that must stand in the key; some rows name nobody."""
+"""Part of a foreign key's different values, or of its rows, that must stand in the key; some rows name nobody."""
 
 ALIKE = 4
 """Letters at the beginning of a column and of a table's name that make them alike."""
@@ -34,10 +36,12 @@ class Links:
     Args:
         keys: table -> its key; None where no column is one.
         foreign: table -> column -> the table whose key it holds.
+        unlisted: table -> column -> the part of its rows whose value is no key there; only where it is above 0.
     """
 
     keys: dict[str, str | None]
     foreign: dict[str, dict[str, str]]
+    unlisted: dict[str, dict[str, float]]
 
     @property
     def referred(self) -> frozenset[str]:
@@ -74,16 +78,22 @@ def find_links(reader: Reader, tables: Sequence[TableFacts]) -> Links:
     """
     keys = {table.name: key_of(table) for table in tables}
     foreign: dict[str, dict[str, str]] = {}
+    unlisted: dict[str, dict[str, float]] = {}
     for table in tables:
         named = sorted(_named(table, tables, keys), key=lambda link: -link.sure)
         found: dict[str, str] = {}
+        unlisted[table.name] = {}
         for link in named:
             other = next(t for t in tables if t.name == link.target)
             circle = link.target == table.name or table.name in _beyond(foreign, link.target)
-            if link.column not in found and not circle and _included(reader, table, link, other, keys):
+            if link.column in found or circle:
+                continue
+            lacking = _unlisted(reader, table, link, other, str(keys[other.name]))
+            if lacking is not None:
                 found[link.column] = link.target
+                unlisted[table.name] |= {link.column: lacking} if lacking else {}
         foreign[table.name] = {c.name: found[c.name] for c in table.columns if c.name in found}
-    return Links(keys, foreign)
+    return Links(keys, foreign, unlisted)
 
 
 def key_of(table: TableFacts) -> str | None:
@@ -200,17 +210,23 @@ def _beyond(foreign: dict[str, dict[str, str]], start: str) -> frozenset[str]:
     return frozenset(seen)
 
 
-def _included(
-    reader: Reader, table: TableFacts, link: _Named, other: TableFacts, keys: dict[str, str | None]
-) -> bool:
-    """Whether nearly all values stand in the key; where names are only alike, all of them, and they name every row."""
-    column, key = identifier(link.column), identifier(str(keys[other.name]))
-    missing = reader.fetch(
-        f"SELECT count(*) FROM (SELECT DISTINCT {column} AS v FROM {reader.relation(table.name)} "
-        f"WHERE {column} IS NOT NULL) AS held WHERE NOT EXISTS "
-        f"(SELECT 1 FROM (SELECT {key} AS k FROM {reader.relation(other.name)}) AS named WHERE named.k = held.v)"
-    )[0][0]
-    held = table.column(link.column).distinct
+def _unlisted(reader: Reader, table: TableFacts, link: _Named, other: TableFacts, key: str) -> float | None:
+    """The part of the rows whose value is not in the key; None where too many are for a foreign key.
+
+    Where names are only alike, all values must be there, and name every row.
+    """
+    column = identifier(link.column)
+    lacking, rows, named = reader.fetch(
+        "SELECT count(*) FILTER (WHERE named.k IS NULL), "
+        "CAST(coalesce(sum(held.n) FILTER (WHERE named.k IS NULL), 0) AS BIGINT), "
+        f"CAST(coalesce(sum(held.n), 0) AS BIGINT) FROM (SELECT {column} AS v, count(*) AS n "
+        f"FROM {reader.relation(table.name)} WHERE {column} IS NOT NULL GROUP BY 1) AS held LEFT JOIN "
+        f"(SELECT DISTINCT {identifier(key)} AS k FROM {reader.relation(other.name)}) AS named ON named.k = held.v"
+    )[0]
+    values = table.column(link.column).distinct
+    if not named or not values:
+        return None
     if link.sure > 1:
-        return held > 0 and (held - missing) / held >= INCLUDED
-    return held > 0 and not missing and held == other.column(str(keys[other.name])).distinct
+        mostly = max((values - lacking) / values, (named - rows) / named) >= INCLUDED
+        return rows / named if mostly else None
+    return 0.0 if not lacking and values == other.column(key).distinct else None
