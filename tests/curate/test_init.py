@@ -86,7 +86,7 @@ def test_a_draft_is_what_an_expert_would_write(kind: str, tmp_path: Path) -> Non
         f"tables.{t}.columns.{c}" for t in shop.tables if t != "stores" for c in shop.tables[t].columns
     }
     assert set(shop.unconfirmed()) == {"privacy", "tables.stores", *private}
-    assert {view.of for view in shop.views.values()} == {"customers", "friends", "lines"}
+    assert {view.of for view in shop.views.values()} == {"customers", "friends", "lines", "orders"}
 
 
 def test_publish_refuses_a_draft_until_every_mark_is_gone(tmp_path: Path) -> None:
@@ -147,6 +147,27 @@ def test_a_key_with_a_few_unlisted_values_waits_for_confirmation(
     assert sales_table.confirm == (strays == 4)
 
 
+def test_names_of_people_are_no_categories_and_visits_are_counted(tmp_path: Path) -> None:
+    with duckdb.connect() as connection:
+        for name, rows in {
+            "patients": "SELECT i AS patient_id, 'name ' || i % 9 AS firstName, i % 2 AS smoker FROM range(90) AS r(i)",
+            "wards": "SELECT 'w' || i AS ward, 'Ward ' || i AS title FROM range(5) AS r(i)",
+            "visits": "SELECT i AS visit_id, i % 90 AS patient_id, 'w' || i % 5 AS ward, i % 77 AS cost "
+            "FROM range(400) AS r(i)",
+            "drugs": "SELECT i % 400 AS visit_id, i % 7 AS kind FROM range(900) AS r(i)",
+        }.items():
+            connection.execute(f"COPY ({rows}) TO '{tmp_path}/{name}.parquet'")
+    clinic = drafted(tmp_path, tmp_path / "clinic.yaml")
+    assert "firstName" not in clinic.tables["patients"].columns
+    visits = clinic.tables["visits"]
+    assert {c: k.references for c, k in visits.foreign_keys.items()} == {
+        "patient_id": "patients",
+        "ward": "wards",
+    }
+    assert clinic.tables["wards"].is_public and visits.columns["cost"].measure and visits.max_ids == "auto"
+    assert {view.of for view in clinic.views.values()} == {"patients", "visits", "drugs"}
+
+
 def test_codes_with_leading_zeros_stay_text_and_dates_must_exist(tmp_path: Path) -> None:
     text = "zone,day,when,paid,price\n02134,2024-02-30,2024-01-01 08:00,true,1.5\n"
     text += "02135,2024-03-01,2024-01-02T09:00:01,false,-2\n"
@@ -192,6 +213,41 @@ def test_the_command_asks_and_writes(tmp_path: Path) -> None:
     assert "privacy" not in shop.unconfirmed()
     again = CliRunner().invoke(cli, ["init", str(source), "-o", str(output)])
     assert again.exit_code == 2 and "exists" in again.output
+
+
+def test_a_wrong_answer_is_asked_again(tmp_path: Path) -> None:
+    all_commands()
+    (tmp_path / "q.sql").write_text("SELECT c_card, COUNT(*) AS n FROM customers GROUP BY c_card;")
+    typed = [
+        "nowhere.sql",
+        str(tmp_path / "q.sql"),
+        "people",
+        "customers",
+        "shops",
+        "-",
+        "four",
+        "0",
+        "4",
+        "5",
+        "1/2",
+    ]
+    output = tmp_path / "asked.yaml"
+    run = CliRunner().invoke(
+        cli, ["init", str(make_duckdb(tmp_path)), "-o", str(output), "--interactive"], input="\n".join(typed)
+    )
+    assert run.exit_code == 0, run.output
+    for said in (
+        "no file nowhere.sql",
+        "write row, or one of",
+        "no table shops",
+        "write a number above 0",
+        "more than 4",
+    ):
+        assert said in run.output
+    shop = load_catalog(output)
+    assert (shop.privacy.unit.name, str(shop.privacy.cap)) == ("customers.c_custkey", "4")
+    assert not any(table.is_public for table in shop.tables.values())
+    assert "1 of 1 questions are served" in run.output
 
 
 def test_nothing_readable_is_said(tmp_path: Path) -> None:

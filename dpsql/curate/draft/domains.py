@@ -19,7 +19,7 @@ from math import log10
 
 from dpsql.curate.draft.look import DAY, DECIMAL, MOMENT, TEXT, TRUTH, WHOLE, ColumnFacts
 from dpsql.curate.draft.ordinals import in_order
-from dpsql.curate.draft.words import GRADES, NAMES, TEXTS, words
+from dpsql.curate.draft.words import GRADES, NAMES, TEXTS, is_name, words
 
 MOST_LEAVES = 150
 """Leaves of an ordered axis that has no cuts; beyond, cuts of a round width make about a third of it."""
@@ -61,9 +61,11 @@ class Domain:
         return f"{quoted(self.name)}: {{{', '.join(self.keys)}}}"
 
 
-def left_out(column: ColumnFacts) -> str:
-    """Why a column is neither axis nor measure, or nothing."""
+def left_out(column: ColumnFacts, *, of_people: bool = False) -> str:
+    """Why a column is neither axis nor measure, or nothing; what people are called is none however few they are."""
     named = words(column.name)
+    if of_people and column.nature is TEXT and is_name(named):
+        return "a name"
     if column.nature is None:
         return "its type"
     if column.distinct == 0:
@@ -80,14 +82,15 @@ def _is_id(named: frozenset[str]) -> bool:
     return bool(named & NAMES) or any(word.endswith(("key", "number", "code")) for word in named)
 
 
-def domain_of(column: ColumnFacts, *, counted: bool) -> Domain | None:
+def domain_of(column: ColumnFacts, *, counted: bool, of_people: bool = False) -> Domain | None:
     """A column of a private table, or None where it is left out.
 
     Args:
         column: what was read of it.
         counted: whether its table's rows are counted, so that its numbers may be summed.
+        of_people: whether its table's rows are people.
     """
-    if left_out(column):
+    if left_out(column, of_people=of_people):
         return None
     drafted = _DOMAINS[column.nature](column) if column.nature else None
     if drafted is None:
@@ -183,10 +186,10 @@ def _month_end(day: date) -> date:
 _DOMAINS = {WHOLE: _number, DECIMAL: _number, DAY: _day, MOMENT: _moment, TRUTH: _truth, TEXT: _text}
 
 
-def reasons(columns: Iterator[ColumnFacts]) -> str:
+def reasons(columns: Iterator[ColumnFacts], *, of_people: bool = False) -> str:
     """Columns that are left out, and why, as one line; nothing where none is."""
     found: dict[str, list[str]] = {}
     for column in columns:
-        if why := left_out(column):
+        if why := left_out(column, of_people=of_people):
             found.setdefault(why, []).append(column.name)
     return "; ".join(f"{', '.join(names)} ({why})" for why, names in found.items())

@@ -140,7 +140,7 @@ def _header(
     ]  # fmt: skip
     unit = roles.unit_table
     bounded = any(
-        unit in links.reached(fact) for fact in roles.facts
+        unit in links.reached(name) for name in roles.counted
     )  # rows of a unit are chosen, which needs a delta
     asked = [f"  # {roles.whose.question}."] if roles.whose.question else []
     others = [c for c in roles.whose.candidates if c != roles.whose.unit]
@@ -197,11 +197,12 @@ def _table(table: TableFacts, links: Links, roles: Roles, *, confirmed: bool) ->
         f"    # {column}: {_percent(part)} of its rows name no row of {foreign[column]}. Private: remove this line too."
         for column, part in unlisted.items()
     ]
-    if roles.unit_table in links.reached(table.name) and is_fact:
+    if roles.unit_table in links.reached(table.name) and table.name in roles.counted:
         lines.append("    max_ids: auto  # rows of one unit that count: chosen when publishing")
     domains = [d for d in _domains(table, links, roles) if d is not None]
     lines += ["    columns:", *(f"      {domain.line}" for domain in domains)] if domains else []
-    why = reasons(c for c in table.columns if c.name not in (key, *foreign))
+    others = (c for c in table.columns if c.name not in (key, *foreign))
+    why = reasons(others, of_people=table.name in roles.people)
     return [*lines, *([f"    # left out: {why}"] if why and not is_public else [])]
 
 
@@ -219,4 +220,5 @@ def _domains(table: TableFacts, links: Links, roles: Roles) -> list[Domain | Non
     own = [column for column in table.columns if column.name not in keys]
     if table.name in roles.public:
         return [public_domain(column) for column in own]
-    return [domain_of(column, counted=table.name in roles.facts) for column in own]
+    counted, of_people = table.name in roles.counted, table.name in roles.people
+    return [domain_of(column, counted=counted, of_people=of_people) for column in own]

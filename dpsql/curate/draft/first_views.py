@@ -1,4 +1,4 @@
-"""A first view of every fact, where the curator gave no questions: each good axis alone, and by time.
+"""A first view of every table that is counted, where the curator gave no questions: each good axis alone, and by time.
 
 **Privacy**: a function of what the draft says; its shares are equal.
 """
@@ -54,18 +54,18 @@ def first_views(tables: Sequence[TableFacts], links: Links, roles: Roles) -> lis
 
 def _sums(table: TableFacts, links: Links, roles: Roles) -> list[str]:
     """Measures that are summed first: amounts, since prices and rates add up to nothing; else the first one."""
-    domains = (domain_of(column, counted=table.name in roles.facts) for column in _own(table, links))
+    domains = (domain_of(column, counted=table.name in roles.counted) for column in _own(table, links))
     sums = [d.name for d in domains if d and d.measure]
     amounts = [name for name in sums if words(name) & AMOUNTS]
     return [quoted(f"{table.name}.{name}") for name in amounts[:MOST_MEASURES] or sums[:1]]
 
 
 def _countable(table: str, links: Links, roles: Roles) -> bool:
-    """Whether views may count a table: a fact whose rows lead to the unit, or the people themselves."""
+    """Whether views may count a table: its rows lead to the unit by one way, or are the people themselves."""
     unit = roles.unit_table
     if unit is None:
         return table in roles.facts
-    return table == unit or (table in roles.facts and [t for _, t in links.ways(table)].count(unit) == 1)
+    return table == unit or (table in roles.counted and [t for _, t in links.ways(table)].count(unit) == 1)
 
 
 def _axes(table: TableFacts, tables: dict[str, TableFacts], links: Links, roles: Roles) -> list[FirstAxis]:
@@ -77,7 +77,7 @@ def _axes(table: TableFacts, tables: dict[str, TableFacts], links: Links, roles:
         if name in roles.public:
             found += _public_axis(tables[name], place, links)
         elif _own_place(name, roles, links):
-            found += _private_axes(tables[name], place, links)
+            found += _private_axes(tables[name], place, links, of_people=name in roles.people)
     named = [axis.name.lower() for axis in found]
     told = [a._replace(name=a.full) if named.count(a.name.lower()) > 1 else a for a in found]
     return sorted(told, key=lambda axis: axis.rank)[:MOST_AXES]
@@ -104,11 +104,11 @@ def _public_axis(table: TableFacts, place: str, links: Links) -> Iterator[FirstA
         yield FirstAxis(name, f"{place.replace('.', '_')}_{name}", written, 0 if days else 1)
 
 
-def _private_axes(table: TableFacts, place: str, links: Links) -> Iterator[FirstAxis]:
+def _private_axes(table: TableFacts, place: str, links: Links, *, of_people: bool) -> Iterator[FirstAxis]:
     """Its first time and all its other short axes."""
     times = 0
     for column in _own(table, links):
-        domain = domain_of(column, counted=False)
+        domain = domain_of(column, counted=False, of_people=of_people)
         timed = column.nature is not None and column.nature.timed
         if domain is not None and 2 <= domain.leaves <= MOST_LEAVES and not (timed and times):
             times += timed

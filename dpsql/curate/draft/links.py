@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from dpsql.curate.draft.look import ColumnFacts, Reader, TableFacts
-from dpsql.curate.draft.words import NAMES, words
+from dpsql.curate.draft.words import NAMES, is_name, words
 from dpsql.star.sql import identifier
 
 KEY_ENDINGS = ("id", "key", "code", "no", "number", "nr", "sk", "uid")
@@ -76,7 +76,7 @@ def find_links(reader: Reader, tables: Sequence[TableFacts]) -> Links:
         reader: the open source, for inclusion of values.
         tables: what was read of them.
     """
-    keys = {table.name: key_of(table) for table in tables}
+    keys = {table.name: key_of(table, tables) for table in tables}
     foreign: dict[str, dict[str, str]] = {}
     unlisted: dict[str, dict[str, float]] = {}
     for table in tables:
@@ -96,11 +96,13 @@ def find_links(reader: Reader, tables: Sequence[TableFacts]) -> Links:
     return Links(keys, foreign, unlisted)
 
 
-def key_of(table: TableFacts) -> str | None:
-    """The likeliest key: a unique column, best one named like a key of its table, else the first one so named.
+def key_of(table: TableFacts, tables: Sequence[TableFacts]) -> str | None:
+    """The likeliest key: a unique column, best one named like a key of its table, else the first one so named, else one
+    that other tables have too: `dept` of departments and of visits.
 
     Args:
         table: what was read.
+        tables: all tables.
     """
     unique = [column.name for column in table.columns if column.unique]
     unique = unique or ([table.repeated] if table.repeated else [])
@@ -111,7 +113,9 @@ def key_of(table: TableFacts) -> str | None:
     ends = [
         name for name in unique if words(name) & NAMES or (len(name) == 3 and name.lower().endswith("id"))
     ]
-    return next(iter([*own, *ends]), None)
+    elsewhere = {column.name for other in tables if other.name != table.name for column in other.columns}
+    shared = [name for name in unique if name in elsewhere and not is_name(words(name))]
+    return next(iter([*own, *ends, *shared]), None)
 
 
 def _is_called(table: str, root: str) -> bool:

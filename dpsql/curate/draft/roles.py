@@ -3,6 +3,7 @@
     fact        nobody refers to it; one that holds nothing but keys is a bridge, and is counted like a fact
     dimension   others name its rows
     people      called so, or holding what only people have: two of birthdate, sex, income, ..
+    event       a private dimension that is not people, and whose rows are somebody's: orders above their lines
     public      a dimension that is neither people nor an event, and from which no key leads to people
 
 The unit is the people's table that facts lead to. Where none does, or several could be meant, the draft asks: a row is
@@ -42,6 +43,7 @@ class Roles:
 
     Args:
         facts: tables that are counted.
+        counted: facts and events, whose rows are counted.
         bridges: facts that hold nothing but keys.
         people: tables whose rows are people.
         public: tables that may be public.
@@ -49,6 +51,7 @@ class Roles:
     """
 
     facts: frozenset[str]
+    counted: frozenset[str]
     bridges: frozenset[str]
     people: frozenset[str]
     public: frozenset[str]
@@ -82,7 +85,9 @@ def roles_of(
         if table.name not in facts | people | {holder}
         and not words(table.name) & EVENTS and not links.reached(table.name) & people
     )  # fmt: skip
-    return Roles(facts, bridges, people, proposed if public is None else public - facts - {holder}, whose)
+    seen = proposed if public is None else public - facts - {holder}
+    events = {t.name for t in tables if holder in links.reached(t.name)} - facts - people - seen
+    return Roles(facts, facts | events, bridges, people, seen, whose)
 
 
 def _rank(table: TableFacts) -> int:

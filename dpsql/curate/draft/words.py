@@ -18,6 +18,12 @@ def words(name: str) -> frozenset[str]:
 NAMES = words("id key no number nr code zip uuid sku isbn uid iban serial")
 """What numbers or names a thing and measures nothing."""
 
+
+def is_name(named: frozenset[str]) -> bool:
+    """Whether a column says what people or things are called: name, lname, FirstName."""
+    return any(word.endswith("name") for word in named)
+
+
 TEXTS = words(
     "phone fax email mail address street url comment note description remark text firstname lastname surname"
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import asdict
+from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -61,8 +62,7 @@ def init(
     guess = _guess(said.pop("units"), said.pop("rows"))
     choices = _choices(**said)
     if interactive and workload is None:
-        told = click.prompt("A file with your questions in SQL (empty: first views)", default="", err=True)
-        workload = Path(told) if told else None
+        workload = _questions()
     questions = None if workload is None else Workload(statements(workload), guess)
     ask = _asking(choices) if interactive else lambda _: choices
     made = api.init(source, output, name=name, ask=ask, workload=questions)
@@ -71,6 +71,19 @@ def init(
         "foreign_keys": made.foreign_keys, "public": list(made.public),
     }  # fmt: skip
     return Told(value, _draft_text(output, made))
+
+
+def _questions() -> Path | None:
+    """A file of statements; None for first views."""
+
+    def read(text: str) -> str:
+        if text and not Path(text).expanduser().is_file():
+            raise click.UsageError(f"no file {text}")
+        return text
+
+    asked = "A file with your questions in SQL, each ended by `;` (empty: first views)"
+    told = click.prompt(asked, default="", show_default=False, value_proc=read, err=True)
+    return Path(told).expanduser() if told else None
 
 
 def _choices(unit: str | None, public: tuple[str, ...], cap: str | None, epsilon: str | None) -> Choices:
@@ -159,24 +172,67 @@ def _asking(said: Choices) -> Callable[[Sketch], Choices]:
         for table in sketch.tables:
             named = ", ".join(f"{c} -> {t}" for c, t in sketch.links.foreign[table.name].items())
             click.echo(f"  {table.name}: {table.rows} rows" + (f"; {named}" if named else ""), err=True)
-        return Choices(
-            said.unit or _asked("Whose privacy", sketch.whose.unit, sketch.whose.candidates),
-            _public(sketch) if said.public is None else said.public,
-            cap=said.cap
-            or click.prompt("Most that these people may ever lose, in epsilon (for instance 4)", err=True),
-            epsilon=said.epsilon
-            or click.prompt("What the first release spends of it (for instance 1)", err=True),
-        )
+        unit = said.unit or _unit(sketch)
+        public = _public(sketch) if said.public is None else said.public
+        cap = said.cap or _amount("Most that these people may ever lose, in epsilon (for instance 4)", None)
+        spends = said.epsilon or _amount("What the first release spends of it (for instance 1)", cap)
+        return Choices(unit, public, cap=cap, epsilon=spends)
 
     return ask
 
 
-def _asked(question: str, default: str, others: tuple[str, ...]) -> str:
-    return str(click.prompt(f"{question} ({', '.join(others)})", default=default, err=True)).strip()
+def _unit(sketch: Sketch) -> str:
+    """The people's key; a table's name stands for its key."""
+    keys = {table.name: f"{table.name}.{sketch.links.keys[table.name]}" for table in sketch.tables
+            if sketch.links.keys[table.name]}  # fmt: skip
+    candidates = ", ".join(sketch.whose.candidates)
+
+    def read(text: str) -> str:
+        unit = keys.get(text.strip(), text.strip())
+        if unit not in ("row", *keys.values()):
+            raise click.UsageError(f"write row, or one of {', '.join(keys.values())}")
+        return unit
+
+    if sketch.whose.question:
+        click.echo(f"{sketch.whose.question}.", err=True)
+    asked = f"Whose privacy ({candidates})"
+    return str(click.prompt(asked, default=sketch.whose.unit, value_proc=read, err=True))
 
 
 def _public(sketch: Sketch) -> frozenset[str]:
     """Tables whose rows anybody may see; a dash for none."""
-    proposed = " ".join(sorted(sketch.public)) or "-"
-    words = click.prompt("Tables whose rows anybody may see", default=proposed, err=True)
-    return frozenset(str(words).replace(",", " ").split()) - {"-"}
+    proposed, names = " ".join(sorted(sketch.public)) or "-", {table.name for table in sketch.tables}
+
+    def read(text: str) -> frozenset[str]:
+        said = frozenset(text.replace(",", " ").split()) - {"-"}
+        if unknown := sorted(said - names):
+            raise click.UsageError(f"no table {unknown[0]}; there are {', '.join(sorted(names))}")
+        return said
+
+    told: frozenset[str] = click.prompt(
+        "Tables whose rows anybody may see (- for none)", default=proposed, value_proc=read, err=True
+    )
+    return told
+
+
+def _amount(question: str, most: str | None) -> str:
+    """A number above 0 and at most `most`, as it was typed."""
+    limit = _number(most or "")
+
+    def read(text: str) -> str:
+        amount = _number(text)
+        if amount <= 0:
+            raise click.UsageError("write a number above 0, such as 0.5")
+        if 0 < limit < amount:
+            raise click.UsageError(f"that is more than {most}, the most that is ever spent")
+        return text.strip()
+
+    return str(click.prompt(question, value_proc=read, err=True))
+
+
+def _number(text: str) -> Fraction:
+    """A number as people type it; 0 where it is none."""
+    try:
+        return Fraction(text.strip())
+    except (ValueError, ZeroDivisionError):
+        return Fraction(0)
