@@ -269,6 +269,13 @@ def exported() -> dict[str, dict[str, Any]]:
     return homes
 
 
+def _flat(name: str, command: click.Command) -> list[tuple[str, click.Command]]:
+    """A command, or those of a group."""
+    if isinstance(command, click.Group):
+        return [(f"{name} {own}", each) for own, each in sorted(command.commands.items())]
+    return [] if command.hidden else [(name, command)]
+
+
 def command_page(name: str, command: click.Command) -> str:
     """A command of the command line."""
     arguments = [p for p in command.params if isinstance(p, click.Argument)]
@@ -311,7 +318,7 @@ def api_page() -> str:
     page += (
         "wrong, 3 a privacy refusal, 4 the machine refused (disk, rights, memory, a lock), 130 Ctrl-C.\n\n"
     )
-    shown = [(name, command) for name, command in sorted(all_commands().items()) if not command.hidden]
+    shown = [each for name, command in sorted(all_commands().items()) for each in _flat(name, command)]
     page += "".join(command_page(name, command) for name, command in shown)
     return page.rstrip() + "\n"
 

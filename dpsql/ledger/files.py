@@ -65,12 +65,14 @@ def made_aside(path: Path, mode: int = PRIVATE_FILE) -> Iterator[Path]:
     remove_aside(path)
     folder.mkdir(mode=PRIVATE_DIRECTORY)
     aside = folder / path.name
-    yield aside
-    aside.chmod(mode)
-    sync(aside)
-    aside.replace(path)
-    sync(path.parent)
-    remove_aside(path)
+    try:
+        yield aside
+        aside.chmod(mode)
+        sync(aside)
+        aside.replace(path)
+        sync(path.parent)
+    finally:
+        remove_aside(path)
 
 
 def remove_aside(path: Path) -> None:

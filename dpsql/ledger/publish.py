@@ -48,6 +48,7 @@ from dpsql.ledger.identity import (
     tables_json,
 )
 from dpsql.ledger.locks import Lock, held
+from dpsql.ledger.marks import check_marks, write_marks
 from dpsql.ledger.rules import (
     check_copies,
     check_public,
@@ -182,6 +183,7 @@ class Order:
         build: draws the noise and writes and closes a fresh file at the path it is given.
         digests: makes digests of each raw table's rows, if there is something to draw; kept as keyed hashes only.
         public: releases of the lineage that are out; one that the ledger does not know stops spending.
+        folder: the folder that the release is put into, where a mark is kept; the target's unless given.
     """
 
     name: Label
@@ -190,6 +192,7 @@ class Order:
     build: Callable[[Path], None]
     digests: Callable[[], Mapping[str, tuple[str, ...]]]
     public: tuple[PublicRelease, ...] = ()
+    folder: Path | None = None
 
 
 def publish_file(ledger: Path, spend: Spend, order: Order, kill_point: KillPoint = no_kill) -> Receipt:
@@ -225,6 +228,8 @@ def publish_file(ledger: Path, spend: Spend, order: Order, kill_point: KillPoint
             return replace(_returned(store, known, name, target), recovery=recovery)
         check_target(store, target)
         check_public(store, order.public)
+        folder = order.folder or target.parent
+        check_marks(store, folder)
         check_release_id(store, release_id)
         check_spend(store, spend)
         tables = _charged(store, spend, order.digests)
@@ -238,6 +243,7 @@ def publish_file(ledger: Path, spend: Spend, order: Order, kill_point: KillPoint
             _commit(store, entry, spend.lineage, draft, kill_point)
         with machine("the release is not in place yet", CHARGED):
             show(draft, kill_point)
+            write_marks(store, folder)
             clean(store, draft)
         left = spend.lineage.limit - store.spent(spend.lineage.name)
         return Receipt(release_id, target, digest, True, spend.cost(), left, spend.lineage.currency, recovery)
@@ -261,7 +267,7 @@ def published_before(ledger: Path, name: Label, target: Path) -> Receipt | None:
     **Privacy**: a function of the catalog, the ledger and release files; no raw row is opened, so nothing about
     them can be told, not even by the time it takes.
     """
-    if not ledger.exists():
+    if not ledger.exists() and not beside(ledger, ".head").exists():
         return None
     with machine("the release was not published", UNCHARGED), opened(ledger) as (store, _):
         known = find(store, name)

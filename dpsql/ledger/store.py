@@ -51,8 +51,23 @@ CREATE TABLE entry (
     {", ".join(f'"{name}" {"BIGINT" if name == "sequence" else "VARCHAR"} NOT NULL' for name in _COLUMNS)},
     PRIMARY KEY (sequence), UNIQUE (release_id), UNIQUE (lineage, label));
 """
-_RESTORE = "restore the ledger and its .head file from their newest backup; spending has stopped"
+RESTORE = "restore the ledger and its .head file from their newest backup; spending has stopped"
 _OTHER = "restore the ledger, or name another file under `ledger` if an older version wrote this one"
+
+
+class Head(NamedTuple):
+    """What lies beside the ledger: how many entries there are and the last one's hash.
+
+    Args:
+        sequence, hash: of the last entry.
+        moved: where the ledger went, or None while it is here.
+        files: names of what went with it.
+    """
+
+    sequence: int
+    hash: str
+    moved: str | None = None
+    files: tuple[str, ...] = ()
 
 
 class Counter(NamedTuple):
@@ -78,6 +93,7 @@ class Store:
         """
         self.path = path
         head = beside(path, ".head")
+        _check_here(path, head)
         if not path.exists():
             _create(path, head)
         self._connection = _connect(path)
@@ -152,8 +168,9 @@ class Store:
     def move_head(self) -> None:
         """Write the last entry's hash outside the ledger file, if it is not there yet."""
         head = beside(self.path, ".head")
-        if _read_head(head) != (len(self.entries), self.last_hash()):
-            _write_head(head, len(self.entries), self.last_hash())
+        last = Head(len(self.entries), self.last_hash())
+        if read_head(head) != last:
+            write_head(head, last)
 
     def _read(self) -> tuple[list[Entry], dict[str, Counter], bytes]:
         try:
@@ -166,7 +183,7 @@ class Store:
         except duckdb.IOException:
             raise
         except duckdb.Error as error:
-            raise IntegrityError(f"{self.path} is not a ledger or is damaged", hint=_RESTORE) from error
+            raise IntegrityError(f"{self.path} is not a ledger or is damaged", hint=RESTORE) from error
         known = {
             name: Counter(Lineage(name, unit, neighbours, Fraction(delta), Fraction(cap)), ceiling, spent)
             for name, unit, neighbours, delta, cap, ceiling, spent in counters
@@ -204,8 +221,8 @@ def _connect(path: Path) -> duckdb.DuckDBPyConnection:
 
 def _create(path: Path, head: Path) -> None:
     """Make the file aside and rename it: a crash leaves a ledger or none."""
-    if head.exists() and _read_head(head)[0] > 0:
-        raise IntegrityError(f"the ledger {path} is gone but its head is not", hint=_RESTORE)
+    if head.exists() and read_head(head).sequence > 0:
+        raise IntegrityError(f"the ledger {path} is gone but its head is not", hint=RESTORE)
     with made_aside(path) as aside:
         connection = _connect(aside)
         try:
@@ -214,19 +231,39 @@ def _create(path: Path, head: Path) -> None:
             connection.executemany("INSERT INTO meta VALUES (?, ?)", rows)
         finally:
             connection.close()
-        _write_head(head, 0, GENESIS)  # before the ledger: a ledger without a head is always a fault
+        write_head(head, Head(0, GENESIS))  # before the ledger: a ledger without a head is always a fault
 
 
-def _write_head(head: Path, sequence: int, last: str) -> None:
-    write_json(head, {"sequence": sequence, "hash": last})
+def write_head(head: Path, last: Head) -> None:
+    """Replace a head."""
+    moved = {"moved": last.moved, "files": last.files} if last.moved is not None else {}
+    write_json(head, {"sequence": last.sequence, "hash": last.hash, **moved})
 
 
-def _read_head(head: Path) -> tuple[int, str]:
+def read_head(head: Path) -> Head:
+    """A ledger's head.
+
+    Raises:
+        IntegrityError: it is missing or damaged.
+    """
     try:
         value = json.loads(head.read_text(encoding="utf-8"))
-        return int(value["sequence"]), str(value["hash"])
-    except (FileNotFoundError, ValueError, KeyError, TypeError) as error:
-        raise IntegrityError(f"the ledger's head {head} is missing or damaged", hint=_RESTORE) from error
+        moved = value.get("moved")
+        return Head(
+            int(value["sequence"]), str(value["hash"]), None if moved is None else str(moved),
+            tuple(map(str, value.get("files", ()))),
+        )  # fmt: skip
+    except (FileNotFoundError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise IntegrityError(f"the ledger's head {head} is missing or damaged", hint=RESTORE) from error
+
+
+def _check_here(path: Path, head: Path) -> None:
+    """Refuse the place that a ledger has left."""
+    if head.exists() and (moved := read_head(head).moved) is not None:
+        raise IntegrityError(
+            f"the ledger {path} was moved to {moved}",
+            hint="name that file under `ledger`; to finish a move that was cut short, run it again",
+        )
 
 
 def _check_chain(entries: list[Entry], counters: dict[str, Counter]) -> None:
@@ -236,13 +273,13 @@ def _check_chain(entries: list[Entry], counters: dict[str, Counter]) -> None:
     latest: dict[str, Entry] = {}
     for number, entry in enumerate(entries, start=1):
         if entry.sequence != number or entry.previous != previous or entry.hash != entry.expected_hash():
-            raise IntegrityError(f"the ledger's chain is broken at entry {number}", hint=_RESTORE)
+            raise IntegrityError(f"the ledger's chain is broken at entry {number}", hint=RESTORE)
         previous = entry.hash
         spent[entry.lineage] = spent.get(entry.lineage, 0) + entry.grains()
         latest[entry.lineage] = entry
     for name, total in spent.items():
         if name not in counters or name not in latest or not _agrees(counters[name], latest[name], total):
-            raise IntegrityError(f"lineage {name!r} does not agree with its entries", hint=_RESTORE)
+            raise IntegrityError(f"lineage {name!r} does not agree with its entries", hint=RESTORE)
 
 
 def _agrees(counter: Counter, entry: Entry, total: int) -> bool:
@@ -254,11 +291,11 @@ def _agrees(counter: Counter, entry: Entry, total: int) -> bool:
 
 def _check_head(entries: list[Entry], head: Path) -> None:
     """The head is the last entry or, after a crash between commit and head, the one before."""
-    sequence, last = _read_head(head)
+    sequence, last = read_head(head)[:2]
     if not len(entries) - 1 <= sequence <= len(entries):
-        raise IntegrityError(f"the ledger holds {len(entries)} entries, its head {sequence}", hint=_RESTORE)
+        raise IntegrityError(f"the ledger holds {len(entries)} entries, its head {sequence}", hint=RESTORE)
     if last != (entries[sequence - 1].hash if sequence else GENESIS):
-        raise IntegrityError("the ledger's head is not on its chain", hint=_RESTORE)
+        raise IntegrityError("the ledger's head is not on its chain", hint=RESTORE)
 
 
 @dataclass(frozen=True)

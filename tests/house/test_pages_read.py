@@ -9,6 +9,7 @@ import re
 import shlex
 from pathlib import Path
 
+import click
 import pytest
 import yaml
 
@@ -27,6 +28,8 @@ PROGRAMS = ("psql", "curl", "ssh", "export", "printf", "superset-env/bin/pip", "
 def unknown_options(words: list[str]) -> list[str]:
     """What is wrong with a command of dpsql; files need not exist."""
     command = all_commands().get(words[1])
+    if isinstance(command, click.Group):
+        command, words = command.commands.get(words[2]), words[1:]
     if command is None:
         return [f"there is no command {words[1]}"]
     known = {name for option in command.params for name in (*option.opts, *option.secondary_opts)} | {

@@ -157,7 +157,7 @@ def cli() -> None:
 
 def all_commands() -> Mapping[str, click.Command]:
     """The commands by name; each module registers its own."""
-    from dpsql.doors.cli import analyst, collect, curate, doctor, draft, plan  # noqa: F401
+    from dpsql.doors.cli import analyst, collect, curate, doctor, draft, ledger, plan  # noqa: F401
 
     return cli.commands
 
