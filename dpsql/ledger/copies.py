@@ -110,7 +110,7 @@ def _moved(old: Path, new: Path, locks: ExitStack, *, begun: bool) -> Copied:
         for state in states:
             locks.enter_context(held(beside(state, ".lock")))
             _check_whole(state)
-        sources = [beside(old, ".key"), *states]
+        sources = [beside(old, ".key"), *states, *(beside(state, ".sum") for state in states)]
         pairs = [(file, _place(file, old, new)) for file in sources if file.exists()]
         _check_free(new, [target for source, target in pairs if not _same(source, target)])
         for source, target in pairs:

@@ -7,7 +7,7 @@ import json
 import os
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from dpsql.errors import MachineFault
@@ -48,15 +48,14 @@ def sync(path: Path) -> None:
 
 
 @contextmanager
-def made_aside(path: Path, mode: int = PRIVATE_FILE) -> Iterator[Path]:
-    """Make a file in a folder closed to others, then rename it: a crash leaves a whole file or none.
+def made_aside(path: Path) -> Iterator[Path]:
+    """Make a private file in a folder closed to others, then rename it: a crash leaves a whole file or none.
 
     DuckDB makes its files as the umask says, and refuses an empty one that was made for it; so others could read a
     database for as long as it takes to change its mode.
 
     Args:
         path: the file wanted; what a crash left in `<path>.new` is removed.
-        mode: of the file.
 
     Yields:
         Where to make it.
@@ -67,7 +66,7 @@ def made_aside(path: Path, mode: int = PRIVATE_FILE) -> Iterator[Path]:
     aside = folder / path.name
     try:
         yield aside
-        aside.chmod(mode)
+        aside.chmod(PRIVATE_FILE)
         sync(aside)
         aside.replace(path)
         sync(path.parent)
@@ -97,12 +96,17 @@ def write_private(path: Path, content: bytes) -> None:
     """Replace a small private file atomically: whatever crashes, a reader sees the old content or the new one."""
     fresh = path.with_name(path.name + ".new")
     fresh.unlink(missing_ok=True)
-    handle = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, PRIVATE_FILE)
-    with os.fdopen(handle, "wb") as out:
-        out.write(content)
-        out.flush()
-        os.fsync(out.fileno())
-    fresh.replace(path)
+    try:
+        handle = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, PRIVATE_FILE)
+        with os.fdopen(handle, "wb") as out:
+            out.write(content)
+            out.flush()
+            os.fsync(out.fileno())
+        fresh.replace(path)
+    except OSError:
+        with suppress(OSError):
+            fresh.unlink(missing_ok=True)
+        raise
     sync(path.parent)
 
 

@@ -30,7 +30,6 @@ from dpsql.ledger.files import (
     beside,
     file_hash,
     holds,
-    made_aside,
     make_directory,
     sync,
     write_json,
@@ -287,10 +286,16 @@ def _returned(store: Store, entry: Entry, name: Label, target: Path) -> Receipt:
             f"{target} is not the release of label {name.label!r}, which is {receipt.path}",
             hint="choose another output; to publish anew, another label as well",
         )
-    with machine(f"{target} cannot be written", CHARGED), made_aside(target, RELEASE_MODE) as aside:
+    aside = target.with_name(f".{target.name}.{receipt.release_id}.copy")
+    with machine(f"{target} cannot be written", CHARGED):
+        aside.unlink(missing_ok=True)
         shutil.copyfile(receipt.path, aside)
         if not holds(aside, receipt.sha256):
             raise OSError(errno.EIO, "the copy differs", str(receipt.path))
+        aside.chmod(RELEASE_MODE)
+        sync(aside)
+        aside.rename(target)
+        sync(target.parent)
     return replace(receipt, path=target, copied=receipt.path)
 
 

@@ -27,7 +27,7 @@ import duckdb
 
 from dpsql.errors import BudgetExceeded, IntegrityError, MachineFault
 from dpsql.faults import CHARGED, UNCHARGED, UNSURE, machine
-from dpsql.ledger.files import beside, made_aside, private_log, write_json
+from dpsql.ledger.files import beside, made_aside, private_log, remove_aside, write_json
 from dpsql.ledger.identity import (
     GENESIS,
     GRAINS,
@@ -96,6 +96,7 @@ class Store:
         _check_here(path, head)
         if not path.exists():
             _create(path, head)
+        remove_aside(path)
         self._connection = _connect(path)
         try:
             self.entries, self.counters, self._secret = self._read()

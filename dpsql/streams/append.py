@@ -30,7 +30,7 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 
 from dpsql.errors import BatchOrderError, IntegrityError, InternalError
-from dpsql.ledger.files import beside
+from dpsql.ledger.files import beside, remove_aside
 from dpsql.ledger.locks import held
 from dpsql.mechanisms.law import AxisBudget, NoiseLaw
 from dpsql.mechanisms.timeline.strategy import Emission, Read, TimeStrategy
@@ -46,7 +46,7 @@ from dpsql.streams.public import (
     write_manifest,
     write_segment,
 )
-from dpsql.streams.state import BoolArray, StreamState, open_state
+from dpsql.streams.state import BoolArray, StreamState, open_state, seal_state
 from dpsql.tree import IntArray
 
 Draw: TypeAlias = Callable[[int, Read, IntArray], IntArray]
@@ -280,17 +280,22 @@ def opened_stream(
     """
     with stream_lock(private):
         kill_point("locked")
-        state = open_state(private)
+        remove_aside(private)
+        state, settled = open_state(private), False
         try:
             if state.setting("spec") != spec.text().encode():
                 raise IntegrityError(
                     "this stream was made with another specification", hint="make a new release"
                 )
+            seal_state(private, closed=False)
             manifest = settle(directory, state, kill_point, present)
+            settled = True
             kill_point("recovered")
             yield OpenStream(directory, state, spec, manifest, kill_point, present)
         finally:
             state.close()
+            if settled:
+                seal_state(private, closed=True)
 
 
 @dataclass

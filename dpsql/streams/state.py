@@ -41,7 +41,7 @@ from dpsql.errors import (
     PrivacyError,
 )
 from dpsql.faults import UNCHARGED, machine
-from dpsql.ledger.files import PRIVATE_DIRECTORY, made_aside
+from dpsql.ledger.files import PRIVATE_DIRECTORY, beside, file_hash, made_aside, write_private
 from dpsql.streams.public import NoisyNode
 from dpsql.tree import IntArray
 
@@ -316,10 +316,42 @@ def create_state(path: Path, settings: dict[str, str], secret: bytes) -> None:
             database.commit()
 
 
+IN_USE = "in use"
+"""What the sum says while an append is under way, and after one that was killed: nothing is compared then."""
+
+
+def seal_state(path: Path, *, closed: bool) -> None:
+    """Keep the hash of a closed state beside it: SQLite keeps none, and a flipped bit would be a wrong sum.
+
+    Args:
+        path: the state.
+        closed: False as long as somebody may write to it.
+    """
+    write_private(beside(path, ".sum"), (file_hash(path) if closed else IN_USE).encode())
+
+
+def check_seal(path: Path) -> None:
+    """Refuse a state that is not what its last append left.
+
+    Raises:
+        IntegrityError: it was damaged, or is an older copy.
+    """
+    kept = beside(path, ".sum")
+    if not kept.exists():
+        return
+    text = kept.read_bytes()
+    if text != IN_USE.encode() and text != file_hash(path).encode():
+        raise IntegrityError(
+            f"the private state {path} is damaged or an old copy",
+            hint=f"bring back the newest one, with {kept.name}; nothing was drawn",
+        )
+
+
 def open_state(path: Path) -> StreamState:
     """Open the private state; an unfinished transaction is rolled back by SQLite.
 
     Raises:
+        IntegrityError: it is not what its last append left.
         OperationalError: there is none, it is not private, or it is no stream state.
     """
     if not path.is_file():
@@ -328,6 +360,7 @@ def open_state(path: Path) -> StreamState:
         raise OperationalError(
             f"the private state {path} is open to others", hint="chmod 600 it and find out why"
         )
+    check_seal(path)
     database = sqlite3.connect(path, isolation_level=None, timeout=0)
     state = StreamState(path, database)
     try:

@@ -38,7 +38,7 @@ from dpsql.streams.append import (
     weighted_sum,
 )
 from dpsql.streams.public import Manifest, read_manifest, read_segments, write_manifest
-from dpsql.streams.state import open_state
+from dpsql.streams.state import IN_USE, open_state
 from dpsql.tree import IntArray
 from tests.time_forms import create_stream, ending, fda, fenwick, lasting
 
@@ -229,6 +229,21 @@ def test_a_restored_old_private_file_is_refused(make: Make, tmp_path: Path) -> N
     assert place.append(2, seed=4).as_of_batch == 2
 
 
+def test_a_state_with_a_flipped_bit_is_refused(make: Make) -> None:
+    """In a stored sum, where SQLite does not see it; after an append that was killed nothing is compared."""
+    place = make()
+    place.append(0, seed=1)
+    good = place.private.read_bytes()
+    (stored,) = place.private_rows("SELECT sums FROM prefix_sum LIMIT 1")[0]
+    at = good.index(stored)
+    place.private.write_bytes(good[:at] + bytes([good[at] ^ 1]) + good[at + 1 :])
+    with pytest.raises(IntegrityError, match="is damaged or an old copy"):
+        place.append(1)
+    place.private.write_bytes(good)
+    place.private.with_name(place.private.name + ".sum").write_text(IN_USE)
+    assert place.append(1).batches == 2
+
+
 def test_a_state_that_went_its_own_way_is_refused(make: Make, tmp_path: Path) -> None:
     """Two copies of one state decide batch 1 with different noise: the second one never gets marked or published."""
     place = make()
@@ -238,6 +253,7 @@ def test_a_state_that_went_its_own_way_is_refused(make: Make, tmp_path: Path) ->
     place.append(1, seed=2)
     published = shutil.copytree(place.directory, tmp_path / "published")
     shutil.copy(old, place.private)
+    place.private.with_name(place.private.name + ".sum").unlink()
     shutil.rmtree(place.directory)
     shutil.copytree(aside, place.directory)
 

@@ -1,0 +1,139 @@
+"""System calls that fail under the real commands: one line each, true about the charge, and a second run ends it.
+
+    python -m benchmarks.withstand.faults [FAULTS]
+
+`strace` lets one call of a command fail as a full or a failing disk, missing rights or a read-only one would. A small
+file system that is really full is the last scene, where this machine lets one be mounted.
+"""
+
+from __future__ import annotations
+
+import errno
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from benchmarks.figures import Figures
+from dpsql.faults import CHARGED, UNCHARGED, UNSURE
+from tests.kill.commands import STRACE, Outcome, dpsql_run, refused_at
+from tests.kill.scenes import SCENES, Scene, Stage
+
+FAULTS = 300
+ERRORS = {
+    "write": (errno.ENOSPC, errno.EIO),
+    "pwrite64": (errno.ENOSPC, errno.EIO),
+    "ftruncate": (errno.EIO,),
+    "fsync": (errno.EIO, errno.ENOSPC),
+    "fdatasync": (errno.EIO, errno.ENOSPC),
+    "flock": (errno.ENOLCK, errno.EIO),
+}
+OTHERS = (errno.EACCES, errno.ENOSPC, errno.EROFS, errno.EIO, errno.EPERM, errno.ENAMETOOLONG)
+
+
+class Found(NamedTuple):
+    """What became of a fault: whether it was shown raw, told untruly, or ended in a wrong count."""
+
+    raw: bool
+    untrue: bool
+    wrong: bool
+
+
+def judge(what: str, outcome: Outcome, found: dict[str, Any]) -> Found:
+    """Say what is wrong with a fault, if anything is."""
+    lines = outcome.said.strip().splitlines()
+    raw = outcome.raw or outcome.code not in (0, 3, 4) or (outcome.code != 0 and len(lines) != 1)
+    untrue = "wrong" not in found and outcome.code != 0 and not _true(lines[-1] if lines else "", found)
+    for bad, words in ((raw, f"left with {outcome.code}"), (untrue, f"untrue; then {found}")):
+        if bad:
+            print(f"{what}: {words}: {outcome.said.strip()[-1500:]}", flush=True)
+    if "wrong" in found:
+        print(f"{what}: {outcome.said.strip()}\n  then {found['wrong'][-1500:]}", flush=True)
+    return Found(raw, untrue, "wrong" in found)
+
+
+def _true(line: str, found: dict[str, Any]) -> bool:
+    """Whether a line says what is charged: `drawn` of the second run tells whether the first one had charged."""
+    if "drawn" not in found:  # an append or a collection
+        return "run " in line
+    charged = not found["drawn"]
+    return UNSURE in line or ((CHARGED in line) == charged and (UNCHARGED in line) != charged)
+
+
+def refuse_calls(scene: Scene, folder: Path, faults: int) -> list[Found]:
+    """One command with a fault at many calls in turn."""
+    stage, found = Stage(scene, folder), []
+    for turn in range(faults):
+        number = turn * len(stage.calls) // faults
+        call = stage.call(number)
+        kinds = ERRORS.get(call.name, OTHERS)
+        stage.reset()
+        outcome = refused_at(stage.words, call, kinds[turn % len(kinds)])
+        if any("INJECTED" in line for line in outcome.traced):
+            what = f"{scene.name}, {errno.errorcode[kinds[turn % len(kinds)]]} at {call}"
+            found.append(judge(what, outcome, stage.finish()))
+    print(f"{scene.name}: {len(found)} faults among {len(stage.calls)} system calls", flush=True)
+    return found
+
+
+def fill_disk(scene: Scene, folder: Path, sizes: range) -> list[Found]:
+    """One command on a disk that fills up; then there is room, and it is run again."""
+    found: list[Found] = []
+    with small_disk(folder) as disk:
+        if disk is None:
+            return found
+        stage, filler = Stage(scene, disk), disk / "filler"
+        for free in sizes:
+            stage.reset()
+            filler.write_bytes(bytes(max(shutil.disk_usage(disk).free - free, 0)))
+            outcome = dpsql_run(stage.words)
+            filler.unlink()
+            if outcome.code:
+                found.append(judge(f"{scene.name}, {free} bytes free", outcome, stage.finish()))
+    print(f"{scene.name}: {len(found)} full disks", flush=True)
+    return found
+
+
+@contextmanager
+def small_disk(folder: Path) -> Iterator[Path | None]:
+    """A file system of 24 MB in memory; None where none may be mounted."""
+    folder.mkdir(parents=True, exist_ok=True)
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=24m", "tmpfs", str(folder)], capture_output=True, check=False
+    )
+    if mounted.returncode:
+        yield None
+        return
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", str(folder)], check=True)
+
+
+def measure(folder: Path, faults: int) -> int:
+    """Print the figures; the exit code."""
+    figures, found, disks = Figures(), list[Found](), list[Found]()
+    for scene in SCENES:
+        found += refuse_calls(scene, folder / scene.name.replace(" ", "-"), faults // len(SCENES))
+    for scene in SCENES:
+        disks += fill_disk(scene, folder / "disk", range(0, 900_000, 150_000))
+    every = [*found, *disks]
+    figures.at_least("faults of system calls", len(found), 60)
+    print(f"full disks: {len(disks)}")
+    figures.at_most(
+        "faults shown as a traceback or by another exit code than 3 and 4", sum(f.raw for f in every), 0
+    )
+    figures.at_most("faults whose line is untrue about the charge", sum(f.untrue for f in every), 0)
+    figures.at_most("faults after which the second run miscounts", sum(f.wrong for f in every), 0)
+    return figures.finish()
+
+
+if __name__ == "__main__":
+    if STRACE is None:
+        sys.exit("strace is not installed: no system call can be made to fail")
+    with tempfile.TemporaryDirectory(prefix="dpsql-faults-") as where:
+        sys.exit(measure(Path(where), int(sys.argv[1]) if len(sys.argv) > 1 else FAULTS))

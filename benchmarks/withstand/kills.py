@@ -1,0 +1,52 @@
+"""Kills at chosen system calls of the real commands: is anything partial, lost, charged twice or left behind?
+
+    python -m benchmarks.withstand.kills [KILLS]
+
+Each kill takes the command at one system call on its files, among all of them in turn; then the same command is run
+again. `strace` finds the calls and sends the signal.
+"""
+
+from __future__ import annotations
+
+import signal
+import sys
+import tempfile
+from pathlib import Path
+
+from benchmarks.figures import Figures
+from tests.kill.commands import STRACE, killed_at
+from tests.kill.scenes import SCENES, Stage
+
+KILLS = 300
+
+
+def measure(folder: Path, kills: int) -> int:
+    """Print the figures; the exit code."""
+    figures, killed, inside, wrong = Figures(), 0, 0, 0
+    for scene in SCENES:
+        stage = Stage(scene, folder / scene.name.replace(" ", "-"))
+        own = kills // len(SCENES)
+        hit = 0
+        for turn in range(own):
+            number = turn * len(stage.calls) // own
+            stage.reset()
+            outcome = killed_at(stage.words, stage.call(number))
+            killed += outcome.code == -signal.SIGKILL
+            hit += outcome.code == -signal.SIGKILL and stage.inside(number, outcome)
+            found = stage.finish()
+            if "wrong" in found:
+                wrong += 1
+                print(f"{scene.name} killed at {stage.call(number)}: {found['wrong']}")
+        inside += hit
+        print(f"{scene.name}: {own} kills among {len(stage.calls)} system calls, {hit} inside", flush=True)
+    figures.at_least("commands killed", killed, kills)
+    figures.at_least("kills inside, share", inside / max(killed, 1), 0.6)
+    figures.at_most("kills after which something was partial, lost, double or left behind", wrong, 0)
+    return figures.finish()
+
+
+if __name__ == "__main__":
+    if STRACE is None:
+        sys.exit("strace is not installed: no kill can be aimed at a system call")
+    with tempfile.TemporaryDirectory(prefix="dpsql-kills-") as where:
+        sys.exit(measure(Path(where), int(sys.argv[1]) if len(sys.argv) > 1 else KILLS))
