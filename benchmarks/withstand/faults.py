@@ -23,7 +23,7 @@ from dpsql.faults import CHARGED, UNCHARGED, UNSURE
 from tests.kill.commands import STRACE, Outcome, dpsql_run, refused_at
 from tests.kill.scenes import SCENES, Scene, Stage
 
-FAULTS = 300
+FAULTS = 100
 ERRORS = {
     "write": (errno.ENOSPC, errno.EIO),
     "pwrite64": (errno.ENOSPC, errno.EIO),
@@ -59,7 +59,7 @@ def judge(what: str, outcome: Outcome, found: dict[str, Any]) -> Found:
 def _true(line: str, found: dict[str, Any]) -> bool:
     """Whether a line says what is charged: `drawn` of the second run tells whether the first one had charged."""
     if "drawn" not in found:  # an append or a collection
-        return "run " in line
+        return "again" in line
     charged = not found["drawn"]
     return UNSURE in line or ((CHARGED in line) == charged and (UNCHARGED in line) != charged)
 

@@ -24,6 +24,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import duckdb
 from threadpoolctl import threadpool_limits
 
 from dpsql.client.plan import Plan, read_plan
@@ -53,8 +54,8 @@ from dpsql.collecting.tables import tally_tables
 from dpsql.collecting.tallies import ViewTally
 from dpsql.collecting.tau import Prediction, asks_rows_alone, first_plan, predict, row_reports, second_plan
 from dpsql.engines.registry import open_session
-from dpsql.errors import DataError, InterfaceError, OperationalError
-from dpsql.faults import machine
+from dpsql.errors import DataError, IntegrityError, InterfaceError, OperationalError
+from dpsql.faults import FAULTS, machine
 from dpsql.ledger.keys import signing_seed
 from dpsql.progress import Progress, Stage, silent
 from dpsql.release.write import ReleaseBuilder
@@ -330,6 +331,12 @@ def _tallied(plan: Plan, reports: Reports, progress: Progress) -> tuple[list[Vie
             counts = {"reports": count.reports, "accepted": count.accepted}
             progress(Stage("known" if count.known else "counted", spool.name, counts))
         return close_collection(state, plan)
+    except FAULTS:
+        raise
+    except duckdb.Error as error:  # its root alone: a block whose checksum is another
+        raise IntegrityError(
+            f"the state {reports.state} is damaged", hint=f"bring back its last copy; {UNCOUNTED}"
+        ) from error
     finally:
         state.close()
 

@@ -59,22 +59,24 @@ class Scene(NamedTuple):
     check: Callable[[Path, dict[str, Any]], None]
 
 
-def _shop(folder: Path, views: str = SEXES) -> None:
+def make_shop(folder: Path, views: str = SEXES) -> None:
+    """Rows of a shop and a catalog."""
     part = CATALOG[: CATALOG.index("stream:" if views == SEXES else "views:")]
     make_stream_shop(folder, customers=40, text=part + views)
 
 
 def _released(folder: Path) -> None:
-    _shop(folder)
+    make_shop(folder)
     done(["publish", folder / "retail.yaml", "-o", folder / "a.dpsql"])
 
 
 def _streaming(folder: Path) -> None:
-    _shop(folder, DAYS)
-    done(_append(folder, 1))
+    make_shop(folder, DAYS)
+    done(append_words(folder, 1))
 
 
-def _append(folder: Path, day: int) -> list[object]:
+def append_words(folder: Path, day: int) -> list[object]:
+    """The append of a day."""
     return [
         "append",
         folder / "retail.dpsql",
@@ -144,7 +146,8 @@ def _collects(folder: Path, report: dict[str, Any]) -> None:
     verify(folder / "b.dpsql")
 
 
-def _collect(folder: Path) -> list[object]:
+def collect_words(folder: Path) -> list[object]:
+    """The collection of a folder."""
     state = ["--state", folder / "state.duckdb"]
     return ["collect", folder / "plan.json", folder / "reports.parquet", "-o", folder / "b.dpsql", *state]
 
@@ -154,13 +157,13 @@ def _publish(folder: Path) -> list[object]:
 
 
 SCENES = (
-    Scene("first publish", _shop, _publish, "b.dpsql", ".intent", ".intent", _publishes(1)),
+    Scene("first publish", make_shop, _publish, "b.dpsql", ".intent", ".intent", _publishes(1)),
     Scene("publish", _released, _publish, "b.dpsql", ".intent", ".intent", _publishes(2)),
-    Scene("first append", lambda folder: _shop(folder, DAYS), lambda folder: _append(folder, 1),
+    Scene("first append", lambda folder: make_shop(folder, DAYS), lambda folder: append_words(folder, 1),
           "retail.dpsql/manifest.json", ".stream", ".stream", _appends(1)),
-    Scene("append", _streaming, lambda folder: _append(folder, 2), "retail.dpsql/manifest.json", ".stream", ".stream",
-          _appends(2)),
-    Scene("collect", _asked, _collect, "b.dpsql", "state.duckdb", "b.dpsql", _collects),
+    Scene("append", _streaming, lambda folder: append_words(folder, 2),
+          "retail.dpsql/manifest.json", ".stream", ".stream", _appends(2)),
+    Scene("collect", _asked, collect_words, "b.dpsql", "state.duckdb", "b.dpsql", _collects),
 )  # fmt: skip
 
 
