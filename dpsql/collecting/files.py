@@ -250,6 +250,7 @@ def _make(plan: Plan, kept: Kept) -> None:
         state = _connect(aside)
         try:
             _fill(state, plan, _mark(kept.key))
+            state.execute("CHECKPOINT")  # closing would do it too, and not say that it failed
         finally:
             state.close()
         aside.chmod(PRIVATE_FILE)

@@ -230,6 +230,7 @@ def _create(path: Path, head: Path) -> None:
             connection.execute(f"BEGIN; {_SCHEMA} COMMIT")
             rows = [("format", _FORMAT), ("secret", os_entropy()(32).hex())]
             connection.executemany("INSERT INTO meta VALUES (?, ?)", rows)
+            connection.execute("CHECKPOINT")  # closing would do it too, and not say that it failed
         finally:
             connection.close()
         write_head(head, Head(0, GENESIS))  # before the ledger: a ledger without a head is always a fault

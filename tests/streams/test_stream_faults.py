@@ -1,0 +1,59 @@
+"""What a machine refuses during an append is one line, and the same append ends it: one batch, one charge."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from dpsql.errors import MachineFault
+from dpsql.ledger import budget_report
+from dpsql.noise import ExactNoise, insecure_test_entropy
+from dpsql.streams.public import read_manifest
+from tests.kill.scenes import DAYS
+from tests.ledger.test_faults import FAULTS, Refusal
+from tests.stream_shop import CATALOG, StreamShop, make_stream_shop
+
+TEXT = CATALOG[: CATALOG.index("views:")] + DAYS
+
+
+def refuse(folder: Path, monkeypatch: pytest.MonkeyPatch, name: str, number: int, day: int) -> bool:
+    """Append a day while one system call fails, then again; whether there was such a call."""
+    shop: StreamShop = make_stream_shop(
+        folder, customers=20, text=TEXT, noise=ExactNoise(insecure_test_entropy(number))
+    )
+    for before in range(day):
+        shop.append(before)
+    with monkeypatch.context() as patch:
+        refusal = Refusal(patch, name, number, FAULTS[number % len(FAULTS)])
+        try:
+            shop.append(day)
+        except MachineFault as error:
+            assert error.exit_code == 4 and "run the same command again" in str(error)
+    if refusal.left > 0:
+        return False
+    shop.append(day)
+    (lineage,) = budget_report(shop.folder / ".dpsql" / "ledger.duckdb").lineages
+    assert (lineage.spent, len(lineage.entries)) == (1, 1)
+    assert read_manifest(shop.directory).batches == day + 1
+    assert not [
+        path for path in shop.folder.rglob("*") if path.name.endswith((".new", ".intent", ".staging"))
+    ]
+    return True
+
+
+@pytest.mark.parametrize(
+    ("name", "number", "day"), [("fsync", 9, 0), ("fsync", 3, 1), ("replace", 4, 1), ("open", 9, 1)]
+)
+def test_a_refused_call(tmp_path, monkeypatch, name, number, day):
+    assert refuse(tmp_path, monkeypatch, name, number, day)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("day", [0, 1])
+@pytest.mark.parametrize("name", ["fsync", "replace", "open", "unlink", "mkdir", "chmod", "rename"])
+def test_every_refused_call(tmp_path, monkeypatch, name, day):
+    number = 1
+    while refuse(tmp_path / str(number), monkeypatch, name, number, day):
+        number += 1
+    assert number > 1 or (name, day) in {("rename", 1), ("mkdir", 1)}
