@@ -13,12 +13,14 @@ No float takes part in what is spent: a float-normalised split overspends in abo
 """
 
 from dpsql.budget.currency import (
+    GRAINS,
     NEIGHBOURS,
     Currency,
     Epsilon,
     Mu2,
     Neighbours,
     currency_at,
+    share_of_cap,
 )
 from dpsql.budget.curve import SLACK, epsilon_of, gaussian_sigma2, mu2_of, pure_of
 from dpsql.budget.units import (
@@ -30,6 +32,7 @@ from dpsql.budget.units import (
 
 __all__ = [
     "DENOMINATOR",
+    "GRAINS",
     "NEIGHBOURS",
     "Currency",
     "Epsilon",
@@ -44,4 +47,5 @@ __all__ = [
     "mu2_of",
     "pure_of",
     "scaled_denominator",
+    "share_of_cap",
 ]

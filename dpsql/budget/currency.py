@@ -168,6 +168,29 @@ class Mu2:
         return Promised(self.epsilon(amount), self.delta, amount)
 
 
+GRAINS = 2**40 * 3**4 * 5**20
+"""Parts of 1 that ledgers count: about 8e27, so that the largest cap, 10^4, stays far inside HUGEINT (1.7e38)."""
+
+
+def share_of_cap(cap: Fraction, delta: Fraction, releases: int) -> Fraction:
+    """What each of some releases of one lineage is charged if they share its cap alike.
+
+    Args:
+        cap: an epsilon at delta.
+        delta: of the lineage.
+        releases: how many.
+
+    Returns:
+        An amount in the lineage's currency: the cap's, divided, rounded down to a whole grain. So many fit, one more
+        does not.
+
+    >>> share_of_cap(Fraction(4), Fraction(0), 12)
+    Fraction(1, 3)
+    """
+    limit = currency_at(delta).counted(cap)
+    return Fraction(math.floor(limit * GRAINS) // releases, GRAINS)
+
+
 def currency_at(delta: Fraction) -> Currency:
     """The currency of a lineage whose epsilons are meant at a delta."""
     return Mu2(delta) if delta else Epsilon()

@@ -24,7 +24,7 @@ from dpsql.star import (
     ResolvedMeasure,
     joint_view,
 )
-from dpsql.star.collection import UNKNOWN, Participation, counted_share, weighting_of
+from dpsql.star.collection import UNKNOWN, Participation, counted_share, report_epsilon, weighting_of
 from dpsql.star.reported import ReportedColumn
 from dpsql.star.resolve import StarTable
 
@@ -129,7 +129,7 @@ def design_of(survey: Survey, people: int, label: str = "") -> Design:
     rows = _row_design(collection, table)
     return Design(
         collection=":".join(part for part in (catalog.name, catalog.privacy.lineage, label) if part),
-        epsilon=Fraction(catalog.privacy.epsilon if collection.epsilon is None else collection.epsilon),
+        epsilon=report_epsilon(catalog.privacy, collection),
         people=people,
         axes=tuple(_planned(axis) for axis in survey.axes),
         measures=tuple(PlannedMeasure(m.name, *m.bounds, m.scale) for m in survey.measures),

@@ -103,7 +103,7 @@ def purchase(catalog: Catalog, statements: Sequence[str], epsilon: Fraction) -> 
         public.close()
     needed = _needed(priced, statements)
     views = _views(priced, needed, 2 if catalog.privacy.delta else 1)
-    privacy = catalog.privacy.model_copy(update={"epsilon": epsilon})
+    privacy = catalog.privacy.model_copy(update={"epsilon": epsilon, "releases": None})
     return catalog.model_copy(update={"views": views, "privacy": privacy})
 
 

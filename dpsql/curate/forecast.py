@@ -23,6 +23,8 @@ import numpy as np
 
 from dpsql.answer.answerer import Answerer
 from dpsql.answer.explain import PredictedColumn, predict
+from dpsql.budget import currency_at
+from dpsql.curate.refreshes import Refreshes, refreshes
 from dpsql.curate.reported import foreseen, typical_errors
 from dpsql.engines.engine import Engine
 from dpsql.errors import CatalogError, Error, PrivacyError
@@ -32,7 +34,7 @@ from dpsql.mechanisms.offers import Refusal
 from dpsql.publishing.axes import AxisMaker, axis_maker, open_public
 from dpsql.publishing.content import Components, planned_release, statistic_metas
 from dpsql.publishing.hybrid import counted_catalog
-from dpsql.publishing.plan import plan_release
+from dpsql.publishing.plan import charged, plan_release
 from dpsql.publishing.planned import PlannedStatistic, ReleasePlan
 from dpsql.publishing.squares import with_squares
 from dpsql.publishing.userlevel.guess import Guess, crowds
@@ -332,9 +334,8 @@ class PlanReport:
         blind: such tables with too few units for the guess to hold.
         not_taken: why other mechanisms were not taken.
         beaten: views that name a mechanism which `auto` beats.
-
-
         unforeseen: reported columns whose channel adds an error that nothing is known of without a guess.
+        refreshes: how many releases the cap still holds, where they share it (`privacy: {releases: N}`).
     """
 
     statistics: tuple[StatisticForecast, ...]
@@ -348,6 +349,7 @@ class PlanReport:
     not_taken: tuple[NotTaken, ...] = ()
     beaten: tuple[Beaten, ...] = ()
     unforeseen: tuple[str, ...] = ()
+    refreshes: Refreshes | None = None
 
     @property
     def wants_guess(self) -> bool:
@@ -417,6 +419,7 @@ def plan_catalog(
         planned.statistics, queries, comparison, tuple(rows), _overall(catalog, planned, queries, views),
         planned.classes, planned.hopeless, planned.blind, planned.not_taken, beaten,
         tuple(str(column) for column in reported_columns(catalog)) if guess is None else (),
+        refreshes(catalog),
     )  # fmt: skip
 
 
@@ -563,7 +566,8 @@ def break_even(stderr: float, privacy: Privacy) -> int:
 
     **Source**: docs/method/noise.md, "How budgets add up"; the pure form is what such engines reach.
     """
-    ours, epsilon = MEAN_ABSOLUTE * stderr, float(privacy.epsilon)
+    ours = MEAN_ABSOLUTE * stderr
+    epsilon = float(currency_at(privacy.delta).epsilon(charged(privacy)))
     if privacy.delta == 0:
         return math.floor(ours * epsilon / 2) + 1
     depth = math.log(1 / float(privacy.delta))

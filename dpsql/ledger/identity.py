@@ -22,11 +22,10 @@ from fractions import Fraction
 from pathlib import Path
 from typing import NamedTuple
 
-from dpsql.budget import Currency, currency_at
+from dpsql.budget import GRAINS, Currency, currency_at
 from dpsql.errors import LineageError, PrivacyError
 from dpsql.noise import os_entropy
 
-GRAINS = 2**40 * 3**4 * 5**20  # about 8e27; the largest cap, 10^4, stays far inside HUGEINT (1.7e38)
 GENESIS = "0" * 64
 
 

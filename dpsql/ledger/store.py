@@ -25,12 +25,12 @@ from typing import NamedTuple
 
 import duckdb
 
+from dpsql.budget import GRAINS
 from dpsql.errors import BudgetExceeded, IntegrityError, MachineFault
 from dpsql.faults import CHARGED, UNCHARGED, UNSURE, machine
 from dpsql.ledger.files import beside, made_aside, private_log, remove_aside, write_json
 from dpsql.ledger.identity import (
     GENESIS,
-    GRAINS,
     Entry,
     Lineage,
     SpendLine,

@@ -3,9 +3,10 @@
 The plan follows from the catalog and from public tables alone. It fixes the node set, every noise scale
 and so every predicted error; publishing then only fills in numbers.
 
-**Privacy**: the statistics' charges add up to at most the catalog's epsilon (or the mu^2 of its epsilon and
-delta), in exact fractions. Under replace-one neighbours noise is drawn for half the epsilon or a quarter of
-the mu^2 that is charged. A pure draw on a mu^2 ledger gets the largest epsilon that costs no more (`pure_of`).
+**Privacy**: the statistics' charges add up to at most the catalog's epsilon (the mu^2 of its epsilon and delta, or an
+equal share of the cap), in exact fractions. Under replace-one neighbours noise is drawn for half the epsilon or a
+quarter of the mu^2 that is charged. A pure draw on a mu^2 ledger gets the largest epsilon that costs no more
+(`pure_of`).
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from math import prod
 from typing import NamedTuple
 
 from dpsql.axis import Axis
-from dpsql.budget import NEIGHBOURS, currency_at
+from dpsql.budget import NEIGHBOURS, currency_at, share_of_cap
 from dpsql.errors import CatalogError
 from dpsql.mechanisms.axis.dense import DENSE_SCALE
 from dpsql.mechanisms.axis.question import Word
@@ -29,7 +30,7 @@ from dpsql.publishing.bounding import bounding_of
 from dpsql.publishing.people import Asked, plan_people
 from dpsql.publishing.planned import AxisPlanner, Bounds, PlannedStatistic, ReleasePlan, Step, set_name
 from dpsql.star.graph import ResolvedMeasure
-from dpsql.star.model import Catalog, View
+from dpsql.star.model import Catalog, Privacy, View
 
 ROW_BITS = 24
 """Rows that dense strategies leave room for: sixteen million in one cell, each at its bound."""
@@ -183,10 +184,20 @@ def _charge(catalog: Catalog, name: str, measure: ResolvedMeasure) -> Fraction:
     return _share(catalog, name, measure.share)
 
 
+def charged(privacy: Privacy) -> Fraction:
+    """What one release of a catalog is charged, in its lineage's currency.
+
+    **Privacy**: of `releases` equal shares of the cap, each rounded down, all together stay within it.
+    """
+    if privacy.releases is not None:
+        return share_of_cap(privacy.cap, privacy.delta, privacy.releases)
+    assert privacy.epsilon is not None
+    return currency_at(privacy.delta).counted(privacy.epsilon)
+
+
 def _share(catalog: Catalog, name: str, share: Fraction) -> Fraction:
     """What the ledger is charged for a part of a view."""
-    privacy = catalog.privacy
-    return currency_at(privacy.delta).counted(privacy.epsilon) * catalog.shares[name] * share
+    return charged(catalog.privacy) * catalog.shares[name] * share
 
 
 def _of_view(catalog: Catalog, name: str, place: _Placed) -> list[PlannedStatistic]:

@@ -219,6 +219,10 @@ def _check_stream(catalog: Catalog) -> None:
         return
     table, _, column = catalog.stream.column.rpartition(".")
     spec = catalog.tables[table].columns.get(column) if table in catalog.tables else None
+    if catalog.privacy.releases is not None:
+        raise Problem(
+            ("privacy", "releases"), "a stream is charged once, for all of its batches; write `epsilon`"
+        )
     for name, each in catalog.tables.items():
         if each.bounding.weighs or each.clipped_share is not None:
             raise Problem(("tables", name), "streams bound rows by `truncate` alone; remove the key")

@@ -30,7 +30,7 @@ from pydantic import BeforeValidator, Field, field_validator, model_validator
 from dpsql.star.base import Exact, Model, OneOf, Problem, nearest
 
 if TYPE_CHECKING:
-    from dpsql.star.model import Catalog
+    from dpsql.star.model import Catalog, Privacy
 
 
 MOST_SERVICES = 8
@@ -370,6 +370,18 @@ WAYS = (
 )
 
 
+def report_epsilon(privacy: Privacy, collection: Collection) -> Fraction:
+    """What one person's report spends.
+
+    Raises:
+        Problem: neither says so.
+    """
+    epsilon = privacy.epsilon if collection.epsilon is None else collection.epsilon
+    if epsilon is None:
+        raise Problem(("privacy", "releases"), "a person's report draws on no cap; write `epsilon`")
+    return epsilon
+
+
 def check_collection(catalog: Catalog) -> None:
     """Refuse a collection whose parts do not fit each other or the views.
 
@@ -382,7 +394,7 @@ def check_collection(catalog: Catalog) -> None:
     collection = catalog.collection
     if collection is None:
         return
-    epsilon = catalog.privacy.epsilon if collection.epsilon is None else collection.epsilon
+    epsilon = report_epsilon(catalog.privacy, collection)
     if not 0 < epsilon <= MOST_EPSILON:
         raise Problem(
             ("privacy" if collection.epsilon is None else "collection", "epsilon"),

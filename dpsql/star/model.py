@@ -299,7 +299,15 @@ class Privacy(Model):
         "add_remove",
         description="data sets that may not be told apart: one unit more or less, or another in its place",
     )
-    epsilon: Exact = Field(description="spent by one release; there is no default")
+    epsilon: Exact | None = Field(
+        None, description="spent by one release; there is no default: write it, or `releases`"
+    )
+    releases: int | None = Field(
+        None,
+        ge=1,
+        le=MOST,
+        description="in the place of `epsilon`: so many releases share the cap alike, for refreshes of one catalog",
+    )
     delta: Exact = Field(
         Fraction(0), description="0: pure; above 0: Gaussian noise, counted on its exact curve"
     )
@@ -310,11 +318,24 @@ class Privacy(Model):
 
     @model_validator(mode="after")
     def _ranges(self) -> Self:
+        if self.epsilon is None and self.releases is None:
+            raise ValueError(
+                "`epsilon` is missing; write what one release spends, or how many `releases` share the cap"
+            )
         for key in ("cap", "epsilon"):
-            if not 0 < getattr(self, key) <= MOST:
+            if getattr(self, key) is not None and not 0 < getattr(self, key) <= MOST:
                 raise ValueError(f"`{key}` must be above 0 and at most {MOST}")
         if not 0 <= self.delta < Fraction(1, 10):
             raise ValueError("`delta` must be 0 or a small number such as 1e-6")
+        if self.epsilon is not None and self.releases is not None:
+            if self.delta:  # under a delta it is mu^2 that is shared, and epsilons do not add up
+                raise ValueError(
+                    "`epsilon` and `releases` both say what a release spends; remove one of them"
+                )
+            if self.epsilon * self.releases != self.cap:
+                raise ValueError(
+                    f"`epsilon` is not `cap` shared by `releases: {self.releases}`; remove one of them"
+                )
         return self
 
 

@@ -75,7 +75,7 @@ def as_bought(catalog: Catalog, release: Release) -> Catalog:
     views, privacy = release.catalog.views, release.catalog.privacy
     if not views or not all(view.questions for view in views.values()):
         return catalog
-    spent = catalog.privacy.model_copy(update={"epsilon": privacy.epsilon})
+    spent = catalog.privacy.model_copy(update={"epsilon": privacy.epsilon, "releases": None})
     return catalog.model_copy(update={"views": views, "privacy": spent})
 
 

@@ -16,6 +16,7 @@ from dpsql.errors import InterfaceError
 if TYPE_CHECKING:
     from dpsql.answer.explain import PredictedColumn
     from dpsql.curate.forecast import Beaten, NotTaken, PlanReport, QueryForecast, StatisticForecast
+    from dpsql.curate.refreshes import Refreshes
     from dpsql.publishing.userlevel.guess import Guess
     from dpsql.publishing.userlevel.predict import Hopeless
 
@@ -123,6 +124,7 @@ def plan_text(report: PlanReport) -> str:
     seconds = sum(statistic.seconds for statistic in report.statistics)
     lines.append(f"in all about {size / 2**20:.0f} MiB and {seconds:.1f} s, counting rows on top")
     lines += [f"  warning: {_beaten_line(each)}" for each in report.beaten]
+    lines += [] if report.refreshes is None else [_refreshes_line(report.refreshes)]
     if report.not_taken:
         lines.append("what was compared, and why other mechanisms were not taken")
         lines += [line for each in report.not_taken for line in _not_taken_lines(each)]
@@ -135,6 +137,25 @@ def plan_text(report: PlanReport) -> str:
     if report.break_even is not None:
         lines.append(f"better than paying per query from {report.break_even} queries on")
     return "\n".join([*lines, *class_lines(report), *_comparison_lines(report)])
+
+
+def _refreshes_line(each: Refreshes) -> str:
+    """How many releases that share a cap are left, and when it ends."""
+    epsilon, cap, spent = (f"{float(Fraction(text)):.4g}" for text in (each.epsilon, each.cap, each.spent))
+    lines = f"refreshes: each spends epsilon {epsilon}, one of {each.planned} equal shares of {cap}{each.at_delta}; "
+    if not each.left:
+        return f"{lines}none is left: {spent} is spent, and publish refuses"
+    return f"{lines}{each.left} left, {spent} spent; the cap ends with the {_nth(each.left)} from now"
+
+
+def _nth(number: int) -> str:
+    """An ordinal number.
+
+    >>> _nth(1), _nth(12), _nth(22), _nth(113)
+    ('1st', '12th', '22nd', '113th')
+    """
+    teens = number % 100 in (11, 12, 13)
+    return f"{number}{'th' if teens else {1: 'st', 2: 'nd', 3: 'rd'}.get(number % 10, 'th')}"
 
 
 def _beaten_line(each: Beaten) -> str:
