@@ -8,8 +8,8 @@
 | error_total | standard error of COUNT(*) over all of the view |
 | error_half | the same over the middle half of every axis at once |
 
-Errors are those of the noise, in rows (or people); NULL where a view counts nothing, and where an answer's error is
-known only once it is asked.
+Errors are what `DP_STDERR` says of that view's count, in rows (or people): of the noise, and of the scale where
+shapes are brought to one (`max_ids: auto`). NULL where a view counts nothing, or does not answer that question.
 
 **Privacy**: follows from the catalog and published variances.
 """
@@ -17,14 +17,21 @@ known only once it is asked.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 
+from dpsql.answer.answered import answer_terms, nullable
+from dpsql.answer.block import TRUE, Term, one
+from dpsql.answer.errorfunctions import DEFAULT_LEVEL, STDERR
+from dpsql.answer.estimated import Groups
+from dpsql.answer.leafsets import AxisCells, AxisQuestion
+from dpsql.answer.people import not_taken
+from dpsql.answer.plan import Plan, View, views_of
 from dpsql.answer.schema import Listing, Schema, information_tables
 from dpsql.release import Release, StatisticMeta
 from dpsql.star.graph import PEOPLE
-from dpsql.tree import FloatArray
 
 NAME = "dp_views"
 SHOW = re.compile(r"\s*+show\s++views\s*+;?\s*+", re.IGNORECASE)
@@ -79,29 +86,35 @@ def listings(release: Release, schema: Schema) -> list[Listing]:
 
 def _row(release: Release, name: str, statistics: list[StatisticMeta]) -> ViewRow:
     first = statistics[0]
-    axes, leaves = [release.axes[axis] for axis in first.axes], [release.axes[a].leaves for a in first.axes]
-    counted = next((s for s in statistics if s.measure in COUNTS), None)
-    whole = [np.ones((1, n)) for n in leaves]
-    half = [np.ones((1, n)) if n < 4 else _middle(n) for n in leaves]
+    axes = [release.axes[axis] for axis in first.axes]
+    measure = next((s.measure for s in statistics if s.measure in COUNTS), None)
+    errors: list[float | None] = [None, None]
+    if measure is not None:
+        view = next(v for v in views_of(release) if v.name == name and measure in v.statistics)
+        leaves = [release.axes[axis].leaves for axis in view.axes]
+        parts = [range(n) for n in leaves], [range(n) if n < 4 else _middle(n) for n in leaves]
+        errors = [_error(release, view, Term(measure), part) for part in parts]
     return ViewRow(
         name, first.of, ", ".join(axis.name for axis in axes), ", ".join(s.measure for s in statistics), first.cells,
-        _error(release, counted, whole), _error(release, counted, half),
+        *errors,
     )  # fmt: skip
 
 
-def _middle(leaves: int) -> FloatArray:
-    """The mask of the middle half."""
-    mask = np.zeros((1, leaves))
-    mask[:, leaves // 4 : leaves - leaves // 4] = 1
-    return mask
+def _middle(leaves: int) -> range:
+    """The middle half."""
+    return range(leaves // 4, leaves - leaves // 4)
 
 
-def _error(
-    release: Release,
-    counted: StatisticMeta | None,
-    masks: list[FloatArray],
-) -> float | None:
-    if counted is None:
+def _error(release: Release, view: View, term: Term, parts: Sequence[range]) -> float | None:
+    """`DP_STDERR` of a view's own count over some leaves of each axis, its scale's error included."""
+    cells = []
+    for axis, part in zip(view.axes, parts, strict=True):
+        taken, zeros = np.array(part, np.int64), np.zeros(len(part), np.int64)
+        leaves = release.axes[axis].leaves
+        cells.append(AxisCells(leaves, ((),), (), zeros, zeros, taken, np.ones(len(part)), ((),)))
+    questions = tuple(AxisQuestion(axis, ()) for axis in view.axes)
+    plan = Plan(view, questions, tuple(cells), TRUE, ((),) * len(cells))
+    if not_taken(plan, [term], release):
         return None
-    variance = float(release.reading(counted.id).covariance(masks).noise[0])
-    return float(np.sqrt(variance)) if variance > 0 else None
+    answered = answer_terms(plan, [term], tuple(np.zeros(1, np.int64) for _ in cells), release)
+    return nullable(STDERR.values(Groups(one(term), answered), DEFAULT_LEVEL))[0]

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
+import dpsql
 from dpsql.answer.session import OpenReleases, open_session
 from dpsql.answer.views import ViewRow, list_views
 from tests.doors_release import build
+from tests.people_star import make_people
 
 
 @pytest.fixture(scope="module")
@@ -50,3 +53,21 @@ def test_half_of_an_axis_is_its_middle(shop: OpenReleases) -> None:
     answer = shop.query(f"SELECT DP_STDERR(COUNT(*)) FROM customer WHERE age BETWEEN {low} AND {high}")
     listed = next(view.error_half for view in list_views(release) if view.view_name == "people")
     assert listed == pytest.approx(answer.scalar(), rel=1e-9)
+
+
+def test_errors_of_scaled_views_have_the_scale_in_them(tmp_path: Path) -> None:
+    """Under `max_ids: auto` the noise of a total is the scale's alone: without it the list would say 0."""
+    catalog = make_people(tmp_path, bound="auto", privacy="epsilon: 5, delta: 1e-6")
+    dpsql.publish(catalog, tmp_path / "people.dpsql")
+    opened = open_session([tmp_path / "people.dpsql"])
+    listed = {view.view_name: view for view in list_views(opened.releases[0])}
+    total = opened.query("SELECT COUNT(*), DP_STDERR(COUNT(*)), DP_STDERR(COUNT(*), 'scale') FROM sales").rows[
+        0
+    ]
+    assert total[1] == pytest.approx(total[2], rel=1e-3) and total[2] > 0.01 * abs(total[0])
+    of_sales = [view for view in listed.values() if view.table_name == "sales" and "count" in view.measures]
+    assert len(of_sales) == 4
+    for view in of_sales:
+        assert view.error_total == pytest.approx(total[1], rel=1e-3), view.view_name
+    assert all(view.error_half > 0 for view in of_sales)
+    opened.close()
