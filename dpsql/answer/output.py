@@ -42,6 +42,7 @@ MOST_ROWS = 10_000
 MOST_SHOWN, LEVEL = 100, 0.95
 """Rows, and level of the margins, that `print` and notebooks show."""
 
+MIDNIGHT = datetime.time()
 WEAK, CUT = "?", "~"
 LEGEND = {
     WEAK: "? below twice its standard error",
@@ -59,7 +60,7 @@ def render(result: Result, style: str, level: float, *, errors: bool = True) -> 
         errors: whether margins, marks and the columns of errors are shown.
     """
     if style in FOR_PEOPLE:
-        cells = list(_cells(result, level)) if errors else [[number(v) for v in row] for row in result.rows]
+        cells = list(_cells(result, level)) if errors else [[number(v) for v in row] for row in _days(result)]
         lines = FOR_PEOPLE[style](result, cells)
         return "\n".join([*lines, *(_legend(cells) if errors else []), *_without(result), *result.notes])
     names, records = result.with_errors(level) if errors else (result.columns, result.rows)
@@ -154,12 +155,27 @@ def margin_text(value: Any, margin: float) -> str:
 def _cells(result: Result, level: float) -> Iterator[list[str]]:
     """Text of every cell, with margins and marks."""
     low, high = result.interval_rows(level)
-    for r, row in enumerate(result.rows):
+    for r, row in enumerate(_days(result)):
         bounds = result.model_bound[r] if r < len(result.model_bound) else (None,) * len(row)
         yield [
             _cell(value, result.stderr_rows[r][c], low[r][c], high[r][c], bounds[c])
             for c, value in enumerate(row)
         ]
+
+
+def _days(result: Result) -> Grid:
+    """The rows; a column of times that are all midnight holds days: `DATE_TRUNC` of a DATE gives a TIMESTAMP."""
+    days = {
+        c
+        for c, kind in enumerate(result.types)
+        if kind == "TIMESTAMP" and all(row[c] is None or row[c].time() == MIDNIGHT for row in result.rows)
+    }
+    if not days:
+        return result.rows
+    return tuple(
+        tuple(value.date() if c in days and value is not None else value for c, value in enumerate(row))
+        for row in result.rows
+    )
 
 
 def _cell(value: Any, stderr: float | None, low: float | None, high: float | None, cut: float | None) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import datetime
 import io
 import json
 from pathlib import Path
@@ -62,6 +63,23 @@ def test_formats_for_people(result: Result) -> None:
     assert "<small>± " in result._repr_html_()
     assert " ~" in result._repr_html_()
     assert str(result) == render(result, "table", 0.95)
+
+
+def test_whole_days_are_shown_as_days(path: Path) -> None:
+    """DuckDB makes a TIMESTAMP of a truncated DATE; people see a date, programs the type that they asked for."""
+    asked = "SELECT DATE_TRUNC('month', sold_on) AS month, COUNT(*) AS n FROM shop GROUP BY 1 ORDER BY 1"
+    result = dpsql.query(asked, release=path)
+    for style in ("table", "markdown", "vertical"):
+        shown = render(result, style, 0.95)
+        assert "2025-01-01" in shown and "00:00" not in shown
+        assert "00:00" not in render(result, style, 0.95, errors=False)
+    assert result.rows[0][0] == datetime.datetime(2025, 1, 1) and "2025-01-01 00:00" in render(
+        result, "csv", 0.95
+    )
+    hours = dpsql.query(
+        asked.replace("sold_on)", "sold_on + INTERVAL 1 HOUR) + INTERVAL 1 HOUR"), release=path
+    )
+    assert "2025-01-01 01:00:00" in str(hours)
 
 
 def test_names_that_are_taken(path: Path) -> None:

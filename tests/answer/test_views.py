@@ -61,9 +61,9 @@ def test_errors_of_scaled_views_have_the_scale_in_them(tmp_path: Path) -> None:
     dpsql.publish(catalog, tmp_path / "people.dpsql")
     opened = open_session([tmp_path / "people.dpsql"])
     listed = {view.view_name: view for view in list_views(opened.releases[0])}
-    total = opened.query("SELECT COUNT(*), DP_STDERR(COUNT(*)), DP_STDERR(COUNT(*), 'scale') FROM sales").rows[
-        0
-    ]
+    total = opened.query(
+        "SELECT COUNT(*), DP_STDERR(COUNT(*)), DP_STDERR(COUNT(*), 'scale') FROM sales"
+    ).rows[0]
     assert total[1] == pytest.approx(total[2], rel=1e-3) and total[2] > 0.01 * abs(total[0])
     of_sales = [view for view in listed.values() if view.table_name == "sales" and "count" in view.measures]
     assert len(of_sales) == 4

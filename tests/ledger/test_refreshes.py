@@ -137,7 +137,8 @@ def test_one_share_said_twice_is_one_share() -> None:
 )
 def test_what_is_not_refreshed_takes_an_epsilon(more: str, why: str) -> None:
     text = CATALOG.replace("PRIVACY", "releases: 12").replace("BOUND", "3")
-    text = text.replace(", people", "").replace("store: {", "day: {type: date, lower: 2025-01-01, upper: 2025-12-31}, store: {")
+    day = "day: {type: date, lower: 2025-01-01, upper: 2025-12-31}, store: {"
+    text = text.replace(", people", "").replace("store: {", day)
     with pytest.raises(CatalogError, match=r"privacy\.releases") as caught:
         parse_catalog(text + more)
     assert why in str(caught.value)
