@@ -1,0 +1,1 @@
+"""dpsql beside other libraries for differential privacy: the same star, the same questions, the same total budget."""

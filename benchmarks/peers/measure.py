@@ -1,0 +1,291 @@
+"""`make peers`: dpsql beside other libraries on one star, and the figures that follow.
+
+Every job is one process in the library's own environment; its answers are kept in build/peers/jobs, so that a run can
+be stopped and goes on. `python -m benchmarks.peers.measure --again` measures all of them anew.
+
+| error | |
+|---|---|
+| COUNT, SUM | mean absolute error over the asked boxes and the runs |
+| AVG | median absolute error: a mean is ruled by the one noisy count that came near 0, which flatters dpsql |
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import product
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from benchmarks.figures import Figures
+from benchmarks.peers import star
+from benchmarks.peers.environments import BUILD, prepare, python_of
+from benchmarks.peers.protocol import Job
+
+DELTA = 1e-9
+TOTALS = (10, 100, 1000)
+ROWS = 40
+"""Rows of a customer that peers keep: nine customers in ten have no more, a public guess that suits this star."""
+SECONDS = 900
+"""A job that takes longer is reported as such."""
+JOBS, RESULTS = BUILD / "jobs", BUILD / "results.json"
+
+
+class Part(NamedTuple):
+    """A job, so often.
+
+    Args:
+        peer, unit, delta, total, method: as in `protocol.Job`.
+        asked: how many of the K questions are put; the noise of each is that of all K.
+        runs: with fresh noise.
+    """
+
+    peer: str
+    unit: str
+    delta: float
+    total: int
+    asked: int
+    method: str = "questions"
+    runs: int = 1
+
+    @property
+    def name(self) -> str:
+        """Of its file."""
+        return "-".join(str(each) for each in self[:-1])
+
+
+def parts() -> Iterator[Part]:
+    """All jobs. Costly engines are asked fewer questions; all are asked the first ones."""
+    for delta, total in product((0.0, DELTA), TOTALS):
+        yield Part("diffprivlib", "sale", delta, total, min(total, 100), runs=1 if delta else 3)
+    for delta in (0.0, DELTA):
+        yield Part("dpsql", "sale", delta, 1000, 100, runs=3)
+        yield Part("dpsql", "sale", delta, 10, 10, "buy", runs=4)
+    yield Part("dpsql", "sale", 0.0, 1000, 100, "fast")
+    yield Part("dpsql", "sale", 0.0, 1000, 100, "shapes")
+    for total in TOTALS:
+        yield Part("pyqrlew", "sale", DELTA, total, min(total, 40))
+    yield Part("opendp", "sale", 0.0, 1000, 100, "cells")
+    for delta, total in product((0.0, DELTA), TOTALS):
+        yield Part("opendp", "sale", delta, total, min(total, 40))
+    for delta in (0.0, DELTA):
+        yield Part("smartnoise", "sale", delta, 100, 15)
+        yield Part("dpsql", "customer", delta, 100, 40)
+        yield Part("opendp", "customer", delta, 100, 15)
+    yield Part("smartnoise", "customer", 0.0, 100, 15)
+    yield Part("pyqrlew", "customer", DELTA, 100, 40)
+    yield Part("tumult", "sale", 0.0, 100, 2)
+
+
+def shape(box: star.Question, number: int) -> str:
+    """A statement of a shape of its own: names, order and form of the conditions are new each time."""
+    ages = (f"age BETWEEN {box[0]} AND {box[1]}", f"age >= {box[0]} AND age <= {box[1]}")[number % 2]
+    prices = (
+        f"NOT (price < {box[2]} OR price > {box[3]})"
+        if number % 3
+        else f"price BETWEEN {box[2]} AND {box[3]}"
+    )
+    both = f"{ages} AND {prices}" if number % 5 else f"{prices} AND {ages}"
+    return (
+        f"SELECT COUNT(*) AS n{number}, SUM(amount) AS s{number}, AVG(amount) AS m{number} FROM sales AS f{number} "
+        f"JOIN customer AS c{number} USING (customer_id) JOIN product AS p{number} USING (product_id) WHERE {both}"
+    )
+
+
+def run(part: Part, folder: Path, boxes: Sequence[star.Question]) -> dict[str, Any]:
+    """One job, in its environment; {"failed": reason} where it could not be done."""
+    reason = prepare(part.peer)
+    if reason:
+        return {"failed": reason}
+    asked = boxes[: part.asked]
+    shapes = part.method == "shapes"
+    statements = [shape(box, i) if shapes else box.sql for i, box in enumerate(asked)]
+    job = Job(
+        str(folder), part.unit, 1.0, part.delta, part.total, asked, statements,
+        "fast" if shapes else part.method, ROWS,
+    )  # fmt: skip
+    command = [python_of(part.peer), "-m", f"benchmarks.peers.with_{part.peer}"]
+    try:
+        done = subprocess.run(
+            command, input=json.dumps(job._asdict()), capture_output=True, text=True, timeout=SECONDS
+        )
+    except subprocess.TimeoutExpired:
+        return {"failed": f"did not end in {SECONDS} seconds"}
+    if done.returncode:
+        told = [line for line in done.stderr.splitlines() if line.strip()]
+        return {"failed": told[-1][:200] if told else f"ended with {done.returncode}"}
+    return dict(json.loads(done.stdout))
+
+
+def collect(
+    folder: Path, boxes: Sequence[star.Question], only: Sequence[str]
+) -> dict[Part, list[dict[str, Any]]]:
+    """The runs of every job, or of some peers' jobs, from its file where it has one."""
+    JOBS.mkdir(parents=True, exist_ok=True)
+    found = {}
+    for part in parts():
+        if only and part.peer not in only:
+            continue
+        runs = []
+        for number in range(part.runs):
+            file = JOBS / f"{part.name}-{number}.json"
+            if not file.exists():
+                file.write_text(json.dumps(run(part, folder, boxes)))
+            runs.append(json.loads(file.read_text()))
+        failed = [each["failed"] for each in runs if "failed" in each]
+        print(f"{part.name}: {failed[0] if failed else 'done'}", flush=True)
+        found[part] = runs
+    return found
+
+
+class Row(NamedTuple):
+    """What one part came to.
+
+    Args:
+        errors: of COUNT, SUM and AVG.
+        relative: median error over the true answer, of each.
+        held: share of 95% intervals that hold, of each; NaN where there is none.
+        cpu: median seconds of CPU a question, the first ones left out.
+        setup: seconds of CPU before the first.
+        lines: that a user writes.
+        version: of the library.
+        failed: why there is nothing.
+    """
+
+    errors: list[float]
+    relative: list[float]
+    held: list[float]
+    cpu: float
+    setup: float
+    lines: int
+    version: str
+    failed: str = ""
+
+
+NOTHING = Row([math.nan] * 3, [math.nan] * 3, [math.nan] * 3, math.nan, math.nan, 0, "", "failed")
+
+
+def row(runs: Sequence[Mapping[str, Any]], truths: Sequence[tuple[int, float, float]]) -> Row:
+    """Compare the runs of a part with the true answers.
+
+    Args:
+        runs: what its script told.
+        truths: of all boxes; a part is asked the first of them.
+    """
+    failed = [each["failed"] for each in runs if "failed" in each]
+    if failed:
+        return NOTHING._replace(failed=failed[0])
+    asked = np.array(truths[: len(runs[0]["values"])])
+    values = np.array([each["values"] for each in runs], dtype=float)
+    errors = np.abs(values - asked)
+    shown = [np.nanmean(errors[..., 0]), np.nanmean(errors[..., 1]), np.nanmedian(errors[..., 2])]
+    relative = np.nanmedian(errors / np.maximum(asked, 1), axis=(0, 1))
+    first = runs[0]
+    cpu = np.median([cost for each in runs for cost in each["cpu"][2:]])
+    return Row(
+        [float(each) for each in shown], relative.tolist(), _held(runs, errors, asked), float(cpu),
+        float(np.median([each["setup_cpu"] for each in runs])), first["lines"], first["version"],
+    )  # fmt: skip
+
+
+def _held(runs: Sequence[Mapping[str, Any]], errors: np.ndarray, asked: np.ndarray) -> list[float]:
+    """How often intervals hold, by aggregate."""
+    held = []
+    for aggregate in range(3):
+        if len(runs[0]["ends"][0]):
+            ends = np.array(
+                [[[e[0][aggregate], e[1][aggregate]] for e in each["ends"]] for each in runs], float
+            )
+            known = ~np.isnan(ends).any(axis=2)
+            inside = (ends[..., 0] <= asked[:, aggregate]) & (asked[:, aggregate] <= ends[..., 1])
+            held.append(float(inside[known].mean()))
+        elif len(runs[0]["halves"][0]) > aggregate:
+            halves = np.array([[h[aggregate] for h in each["halves"]] for each in runs], float)
+            known = ~np.isnan(halves)
+            held.append(float((errors[..., aggregate] <= halves)[known].mean()) if known.any() else math.nan)
+        else:
+            held.append(math.nan)
+    return held
+
+
+PEERS = ("smartnoise", "opendp", "pyqrlew", "tumult", "diffprivlib")
+
+
+def best(rows: Mapping[Part, Row], delta: float, total: int, aggregate: int) -> float:
+    """The least error of a peer that pays for each question."""
+    found = [
+        each.errors[aggregate] for part, each in rows.items()
+        if part.peer in PEERS and part[1:4] == ("sale", delta, total) and part.method == "questions"
+        and part.asked >= 10 and not each.failed
+    ]  # fmt: skip
+    return min(found)
+
+
+def judge(rows: Mapping[Part, Row], figures: Figures) -> None:
+    """The figures."""
+    pick = {(p.peer, p.unit, p.delta, p.total, p.method): r for p, r in rows.items()}
+    for delta, name in ((0.0, "pure"), (DELTA, "under a delta")):
+        ours = pick["dpsql", "sale", delta, 1000, "questions"].errors
+        bounds = {100: (1 / 2, 1 / 4, 1 / 5), 1000: (1 / 15, 1 / 4, 1 / 5)}
+        for total, aggregate in product((100, 1000), range(3)):
+            what = ("COUNT", "SUM", "AVG")[aggregate]
+            ratio = ours[aggregate] / best(rows, delta, total, aggregate)
+            bound = 1.0 if delta else bounds[total][aggregate]
+            figures.at_most(f"peers, {name}, {what} at K = {total}, error over the best peer's", ratio, bound)
+        bought = pick["dpsql", "sale", delta, 10, "buy"].errors
+        for aggregate, what in enumerate(("COUNT", "SUM", "AVG")):
+            ratio = bought[aggregate] / best(rows, delta, 10, aggregate)
+            figures.at_most(f"peers, {name}, {what} bought at K = 10, error over the best peer's", ratio, 1.0)
+    costs = {
+        part.peer: each.cpu for part, each in rows.items()
+        if part.peer in PEERS and part.unit == "sale" and part.method == "questions" and not each.failed
+    }  # fmt: skip
+    sql = {peer: cost for peer, cost in costs.items() if peer != "diffprivlib"}
+    for method, bound, what in (("fast", 1 / 20, "repeated"), ("shapes", 1 / 10, "new")):
+        own = pick["dpsql", "sale", 0.0, 1000, method].cpu
+        for others, whose in ((costs, "any peer"), (sql, "a peer that filters for the user")):
+            name = min(others, key=others.__getitem__)
+            title = f"peers, CPU a question, {what} shapes, over the fastest, {whose} ({name})"
+            figures.at_most(title, own / others[name], bound)
+
+
+def commit() -> str:
+    """Which dpsql this is."""
+    told = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True)
+    return told.stdout.strip() or "unknown"
+
+
+def main() -> int:
+    """Measure, keep the rows, print the figures."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--again", action="store_true", help="measure what has been measured, too")
+    parser.add_argument("--sales", type=int, default=star.SALES, help="rows of the star")
+    parser.add_argument("--only", nargs="*", default=[], help="these libraries' jobs alone, and no figures")
+    options = parser.parse_args()
+    if options.again:
+        shutil.rmtree(JOBS, ignore_errors=True)
+    folder = BUILD / f"star-{options.sales}"
+    if not (folder / "sales.parquet").exists():
+        star.generate(folder, options.sales)
+    boxes = star.questions(max(TOTALS), star.SEED)
+    truths = star.truths(folder, boxes)
+    found = collect(folder, boxes, options.only)
+    if options.only:
+        return 0
+    rows = {part: row(runs, truths) for part, runs in found.items()}
+    kept = {"commit": commit(), "sales": options.sales, "rows": [[list(p), list(r)] for p, r in rows.items()]}
+    RESULTS.write_text(json.dumps(kept))
+    figures = Figures()
+    judge(rows, figures)
+    return figures.finish()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
