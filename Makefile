@@ -18,7 +18,7 @@ QUICK := $(filter-out $(addprefix tests/,oracle/ privacy/ statistical/ kill/ sup
 # Small matrices: more than one BLAS thread only makes two test processes wait for each other.
 export OPENBLAS_NUM_THREADS ?= 1
 
-.PHONY: demo test check quick lowest dist slow same-release house bench bench-accuracy bench-collect bench-local bench-promises bench-scale bench-scale-large bench-scale-model bench-stream bench-trusts bench-userlevel figures first-hour page-central page-local page-streams page-userlevel peers test-engines wire explore withstand superset sqlalchemy14 reference data clean
+.PHONY: demo test check quick lowest dist slow same-release house bench bench-accuracy bench-collect bench-local bench-promises bench-scale bench-scale-large bench-scale-model bench-stream bench-trusts bench-userlevel figures first-hour page-central page-local page-peers page-streams page-userlevel peers test-engines wire explore withstand superset sqlalchemy14 reference data clean
 
 $(VENV)/.core: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -141,9 +141,13 @@ page-userlevel: $(VENV)/.dev
 	$(BIN)/python -m benchmarks.userlevel.page
 
 # dpsql beside other libraries for differential privacy, each in an environment of its own under build/peers. Some
-# minutes of CPU; stopped, it goes on where it was.
+# minutes of CPU; stopped, it goes on where it was. `make page-peers` writes docs/peers.md from what it kept.
 peers: $(VENV)/.dev
-	$(BIN)/python -m benchmarks.peers.measure
+	$(BIN)/python -m benchmarks.peers.measure; measured=$$?; \
+	$(BIN)/python -m benchmarks.peers.adult && exit $$measured
+
+page-peers: $(VENV)/.dev
+	$(BIN)/python -m benchmarks.peers.page
 
 # PostgreSQL clients against `dpsql serve`: psql, psycopg and, where Debian's driver is installed, JDBC.
 wire: $(VENV)/.dev
