@@ -24,10 +24,12 @@ import pytest
 
 import dpsql
 from dpsql.doors.wire import protocol
+from dpsql.doors.wire.client import MOST_PORTALS, MOST_PREPARED_TEXT
 from dpsql.doors.wire.password import Exchange, Refused, make_verifier
 from dpsql.errors import InterfaceError
 from tests.doors_release import build
 
+MEANT = struct.pack("!ii", 16, 196608) + b"user\0me\0"
 JDBC = Path("/usr/share/java/postgresql.jar")
 
 
@@ -246,6 +248,23 @@ def test_portals_give_rows_in_parts_and_errors_skip_to_sync(wire: Wire) -> None:
     wire.send("D", b"Snothing\0")
     wire.send("S", b"")
     assert kinds(wire.until_ready()) == "EZ"
+
+
+def test_what_is_prepared_is_bounded_and_portals_end_with_their_transaction(wire: Wire) -> None:
+    for number in range(MOST_PREPARED_TEXT // 2**19 + 1):
+        wire.send("P", b"%d\0" % number + b"x" * 2**19 + b"\0\0\0")
+    wire.send("S", b"")
+    assert kinds(wire.until_ready()) == "1" * (MOST_PREPARED_TEXT // 2**19) + "EZ"
+    wire.send("C", b"S0\0")
+    wire.send("P", b"\0SELECT 1\0\0\0")
+    for number in range(MOST_PORTALS + 1):
+        wire.send("B", b"%d\0" % number + bytes(7))
+    wire.send("S", b"")
+    assert kinds(wire.until_ready()) == "31" + "2" * MOST_PORTALS + "EZ"
+    wire.send("E", b"0\0" + bytes(4))
+    wire.send("S", b"")
+    messages = wire.until_ready()
+    assert kinds(messages) == "EZ" and b"there is no portal" in messages[0][1]
 
 
 @pytest.mark.parametrize(
@@ -468,6 +487,8 @@ def test_psql_over_tls_with_a_password(shop: Path, tmp_path: Path) -> None:
         assert psql(port, "SELECT 1", PGPASSWORD="pass", PGSSLMODE="require") == "1\n"
         assert "wrong user or password" in psql(port, "SELECT 1", PGPASSWORD="nope", PGSSLMODE="require")
         assert "TLS" in psql(port, "SELECT 1", PGPASSWORD="pass", PGSSLMODE="disable")
+        added = Wire(port, startup=struct.pack("!ii", 8, 80877103) + MEANT)  # by somebody on the way
+        assert kinds(added.until_ready()) == "E"
 
 
 @pytest.mark.slow

@@ -135,6 +135,16 @@ def test_wrong_passwords_wait_and_nobody_else_does(port: int) -> None:
     assert log_in(port, "board", "wrong").last.count(b"wrong user or password") == 1  # counted anew
 
 
+@pytest.mark.slow
+def test_several_processes_keep_the_same_door(folder: Path, tmp_path: Path) -> None:
+    given = ("--roles", folder / "roles.yaml", "--login-log", tmp_path / "log", "--idle-timeout", "2")
+    with serving(*given, "--processes", "2") as port:
+        clients = [entered(port, role) for role in ("ana", "board") * 4]
+        assert log_in(port, "ana", "wrong").greeting == "E"
+        assert all(left(client)[0] == "57P05" for client in clients)
+    assert (tmp_path / "log").read_text().count("\n") == 9
+
+
 class Clock:
     def __init__(self) -> None:
         self.now = 1000.0
