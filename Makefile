@@ -199,13 +199,15 @@ docs: $(VENV)/.dev
 pictures: $(VENV)/.dev data/sales.parquet
 	$(BIN)/python -m docs.make_pictures
 
-# The first hour of somebody who has never seen dpsql: every module of benchmarks/firsthour that measures something, and
-# a PostgreSQL copy where Debian's `postgresql` is at hand. Designs of the largest star take most of the half hour.
+# The first hour of somebody who has never seen dpsql: drafts of every star as files, DuckDB and PostgreSQL copies, designed
+# views against those made by hand, the README's lines, and `make explore`. Needs Debian's `postgresql` and `chromium`, and npm.
 first-hour: $(VENV)/.dev
-	$(BIN)/python -m pip install --quiet 'psycopg[binary]>=3.1'
-	short=0; $(BIN)/python -m pytest -q -s tests/engines/test_drafts.py || short=1; \
+	$(BIN)/python -m pip install --quiet --editable '.[postgresql]'
+	short=0; $(BIN)/python -m pytest -q -s -rs tests/engines/test_drafts.py > $(VENV)/drafts.log 2>&1 || short=1; \
+	grep -oE 'figure .*|^(FAILED|ERROR|SKIPPED).*' $(VENV)/drafts.log; test $$(grep -c 'figure ' $(VENV)/drafts.log) -ge 3 || short=1; \
 	for part in $$(ls benchmarks/firsthour | sed -n 's/^\([a-z]*\)\.py$$/\1/p'); do \
-	$(BIN)/python -m benchmarks.firsthour.$$part || short=1; done; exit $$short
+	$(BIN)/python -m benchmarks.firsthour.$$part || short=1; done; \
+	$(MAKE) explore || short=1; exit $$short
 
 clean:
 	rm -rf $(VENV) .venv-superset .venv-sa14 .venv-lowest data build dist *.dpsql catalog/.dpsql

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import re
 from pathlib import Path
 
 import duckdb
@@ -12,44 +14,63 @@ from dpsql import api
 from dpsql.curate.draft.drafting import leave_open
 from dpsql.curate.init import draft_from_source
 from dpsql.star import load_catalog
-from tests.curate.test_init import SHOP, TABLES
+from dpsql.star.sql import identifier
+from tests.curate.test_init import SHOP
 from tests.engines.servers import Server
 
-TYPES = {"HUGEINT": "bigint", "BIGINT": "bigint", "INTEGER": "integer", "DOUBLE": "double precision", "VARCHAR": "text",
-         "DATE": "date"}  # fmt: skip
+TYPES = {"HUGEINT": "bigint", "BIGINT": "bigint", "INTEGER": "integer", "SMALLINT": "smallint", "BOOLEAN": "boolean",
+         "DOUBLE": "double precision", "VARCHAR": "text", "DATE": "date", "TIMESTAMP": "timestamp"}  # fmt: skip
+STARS = ("shop", "northwind", "chinook")
+"""The first is made up; the others are real stars of $DPSQL_DATA."""
 
 
-def load(dsn: str, schema: str) -> None:
-    """The shop in a schema of its own."""
+def stored_copy(star: str, file: Path) -> None:
+    """A star as a DuckDB file."""
+    with duckdb.connect(str(file)) as connection:
+        if star == STARS[0]:
+            connection.execute(SHOP)
+            return
+        for parquet in sorted((Path(os.environ["DPSQL_DATA"]) / star).glob("*.parquet")):
+            connection.execute(f"CREATE TABLE {identifier(parquet.stem)} AS SELECT * FROM '{parquet}'")
+
+
+def load(dsn: str, schema: str, file: Path) -> None:
+    """A DuckDB file in a schema of its own."""
     import psycopg
 
-    with psycopg.connect(dsn) as server, duckdb.connect() as source:
-        source.execute(SHOP)
+    with psycopg.connect(dsn) as server, duckdb.connect(str(file), read_only=True) as source:
         server.execute(f"CREATE SCHEMA {schema}")
-        for table in TABLES:
-            columns = [
-                (row[0], TYPES.get(row[1], "numeric(18,2)"))
-                for row in source.execute(f"DESCRIBE {table}").fetchall()
-            ]
-            server.execute(f"CREATE TABLE {schema}.{table} ({', '.join(f'{n} {t}' for n, t in columns)})")
-            with server.cursor().copy(f"COPY {schema}.{table} FROM STDIN") as copy:
-                for row in source.execute(f"SELECT * FROM {table}").fetchall():
+        for (table,) in source.execute("SELECT table_name FROM duckdb_tables() ORDER BY 1").fetchall():
+            name = identifier(table)
+            described = source.execute(f"DESCRIBE {name}").fetchall()
+            columns = ", ".join(f"{identifier(row[0])} {_type(row[1])}" for row in described)
+            server.execute(f"CREATE TABLE {schema}.{name} ({columns})")
+            with server.cursor().copy(f"COPY {schema}.{name} FROM STDIN") as copy:
+                for row in source.execute(f"SELECT * FROM {name}").fetchall():
                     copy.write_row(row)
 
 
+def _type(kind: str) -> str:
+    """DuckDB's type as PostgreSQL writes it."""
+    return re.sub("^DECIMAL", "numeric", kind) if kind.startswith("DECIMAL") else TYPES[kind]
+
+
+@pytest.mark.parametrize("star", STARS)
 def test_a_postgresql_copy_is_drafted_alike(
-    postgres: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    star: str, postgres: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    load(postgres.dsn, "drafted")
-    address = f"postgresql://curator:{postgres.password}@/shop?host={postgres.folder}&options=-csearch_path%3Ddrafted"
-    made = draft_from_source(address, tmp_path / "served.yaml", "shop", leave_open)
+    if star != STARS[0] and not os.environ.get("DPSQL_DATA"):
+        pytest.skip("set DPSQL_DATA to the folder of real stars")
+    schema, file = f"drafted_{star}", tmp_path / f"{star}.duckdb"
+    stored_copy(star, file)
+    load(postgres.dsn, schema, file)
+    address = f"postgresql://curator:{postgres.password}@/shop?host={postgres.folder}&options=-csearch_path%3D{schema}"
+    made = draft_from_source(address, tmp_path / "served.yaml", star, leave_open)
     assert postgres.password not in made.text and "${DPSQL_SOURCE}" in made.text
-    with duckdb.connect(str(tmp_path / "shop.duckdb")) as connection:
-        connection.execute(SHOP)
-    draft_from_source(tmp_path / "shop.duckdb", tmp_path / "stored.yaml", "shop", leave_open)
+    draft_from_source(file, tmp_path / "stored.yaml", star, leave_open)
     served, stored = (load_catalog(tmp_path / f"{name}.yaml") for name in ("served", "stored"))
     alike = served.tables == stored.tables and served.privacy == stored.privacy
-    Figures().at_least("draft-of-a-postgresql-copy-alike", float(alike), 1)
+    Figures().at_least(f"draft-of-a-postgresql-copy-alike, {star}", float(alike), 1)
     assert alike
     monkeypatch.setenv("DPSQL_SOURCE", address)
     assert api.plan(tmp_path / "served.yaml").statistics
