@@ -22,14 +22,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from math import inf, pi, prod, sqrt
-from typing import ClassVar, NamedTuple, Protocol
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from dpsql.budget import SLACK, Currency, cap_units, combine, gaussian_sigma2, scaled_denominator
 from dpsql.errors import InternalError, PrivacyError
-from dpsql.mechanisms.axis.rows import SparseRows
+from dpsql.mechanisms.axis.rows import SparseRows, largest_sum
 from dpsql.noise import Noise, laplace_variance
 
 IntArray = npt.NDArray[np.int64]
@@ -239,14 +239,18 @@ class Laplace:
         Raises:
             InternalError: rows that are not written down.
         """
-        sums = budget
-        for place, entries in enumerate(rows):
-            if entries is None:
-                raise InternalError("Laplace noise is drawn for rows that are written down")
-            along = np.moveaxis(sums, place, 0)
-            column = entries.spread(along.reshape(entries.number, -1))
-            sums = np.moveaxis(column.reshape(entries.cells, *along.shape[1:]), 0, place)
-        return int(sums.max(initial=0))
+        written = [entries for entries in rows if entries is not None]
+        if len(written) < len(rows):
+            raise InternalError("Laplace noise is drawn for rows that are written down")
+
+        def spread(sums: npt.NDArray[Any]) -> npt.NDArray[Any]:
+            for place, entries in enumerate(written):
+                along = np.moveaxis(sums, place, 0)
+                column = entries.spread(along.reshape(entries.number, -1))
+                sums = np.moveaxis(column.reshape(entries.cells, *along.shape[1:]), 0, place)
+            return sums
+
+        return largest_sum(budget, spread)
 
     def draw(
         self, exact: IntArray, axes: Sequence[AxisBudget], spend: Fraction, sensitivity: int, noise: Noise

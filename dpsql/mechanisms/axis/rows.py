@@ -5,8 +5,10 @@ Most rows are ones on an interval and store no entry; hats store theirs one afte
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +20,21 @@ LIMIT = 1 << 62
 """Sums below this fit in int64."""
 
 _CHUNK = 1 << 22  # entries gathered at a time: 32 MB
+
+
+def largest_sum(weight: IntArray, spread: Callable[[npt.NDArray[Any]], npt.NDArray[Any]]) -> int:
+    """The largest of some sums of weights, exactly, however large the weights are.
+
+    Sums in int64 are right modulo 2^64, so they are right if they fit, and floats tell that. What a file holds may be
+    any weights; those of a plan always fit.
+
+    Args:
+        weight: of each row, any shape.
+        spread: adds up non-negative multiples of weights, in the type of what it is given.
+    """
+    if spread(np.abs(weight.astype(np.float64))).max(initial=0.0) < LIMIT:
+        return int(spread(weight).max(initial=0))
+    return int(spread(weight.astype(object)).max(initial=0))
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,9 +98,12 @@ class SparseRows:
         return int(self.spread((budget**norm)[:, None], powers)[:, 0].max(initial=0))
 
     def spread(self, weight: IntArray, entry: IntArray | None = None) -> IntArray:
-        """|H|' w of each column of weights, (p, m) -> (n, m); `entry` stands for the entries' |values| if given."""
+        """|H|' w of each column of weights, (p, m) -> (n, m); `entry` stands for the entries' |values| if given.
+
+        Sums are of the weights' type: modulo 2^64 in int64, rounded in float64, exact in Python's integers.
+        """
         values = np.abs(self.entry) if entry is None else entry
-        change = np.zeros((self.cells + 1, weight.shape[1]), np.int64)
+        change = np.zeros((self.cells + 1, weight.shape[1]), weight.dtype)
         np.add.at(change, self.start[self.of_ones], weight[self.of_ones])
         np.subtract.at(change, self.stop[self.of_ones], weight[self.of_ones])
         column = np.cumsum(change[:-1], axis=0)

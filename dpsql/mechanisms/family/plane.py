@@ -25,15 +25,17 @@ from fractions import Fraction
 from functools import lru_cache
 from itertools import product
 from math import prod
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
+import numpy.typing as npt
 
 from dpsql.budget import cap_units, scaled_denominator
 from dpsql.errors import InterfaceError, InternalError, PrivacyError
 from dpsql.mechanisms.axis.dense import workload_gram
 from dpsql.mechanisms.axis.leaves import LeafStrategy
 from dpsql.mechanisms.axis.question import AxisChoice
+from dpsql.mechanisms.axis.rows import largest_sum
 from dpsql.mechanisms.axis.strategy import AxisStrategy
 from dpsql.mechanisms.axis.tents import hat
 from dpsql.mechanisms.family.measurement import (
@@ -176,10 +178,15 @@ class ProductHats(Alone):
     def largest_column(self, budget: IntArray, terms: Terms) -> int:
         """The largest sum over rows of |H_r| s_r of any cell."""
         cells, (height, width) = self.leaf.size, self.kernel.shape
-        column = self.leaf * budget[:cells].reshape(self.leaf.shape)
-        for share, (a, b) in zip(budget[cells:], self._places(), strict=True):
-            column[a : a + height, b : b + width] += np.abs(self.kernel) * share
-        return int(column.max())
+
+        def spread(share: npt.NDArray[Any]) -> npt.NDArray[Any]:
+            kernel = np.abs(self.kernel).astype(share.dtype)
+            column: npt.NDArray[Any] = self.leaf * share[:cells].reshape(self.leaf.shape)
+            for each, (a, b) in zip(share[cells:], self._places(), strict=True):
+                column[a : a + height, b : b + width] += kernel * each
+            return column
+
+        return largest_sum(budget, spread)
 
     def measure(self, cells: IntArray, strategies: Sequence[AxisStrategy]) -> IntArray:
         """The weighted cells, row by row, then the hats."""
