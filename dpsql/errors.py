@@ -52,6 +52,11 @@ def visible(text: str) -> str:
     return UNSEEN.sub(lambda found: ascii(found.group())[1:-1], text)
 
 
+def visible_lines(text: str) -> str:
+    """The same for a text of several lines, which stay lines."""
+    return "\n".join(map(visible, text.split("\n")))
+
+
 class Warning(Exception):
     """Something worth saying; the call went on."""
 

@@ -5,6 +5,9 @@ formats for programs give every aggregate columns beside it for its standard err
 a bin may add, so nothing has to be parsed out of a string. Where rows must stay as they were asked, as on the wire,
 `margin_lines` says it in a line for each column.
 
+Labels may come from anybody: no text of any format holds a character that commands a terminal. JSON escapes it and
+stays exact; the others show its code.
+
 Pictures are bars with error bars, histogram steps, a heat map for two axes. matplotlib is an extra
 (`pip install dpsql[plot]`) and is loaded when a picture is drawn.
 """
@@ -23,7 +26,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dpsql.answer.drowned import GREY, drowned
-from dpsql.errors import InterfaceError
+from dpsql.errors import UNSEEN, InterfaceError, visible
 from dpsql.extras import extra
 
 if TYPE_CHECKING:
@@ -62,7 +65,8 @@ def render(result: Result, style: str, level: float, *, errors: bool = True) -> 
     if style in FOR_PEOPLE:
         cells = list(_cells(result, level)) if errors else [[number(v) for v in row] for row in _days(result)]
         lines = FOR_PEOPLE[style](result, cells)
-        return "\n".join([*lines, *(_legend(cells) if errors else []), *_without(result), *result.notes])
+        below = [*(_legend(cells) if errors else []), *_without(result), *result.notes]
+        return "\n".join(map(visible, [*lines, *below]))
     names, records = result.with_errors(level) if errors else (result.columns, result.rows)
     return FOR_PROGRAMS[style](names, records)
 
@@ -101,7 +105,7 @@ def shown(result: Result, level: float = LEVEL, most: int = MOST_SHOWN) -> Shown
 def text_table(result: Result) -> str:
     """What `print` shows: a table of the first rows."""
     cells, below = shown(result)
-    return "\n".join([*_table(result, cells), *below])
+    return "\n".join(map(visible, [*_table(result, cells), *below]))
 
 
 def html_table(result: Result) -> str:
@@ -134,7 +138,7 @@ def number(value: Any, margin: float | None = None) -> str:
     if value is None:
         return "NULL"
     if isinstance(value, bool) or not isinstance(value, int | float | decimal.Decimal):
-        return str(value)
+        return visible(str(value))
     if margin is None and isinstance(value, int):
         return str(value)
     return f"{float(value):,.{_places(float(value), margin)}f}".replace(",", " ")
@@ -224,9 +228,19 @@ def _vertical(result: Result, cells: list[list[str]]) -> list[str]:
 def _csv(names: Sequence[str], records: Grid) -> str:
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(names)
-    writer.writerows([["" if v is None else plain(v) for v in record] for record in records])
+    writer.writerow(map(visible, names))
+    writer.writerows([["" if v is None else _field(plain(v)) for v in record] for record in records])
     return out.getvalue().rstrip("\n")
+
+
+def _field(value: Any) -> Any:
+    """A field of CSV. What a spreadsheet would take for a formula stays as it is: no mark would be right everywhere."""
+    return visible(value) if isinstance(value, str) else value
+
+
+def _in_json(text: str) -> str:
+    """JSON whose texts are escaped where they would command a terminal; it says the same, exactly."""
+    return UNSEEN.sub(lambda found: found[0] if found[0] == "\n" else f"\\u{ord(found[0]):04x}", text)
 
 
 def _objects(names: Sequence[str], records: Grid) -> list[dict[str, Any]]:
@@ -234,11 +248,11 @@ def _objects(names: Sequence[str], records: Grid) -> list[dict[str, Any]]:
 
 
 def _json(names: Sequence[str], records: Grid) -> str:
-    return json.dumps(_objects(names, records), indent=2, ensure_ascii=False)
+    return _in_json(json.dumps(_objects(names, records), indent=2, ensure_ascii=False))
 
 
 def _jsonl(names: Sequence[str], records: Grid) -> str:
-    return "\n".join(json.dumps(item, ensure_ascii=False) for item in _objects(names, records))
+    return "\n".join(_in_json(json.dumps(item, ensure_ascii=False)) for item in _objects(names, records))
 
 
 def _line(cells: list[str], widths: list[int], right: list[bool]) -> str:

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, NoReturn
 
 import click
 
-from dpsql.errors import INTERRUPTED, Error, MachineFault
+from dpsql.errors import INTERRUPTED, Error, MachineFault, visible_lines
 from dpsql.progress import Progress, Stage
 
 FILE = click.Path(path_type=Path)
@@ -47,7 +47,7 @@ def _refuse(ctx: click.Context, error: Error) -> NoReturn:
     """Print an error's one line and leave with its code."""
     click.echo(f"dpsql: {error}", err=True)
     if error.caret:
-        click.echo(error.caret, err=True)
+        say(error.caret, err=True)
     ctx.exit(error.exit_code)
 
 
@@ -81,7 +81,7 @@ def tells(command: Callable[..., Told]) -> Callable[..., None]:
     @wraps(command)
     def run(*, as_json: bool, **given: Any) -> None:
         told = command(**given)
-        text = json.dumps(told.value, indent=2) if as_json else told.text
+        text = json.dumps(told.value, indent=2) if as_json else visible_lines(told.text)
         try:
             click.echo(text, err=not (told.result or as_json))
         except BrokenPipeError:
@@ -94,6 +94,16 @@ def tells(command: Callable[..., Told]) -> Callable[..., None]:
         click.get_current_context().exit(told.code)
 
     return run
+
+
+def say(text: str, *, err: bool = False) -> None:
+    """Print lines; names and labels in them may come from anybody.
+
+    Args:
+        text: what to print.
+        err: to standard error.
+    """
+    click.echo(visible_lines(text), err=err)
 
 
 def write_text(file: Path, text: str) -> None:

@@ -12,7 +12,7 @@ import click
 
 from dpsql import api
 from dpsql.answer.output import FORMATS, STYLES, notes_beside, render
-from dpsql.doors.cli import FILE, Told, cli, steps, tells, write_text
+from dpsql.doors.cli import FILE, Told, cli, say, steps, tells, write_text
 from dpsql.progress import silent
 from dpsql.release.signature import REQUIRED
 from dpsql.release.watch import heeding_keys
@@ -61,7 +61,7 @@ def query(releases: tuple[Path, ...], sql: str, style: str, level: float, **aski
     result = heeding_keys(lambda: api.query(sql, release=releases, **asking))
     click.echo(render(result, style, level))
     for note in notes_beside(result, style):
-        click.echo(f"note: {note}", err=True)
+        say(f"note: {note}", err=True)
 
 
 @cli.command()
@@ -75,7 +75,7 @@ def query(releases: tuple[Path, ...], sql: str, style: str, level: float, **aski
 def explain(releases: tuple[Path, ...], sql: str, as_json: bool, **asking: Any) -> None:
     """Say how a statement would be answered: route, view, nodes, predicted error, the DuckDB SQL."""
     if not as_json:
-        click.echo(api.explain(sql, release=releases, **asking))
+        say(api.explain(sql, release=releases, **asking))
         return
     result = api.query(sql, release=releases, **asking)
     report = {

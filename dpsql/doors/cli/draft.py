@@ -12,7 +12,7 @@ import click
 
 from dpsql import api
 from dpsql.curate.design.text import view_lines
-from dpsql.doors.cli import FILE, Told, cli, tells
+from dpsql.doors.cli import FILE, Told, cli, say, tells
 from dpsql.doors.cli.plan import statements
 from dpsql.errors import InterfaceError
 
@@ -171,7 +171,7 @@ def _asking(said: Choices) -> Callable[[Sketch], Choices]:
 
         for table in sketch.tables:
             named = ", ".join(f"{c} -> {t}" for c, t in sketch.links.foreign[table.name].items())
-            click.echo(f"  {table.name}: {table.rows} rows" + (f"; {named}" if named else ""), err=True)
+            say(f"  {table.name}: {table.rows} rows" + (f"; {named}" if named else ""), err=True)
         unit = said.unit or _unit(sketch)
         public = _public(sketch) if said.public is None else said.public
         cap = said.cap or _amount("Most that these people may ever lose, in epsilon (for instance 4)", None)

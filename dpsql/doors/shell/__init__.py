@@ -16,7 +16,7 @@ from dpsql.answer.output import notes_beside, render
 from dpsql.doors.complete import words_of
 from dpsql.doors.scan import Piece, is_command, split, unfinished
 from dpsql.doors.shell.commands import NAMES, SYNONYMS, TABLE, State, read_file
-from dpsql.errors import INTERRUPTED, Error, InterfaceError
+from dpsql.errors import INTERRUPTED, Error, InterfaceError, visible, visible_lines
 from dpsql.release.watch import heeding_keys
 
 PROMPT, CONTINUED = "dpsql> ", "   ... "
@@ -69,7 +69,7 @@ def show(text: str, state: State) -> None:
         if len(lines) >= size.lines or max(map(len, lines)) > 4 * size.columns:
             import click
 
-            click.echo_via_pager(text + "\n")
+            click.echo_via_pager(visible_lines(text) + "\n")
             return
     state.write(text)
 
@@ -81,7 +81,7 @@ def _statement(text: str, state: State) -> str:
     result = heeding_keys(lambda: state.settings.query(state.releases, text))
     style = "vertical" if state.expanded and state.style == "table" else state.style
     for note in notes_beside(result, style):
-        print(f"note: {note}", file=sys.stderr, flush=True)
+        print(f"note: {visible(note)}", file=sys.stderr, flush=True)
     return render(result, style, state.level, errors=state.errors)
 
 
@@ -146,7 +146,7 @@ def report(error: Error) -> None:
     """One line on standard error, and the place in the statement if it has one."""
     print(f"dpsql: {error}", file=sys.stderr, flush=True)
     if error.caret:
-        print(error.caret, file=sys.stderr, flush=True)
+        print(visible_lines(error.caret), file=sys.stderr, flush=True)
 
 
 def interact(state: State) -> int:
@@ -160,7 +160,7 @@ def interact(state: State) -> int:
     """
     session = _session(state)
     names = ", ".join(release.name for release in state.releases.releases)
-    print(f"dpsql: {names}. Statements end with ; and \\? lists the commands.")
+    print(f"dpsql: {visible(names)}. Statements end with ; and \\? lists the commands.")
     while True:
         try:
             text = session.prompt()

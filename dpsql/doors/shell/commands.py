@@ -16,7 +16,7 @@ from dpsql.answer.output import STYLES
 from dpsql.answer.session import OpenReleases, Settings
 from dpsql.answer.views import list_views
 from dpsql.doors.describe import TableInfo, describe
-from dpsql.errors import InterfaceError, OperationalError
+from dpsql.errors import InterfaceError, OperationalError, visible_lines
 
 
 @dataclass
@@ -56,8 +56,8 @@ class State:
         return [(r.name, table) for r in self.releases.releases for table in describe(r)]
 
     def write(self, text: str) -> None:
-        """Text and a line end to the output."""
-        print(text, file=self.output, flush=True)
+        """Text and a line end to the output; names and labels in it may come from anybody."""
+        print(visible_lines(text), file=self.output, flush=True)
 
     def redirect(self, path: str) -> None:
         """Send results to a file, or back to standard output for an empty path."""
