@@ -25,6 +25,7 @@ from dpsql.ledger import LineageReport, budget_report
 from dpsql.ledger.files import file_hash
 from dpsql.publishing.central import PROMISE
 from dpsql.release import Release
+from dpsql.release.held import held
 from dpsql.release.promises import promise_words
 from dpsql.release.read import release_file
 from dpsql.release.signature import check_signature
@@ -202,7 +203,8 @@ def _about(release: Release, path: Path) -> Certified:
 def _signer(file: Path) -> str | None:
     """Who signed these very bytes; opening has read them, so a fault is of the signature."""
     try:
-        return check_signature(file, None).key
+        with held(file) as opened:
+            return check_signature(opened, None).key
     except ReleaseError:
         return None
 

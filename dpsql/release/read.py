@@ -21,11 +21,13 @@ import numpy as np
 from dpsql.errors import CatalogError, InterfaceError, InternalError, ReleaseError
 from dpsql.release.claims import read_meta
 from dpsql.release.format import DOMAIN, OTHER, AxisMeta, Meta, ScaleMeta, StatisticMeta
-from dpsql.release.signature import Signer, check_signature, claimed_signer
+from dpsql.release.held import held
+from dpsql.release.signature import Signer, check_signature, signer_of
 from dpsql.release.stream import AsOf, named_batch, state_file
 from dpsql.release.structure import AXIS, check_alone, check_objects, check_tables, damaged, refused
 from dpsql.release.watch import LIMIT, executed
 from dpsql.star import Catalog, catalog_from_json
+from dpsql.star.sql import identifier
 from dpsql.tree import Tree, stored_tree
 from dpsql.variance.kronecker import AxisSplit
 from dpsql.variance.model import Reading, Shared
@@ -46,6 +48,8 @@ LOCKDOWN: dict[str, str | bool | int | float | list[str]] = {
 
 MOST_NODES, MOST_ATOMS, MOST_LINES, MOST_TEXT = 1 << 22, 1 << 21, 1 << 25, 1 << 28
 """Rows of an axis's tree, of its table and of a variance table, and bytes of text in one table."""
+MOST_NUMBERS = 1 << 26
+"""Numbers of one statistic that are read at once: half a gigabyte."""
 DAMAGE = "Corrupt database file"
 """What DuckDB says of a block whose checksum does not match, under several of its error classes."""
 
@@ -150,6 +154,33 @@ class Release:
                 raise refused(self.path, f"axis_{axis} has atoms of no leaf, kind or weight")
             self._atoms[axis] = columns
         return self._atoms[axis]
+
+    def atoms_as_text(self, axis: int) -> dict[str, Any]:
+        """The same with the public columns as text, which holds values of every type exactly; None where NULL."""
+        self.atoms(axis)
+        names = [identifier(column.name) for column in self.axes[axis].columns]
+        picked = ", ".join([*AXIS, *(f"CAST({name} AS VARCHAR) AS {name}" for name in names)])
+        columns = self._columns(f"axis_{axis}", picked, "ORDER BY atom", [], MOST_ATOMS)
+        return {
+            name: np.where(
+                np.ma.getmaskarray(values), None, np.ma.getdata(values)
+            )  # text: an array of objects
+            for name, values in columns.items()
+            if name not in AXIS
+        } | {name: columns[name] for name in AXIS}
+
+    def whole(self, table: str, limit: float = LIMIT) -> dict[str, Any]:
+        """A table's columns in stored order, once it is known to be no larger than a release makes it.
+
+        Args:
+            table: one that `meta` implies.
+            limit: seconds until reading is stopped.
+
+        Raises:
+            ReleaseError: it is larger, or it is damaged.
+            QueryTimeout: it took too long.
+        """
+        return self._columns(table, "*", "ORDER BY rowid", [], MOST_NUMBERS, limit)
 
     def model(self, k: int) -> Piece:
         """What `variance_<k>` holds: the variance model of an axis with its split, or that of a view's cells."""
@@ -278,15 +309,18 @@ class Release:
                 raise damaged(self.path) from error
             raise
 
-    def _columns(self, table: str, picked: str, rest: str, values: list[Any], most: int) -> dict[str, Any]:
+    def _columns(
+        self, table: str, picked: str, rest: str, values: list[Any], most: int, limit: float = LIMIT
+    ) -> dict[str, Any]:
         """Columns of a table as arrays, once it is known to be no larger than a release makes it."""
         texts = [f'strlen("{name}")' for name in self._texts(table)]
         size = f"SELECT count(*), coalesce(sum({' + '.join(f'coalesce({text}, 0)' for text in texts) or 0}), 0) FROM"
         try:
-            ((number, text),) = self.read(f"{size} {table}", (), lambda result: result.fetchall())
+            ((number, text),) = self.read(f"{size} {table}", (), lambda result: result.fetchall(), limit)
             if number > most or text > MOST_TEXT:
                 raise refused(self.path, f"{table} is larger than a release makes it")
-            return dict(self.read(f"SELECT {picked} FROM {table} {rest}", values, lambda r: r.fetchnumpy()))
+            sql = f"SELECT {picked} FROM {table} {rest}"
+            return dict(self.read(sql, values, lambda result: result.fetchnumpy(), limit))
         except duckdb.Error as error:
             raise damaged(self.path) from error
 
@@ -327,19 +361,18 @@ def open_release(
     if not file.is_file():
         raise ReleaseError(f"there is no release at {path}", hint="run `dpsql publish` or check the path")
     check_alone(file)
-    before = _state(file)
-    signer = claimed_signer(file) if signers is None else check_signature(file, signers)
-    try:
-        connection = duckdb.connect(str(file.absolute()), read_only=True, config=LOCKDOWN)
+    with held(file) as opened:
+        signer = signer_of(opened) if signers is None else check_signature(opened, signers)
         try:
-            meta = _checked(connection, file, Path(path), insecure)
-            if _state(file) != before:
-                raise ReleaseError(f"{path} was changed while it was opened", hint="open it again")
-        except BaseException:
-            connection.close()
-            raise
-    except (duckdb.Error, UnicodeDecodeError) as error:
-        raise damaged(Path(path)) from error
+            connection = duckdb.connect(str(file.absolute()), read_only=True, config=LOCKDOWN)
+            try:
+                meta = _checked(connection, file, Path(path), insecure)
+                opened.check_opened()
+            except BaseException:
+                connection.close()
+                raise
+        except (duckdb.Error, UnicodeDecodeError) as error:
+            raise damaged(Path(path)) from error
     return Release(file, connection, meta, nonnegative, signer)
 
 
@@ -355,15 +388,6 @@ def release_file(path: str | Path, as_of: AsOf | None = None) -> Path:
     if as_of is not None and file.exists():
         raise ReleaseError(f"{path} is no stream, it has no batches", hint="leave `as_of` out")
     return file
-
-
-def _state(file: Path) -> tuple[int, ...]:
-    """What changes with a file's bytes."""
-    try:
-        found = file.stat()
-    except OSError as error:
-        raise damaged(file) from error
-    return found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
 
 
 def _checked(connection: duckdb.DuckDBPyConnection, file: Path, path: Path, insecure: bool) -> Meta:

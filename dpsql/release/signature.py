@@ -20,9 +20,10 @@ import os
 import re
 from collections.abc import Collection
 from pathlib import Path
-from typing import NamedTuple
+from typing import BinaryIO, NamedTuple
 
 from dpsql.errors import InterfaceError, ReleaseError
+from dpsql.release.held import Held, held, unreadable
 
 MAGIC = b"dpsql release, signed 1\n"
 KEY, SIGNATURE = 32, 64
@@ -65,7 +66,8 @@ def sign(path: Path, seed: bytes) -> str:
     from nacl.signing import SigningKey  # takes longer to load than a query
 
     key = SigningKey(seed)
-    signature = key.sign(MAGIC + _digest(path, path.stat().st_size)).signature
+    with path.open("rb") as file:
+        signature = key.sign(MAGIC + _digest(file, path.stat().st_size)).signature
     with path.open("ab") as file:
         file.write(MAGIC + bytes(key.verify_key) + signature)
     return bytes(key.verify_key).hex()
@@ -77,23 +79,25 @@ def claimed_signer(path: Path) -> Signer | None:
     Raises:
         ReleaseError: the file cannot be read.
     """
-    try:
-        with path.open("rb") as file:
-            file.seek(0, os.SEEK_END)
-            file.seek(max(0, file.tell() - TRAILER))
-            trailer = file.read(TRAILER)
-    except OSError as error:
-        raise unreadable(path, error) from error
-    if len(trailer) < TRAILER or not trailer.startswith(MAGIC):
-        return None
-    return Signer(trailer[len(MAGIC) : len(MAGIC) + KEY].hex(), False)
+    with held(path) as opened:
+        return signer_of(opened)
 
 
-def check_signature(path: Path, signers: Collection[str] | None) -> Signer:
+def signer_of(opened: Held) -> Signer | None:
+    """Whose signature a file that is held open carries; nothing is verified. None where it carries none.
+
+    Raises:
+        ReleaseError: the file cannot be read.
+    """
+    trailer = _trailer(opened)
+    return None if trailer is None else Signer(trailer.key.hex(), False)
+
+
+def check_signature(opened: Held, signers: Collection[str] | None) -> Signer:
     """Verify a release's signature over all of its bytes.
 
     Args:
-        path: the file; DuckDB has not read it yet.
+        opened: the file; DuckDB has not read it yet.
         signers: public keys of which one must have signed it; None takes anybody's.
 
     Raises:
@@ -102,33 +106,46 @@ def check_signature(path: Path, signers: Collection[str] | None) -> Signer:
     from nacl.exceptions import BadSignatureError
     from nacl.signing import VerifyKey
 
-    try:
-        signer, size = claimed_signer(path), path.stat().st_size
-        if signer is None:
-            raise ReleaseError(f"{path} is not signed", hint="ask its curator for a signed copy")
-        with path.open("rb") as file:
-            file.seek(size - SIGNATURE)
-            signature = file.read(SIGNATURE)
-        digest = _digest(path, size - TRAILER)
-    except OSError as error:
-        raise unreadable(path, error) from error
-    if signers is not None and signer.key not in signers:
+    path, trailer = opened.path, _trailer(opened)
+    if trailer is None:
+        raise ReleaseError(f"{path} is not signed", hint="ask its curator for a signed copy")
+    if signers is not None and trailer.key.hex() not in signers:
         raise ReleaseError(
-            f"{path} was signed by {signer.key}, who is not among the required signers",
+            f"{path} was signed by {trailer.key.hex()}, who is not among the required signers",
             hint="ask its curator for the public key, or for a fresh copy",
         )
     try:
-        VerifyKey(bytes.fromhex(signer.key)).verify(MAGIC + digest, signature)
+        opened.file.seek(0)
+        digest = _digest(opened.file, trailer.start)
+        VerifyKey(trailer.key).verify(MAGIC + digest, trailer.signature)
+    except OSError as error:
+        raise unreadable(path, error) from error
     except (BadSignatureError, ValueError):
         raise ReleaseError(
             f"{path} was changed after it was signed", hint="ask its curator for a fresh copy"
         ) from None
-    return signer._replace(checked=True)
+    return Signer(trailer.key.hex(), True)
 
 
-def unreadable(path: Path, error: OSError) -> ReleaseError:
-    """The error of a file that the system does not let read."""
-    return ReleaseError(f"{path} cannot be read ({error.strerror})", hint="check its rights")
+class _Trailer(NamedTuple):
+    """What stands at the end of a signed file, and where it begins."""
+
+    start: int
+    key: bytes
+    signature: bytes
+
+
+def _trailer(opened: Held) -> _Trailer | None:
+    file = opened.file
+    try:
+        start = max(0, file.seek(0, os.SEEK_END) - TRAILER)
+        file.seek(start)
+        found = file.read(TRAILER)
+    except OSError as error:
+        raise unreadable(opened.path, error) from error
+    if len(found) < TRAILER or not found.startswith(MAGIC):
+        return None
+    return _Trailer(start, found[len(MAGIC) : -SIGNATURE], found[-SIGNATURE:])
 
 
 def required_signers(named: str | None = None) -> frozenset[str] | None:
@@ -163,11 +180,10 @@ def required_signers(named: str | None = None) -> frozenset[str] | None:
     return frozenset(keys)
 
 
-def _digest(path: Path, size: int) -> bytes:
-    """SHA-256 of the first bytes of a file."""
+def _digest(file: BinaryIO, size: int) -> bytes:
+    """SHA-256 of the next bytes of a file."""
     whole = hashlib.sha256()
-    with path.open("rb") as file:
-        while size > 0 and (part := file.read(min(size, 1 << 20))):
-            whole.update(part)
-            size -= len(part)
+    while size > 0 and (part := file.read(min(size, 1 << 20))):
+        whole.update(part)
+        size -= len(part)
     return whole.digest()

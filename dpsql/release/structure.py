@@ -64,6 +64,9 @@ _COLUMNS = (
     "ORDER BY table_oid, column_index"
 )
 
+_LOGS, _NO_LOG = "SELECT wal_size FROM system.main.pragma_database_size()", "0 bytes"
+"""How much was played over the tables: `check_alone` looks before, and a log may come and go."""
+
 
 def refused(path: Path, reason: str, hint: str = "ask its curator for a fresh copy") -> ReleaseError:
     """The error of a file that is not what it says it is."""
@@ -105,6 +108,10 @@ def check_objects(connection: duckdb.DuckDBPyConnection, path: Path) -> None:
     strange = rows_of(connection, _STRANGE)
     if strange:
         raise refused(path, f"it holds a {strange[0][0]}")
+    if any(log != _NO_LOG for (log,) in rows_of(connection, _LOGS)):
+        raise ReleaseError(
+            f"a write-ahead log lay beside {path} when it was opened", hint="open it again once it is gone"
+        )
     if found_tables(connection).get("meta") != META:
         raise refused(path, "it has no meta table")
 

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import re
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+import duckdb
 import pytest
 from nacl.signing import SigningKey
 
@@ -147,3 +151,68 @@ def test_signers_are_named_by_key_file_or_environment(tmp_path: Path, monkeypatc
     keys.write_text("nothing\n")
     with pytest.raises(InterfaceError, match="holds no public keys"):
         signature.required_signers(str(keys))
+
+
+def swapped(
+    monkeypatch: pytest.MonkeyPatch, before: Callable[[], object], after: Callable[[], object]
+) -> None:
+    """Do something just before and just after DuckDB opens a file."""
+    connect = duckdb.connect
+
+    def slow(*given: Any, **named: Any) -> duckdb.DuckDBPyConnection:
+        before()
+        try:
+            return connect(*given, **named)
+        finally:
+            after()
+
+    monkeypatch.setattr("dpsql.release.read.duckdb.connect", slow)
+
+
+def test_a_file_that_is_put_in_place_of_a_checked_one_is_refused(
+    signed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """The signed file is back before anybody looks: its folder was another one for a moment, so it never changed."""
+    open_, away, other = tmp_path / "open", tmp_path / "away", tmp_path / "other"
+    for folder in (open_, other):
+        folder.mkdir()
+    (open_ / "shop.dpsql").write_bytes(signed.read_bytes())
+    make("huge estimates", signed, other / "shop.dpsql")
+    swapped(
+        monkeypatch,
+        lambda: (open_.rename(away), other.rename(open_)),
+        lambda: (open_.rename(other), away.rename(open_)),
+    )
+    with pytest.raises(ReleaseError, match=r"another file lay at|was changed"):
+        open_release(open_ / "shop.dpsql", insecure=True, signers=[public_key(SEED)])
+
+
+def test_a_signed_file_is_not_answered_from_what_the_process_had_open_there(signed: Path, tmp_path: Path):
+    """DuckDB gives a process the database that it has open under a name, whatever file lies there now."""
+    path = make("huge estimates", signed, tmp_path / "shop.dpsql")
+    before = open_release(path, insecure=True)
+    fresh = tmp_path / "fresh"
+    fresh.write_bytes(signed.read_bytes())
+    fresh.replace(path)
+    with pytest.raises(ReleaseError, match="another file lay at"):
+        open_release(path, insecure=True, signers=[public_key(SEED)])
+    before.close()
+    open_release(path, insecure=True, signers=[public_key(SEED)]).close()
+
+
+def test_a_log_that_lies_beside_a_file_for_a_moment_is_refused(
+    signed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    path = make("a write-ahead log beside it", signed, tmp_path / "shop.dpsql")
+    log = path.with_name(path.name + ".wal")
+    text = log.read_bytes()
+    log.unlink()
+    swapped(monkeypatch, lambda: log.write_bytes(text), log.unlink)
+    with pytest.raises(ReleaseError, match="write-ahead log"):
+        open_release(path, insecure=True, signers=[public_key(SEED)])
+
+
+def test_a_pipe_in_place_of_a_release_keeps_nobody_waiting(tmp_path: Path):
+    os.mkfifo(tmp_path / "shop.dpsql")
+    with pytest.raises(ReleaseError, match="no release"):
+        signature.claimed_signer(tmp_path / "shop.dpsql")
