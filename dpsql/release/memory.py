@@ -9,22 +9,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import prod
 
 import duckdb
 import numpy as np
 import numpy.typing as npt
 
+from dpsql.errors import ReleaseError
 from dpsql.release.format import AxisMeta, Meta, StatisticMeta
-from dpsql.release.read import Release
-from dpsql.release.write import create_cells
-from dpsql.star.sql import identifier, literal
+from dpsql.release.read import LOCKDOWN, MOST_NUMBERS, Release
+from dpsql.release.structure import AXIS
+from dpsql.release.write import create_cells, create_table
 from dpsql.tree import Tree
 from dpsql.variance.model import Reading
 
 IntArray = npt.NDArray[np.int64]
-LOCKED = ("enable_external_access = false", "autoinstall_known_extensions = false",
-          "autoload_known_extensions = false", "python_enable_replacements = false", "threads = 1",
-          "error_on_division_by_zero = false", "lock_configuration = true")  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,22 +80,40 @@ def release_in_memory(
         axes: where each axis comes from.
         statistics: their ids are their positions.
         readings: (statistic, statistic) -> how both err together, the lower id first.
+
+    Raises:
+        ReleaseError: it would not fit a question's memory.
     """
     described = replace(
         meta,
         axes=tuple(axis.meta for axis in axes),
         statistics=tuple(replace(s.meta, id=i) for i, s in enumerate(statistics)),
     )
-    connection = duckdb.connect(":memory:")
-    for i, axis in enumerate(axes):
-        connection.execute(f"ATTACH {literal(str(axis.release.path))} AS source (READ_ONLY)")
-        connection.execute(f"CREATE TABLE {identifier(f'axis_{i}')} AS FROM source.axis_{axis.number}")
-        connection.execute("DETACH source")
-    for s, made in enumerate(statistics):
-        nodes = node_sums(made.leaves, [axes[a].tree for a in made.meta.axes])
-        create_cells(connection, f"node_combination_{s}", "n", {"estimate": nodes})
-    for setting in LOCKED:
-        connection.execute(f"SET {setting}")
+    size = max((prod(axes[a].tree.size for a in made.meta.axes) for made in statistics), default=0)
+    if size > MOST_NUMBERS:
+        raise _too_large(size)
+    connection = duckdb.connect(":memory:", config=LOCKDOWN)
+    try:
+        for i, axis in enumerate(axes):
+            _copy_axis(connection, f"axis_{i}", axis)
+        for s, made in enumerate(statistics):
+            nodes = node_sums(made.leaves, [axes[a].tree for a in made.meta.axes])
+            create_cells(connection, f"node_combination_{s}", "n", {"estimate": nodes})
+    except duckdb.OutOfMemoryException as error:
+        raise _too_large(size) from error
     found = Release(axes[0].release.path, connection, described, together=dict(readings))
     found.keep_trees({i: axis.tree for i, axis in enumerate(axes)})
     return found
+
+
+def _copy_axis(connection: duckdb.DuckDBPyConnection, table: str, axis: TakenAxis) -> None:
+    """The table of an axis, read through its release: it is checked, and its file is not opened again by name."""
+    columns = AXIS | {column.name: column.type for column in axis.meta.columns}
+    create_table(connection, table, axis.release.atoms_as_text(axis.number), columns)
+
+
+def _too_large(size: int) -> ReleaseError:
+    return ReleaseError(
+        f"what these releases hold together is {size} numbers, more than memory is given",
+        hint="ask each of them alone, or for fewer columns",
+    )

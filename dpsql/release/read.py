@@ -161,13 +161,11 @@ class Release:
         names = [identifier(column.name) for column in self.axes[axis].columns]
         picked = ", ".join([*AXIS, *(f"CAST({name} AS VARCHAR) AS {name}" for name in names)])
         columns = self._columns(f"axis_{axis}", picked, "ORDER BY atom", [], MOST_ATOMS)
-        return {
-            name: np.where(
-                np.ma.getmaskarray(values), None, np.ma.getdata(values)
-            )  # text: an array of objects
-            for name, values in columns.items()
-            if name not in AXIS
-        } | {name: columns[name] for name in AXIS}
+        for name in columns.keys() - AXIS.keys():
+            text = np.array(np.ma.getdata(columns[name]), dtype=object)
+            text[np.ma.getmaskarray(columns[name])] = None
+            columns[name] = text
+        return columns
 
     def whole(self, table: str, limit: float = LIMIT) -> dict[str, Any]:
         """A table's columns in stored order, once it is known to be no larger than a release makes it.

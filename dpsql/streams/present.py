@@ -93,9 +93,10 @@ def _published(directory: Path, manifest: Manifest, plan: StreamPlan) -> list[In
         return published_numbers(read_segments(directory, manifest), plan)
     newest = read_segments(directory, Manifest("", manifest.segments[-1:]))
     before = open_release(directory / last.file, insecure=True)  # as readers of this process may have it open
-    query = "SELECT value FROM measurement_{} ORDER BY rowid"
-    earlier = [before.connection.execute(query.format(s)).fetchnumpy()["value"] for s in range(len(cells))]
-    before.close()
+    try:
+        earlier = [before.whole(f"measurement_{s}")["value"] for s in range(len(cells))]
+    finally:
+        before.close()
     return [
         np.concatenate([np.asarray(earlier[s], dtype=np.int64).reshape(-1, size), _of(newest, s, size)])
         for s, size in enumerate(cells)

@@ -22,6 +22,7 @@ from dpsql.curate.audit.contents import (
     check_noise,
     check_sums,
     check_tables,
+    read_table,
     read_views,
 )
 from dpsql.curate.audit.replan import axes_from_file, replan
@@ -245,8 +246,7 @@ def _check_state(release: Release, made: StateEstimates, published: list[IntArra
     ):  # fmt: skip
         wrong = []
         for i, values in enumerate(wanted):
-            query = f"SELECT {column} FROM {table}_{i} ORDER BY rowid"
-            stored = release.connection.cursor().execute(query).fetchnumpy()[column]
+            stored = read_table(release, f"{table}_{i}")[column]
             wrong += (
                 [] if np.array_equal(np.asarray(stored, dtype=np.int64), values.ravel()) else [f"{table}_{i}"]
             )
