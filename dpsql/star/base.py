@@ -103,9 +103,11 @@ class OneOf:
     def _read(self, written: Any) -> Named:
         if written in self.values.values():
             return written  # type: ignore[no-any-return]
+        if not isinstance(written, str):
+            raise ValueError(f"a word belongs here: {', '.join(f'`{word}`' for word in self.values)}")
         if written not in self.values:
-            now = self._former.get(str(written))
-            hint = nearest(str(written), tuple(self.values)) if now is None else f"did you mean `{now}`?"
+            now = self._former.get(written)
+            hint = nearest(written, tuple(self.values)) if now is None else f"did you mean `{now}`?"
             raise ValueError(f"`{written}` is not known here; {hint}")
         return self.values[written]
 

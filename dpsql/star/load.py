@@ -110,7 +110,7 @@ def read_model(
     if not isinstance(node, yaml.MappingNode):
         raise CatalogError(f"{name}: holds no keys", hint=begin)
     try:
-        value = model.model_validate(_plain(node, (), lines))
+        value = model.model_validate(_plain(node, (), lines, len(text)))
         if check is not None:
             check(value)
         return value
@@ -146,15 +146,21 @@ def _one_line(error: yaml.YAMLError) -> str:
     return re.sub(r"\s+", " ", str(getattr(error, "problem", "") or "bad character"))
 
 
-def _plain(node: yaml.Node, path: tuple[str, ...], lines: Lines) -> Any:
-    """A YAML node as dicts, lists and text; lines are noted by key path."""
+def _plain(node: yaml.Node, path: tuple[str, ...], lines: Lines, most: int) -> Any:
+    """A YAML node as dicts, lists and text; lines are noted by key path.
+
+    Names for parts (`&a`, `*a`) may stand for parts that hold names: a few lines would become billions of entries. A
+    text without names has no more entries than characters.
+    """
+    if len(lines) > most:
+        raise Problem(path[:3], "names for parts (`*`) make more of this catalog than it has characters")
     lines[path] = node.start_mark.line + 1
     if len(path) > DEEPEST:
         raise Problem(path[:3], "nested too deeply; a catalog needs no more than a few levels")
     if isinstance(node, yaml.ScalarNode):
         return node.value
     if isinstance(node, yaml.SequenceNode):
-        return [_plain(item, (*path, str(i)), lines) for i, item in enumerate(node.value)]
+        return [_plain(item, (*path, str(i)), lines, most) for i, item in enumerate(node.value)]
     found: dict[str, Any] = {}
     for key_node, value_node in cast(yaml.MappingNode, node).value:
         key = key_node.value if isinstance(key_node, yaml.ScalarNode) else ""
@@ -163,7 +169,7 @@ def _plain(node: yaml.Node, path: tuple[str, ...], lines: Lines) -> Any:
         if key in found:
             lines[(*path, key)] = key_node.start_mark.line + 1
             raise Problem((*path, key), f"`{key}` stands twice; keep one")
-        found[key] = _plain(value_node, (*path, key), lines)
+        found[key] = _plain(value_node, (*path, key), lines, most)
         lines[(*path, key)] = key_node.start_mark.line + 1
     return found
 
