@@ -281,6 +281,14 @@ def test_derived_columns_are_axes_by_name_and_by_expression(shop: Path) -> None:
     assert [view["axes"] for view in made.views.values()] == [["sales.weekday"]]
 
 
+def test_a_foreign_key_is_an_axis_by_the_key_it_names(shop: Path) -> None:
+    file = shop / "shop.yaml"
+    asked = ("SELECT pid, COUNT(*) AS n FROM sales GROUP BY pid",)
+    made = design_catalog(file.read_text(), file, asked, None)
+    assert made.served == 1
+    assert [view["axes"] for view in made.views.values()] == [[{"axis": "product", "by": ["pid"]}]]
+
+
 def test_what_views_said_is_asked_gives_way_to_the_workload(shop: Path, tmp_path: Path) -> None:
     log = "axes: [{axis: customer.age, asked: [[18, 30], [30, 45, 2]]}]"
     (tmp_path / "shop.yaml").write_text((shop / "shop.yaml").read_text().replace("axes: [customer.age]", log))

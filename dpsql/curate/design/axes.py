@@ -84,7 +84,12 @@ class AxisWriter:
         return Axis({"axis": self._name(place), "by": [self._member(place, *c) for c in kept]}, leaves)
 
     def _member(self, place: Place, table: str, column: str) -> str:
-        """A column of a public table as `by` names it: with its table where that is an arm of the snowflake."""
+        """A column of a public table as `by` names it: with its table where that is an arm of the snowflake.
+
+        A foreign key that leads there is the table's own key.
+        """
+        if table != place.table and column in place.path[-1:]:
+            return self.catalog.tables[place.table].key or column
         plain = table == place.table or (
             column in self.catalog.tables[table].columns
             and not any(column in t.columns for n, t in self.catalog.tables.items() if n not in (table,))
