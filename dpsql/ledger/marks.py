@@ -37,27 +37,28 @@ def mark_file(store: Store, folder: Path) -> Path:
     return folder / f".dpsql-{store.fingerprint('mark')[:16]}"
 
 
-def write_marks(store: Store, folder: Path) -> None:
-    """Say in every folder of the ledger's releases, and in one more, how far it has come."""
+def write_marks(store: Store) -> None:
+    """Say in every folder of the ledger's releases how far it has come."""
     mark = Mark(len(store.entries), store.last_hash())
-    for place in _folders(store, folder):
+    for place in _folders(store):
         with suppress(OSError):  # a folder that is closed or gone
             write_json(mark_file(store, place), mark._asdict())
 
 
-def check_marks(store: Store, folder: Path) -> None:
+def check_marks(store: Store, target: Path, label: str) -> None:
     """Refuse to spend from a ledger that is older than a mark.
 
     Args:
         store: the open ledger.
-        folder: where the next release is to go.
+        target: where the next release is to go.
+        label: what it is called.
 
     Raises:
         IntegrityError: a mark tells of entries that the ledger does not hold, or is damaged.
 
     **Privacy**: marks of other people are passed over, so nobody else can stop a publish.
     """
-    for place in _folders(store, folder):
+    for place in dict.fromkeys([_folder(target, label), *_folders(store)]):
         file = mark_file(store, place)
         mark = _read(file)
         if mark is None:
@@ -71,9 +72,9 @@ def check_marks(store: Store, folder: Path) -> None:
             raise IntegrityError(f"{file} tells of another history than the ledger's", hint=RESTORE)
 
 
-def _folders(store: Store, folder: Path) -> Iterable[Path]:
+def _folders(store: Store) -> Iterable[Path]:
     """Folders of the ledger's releases; a stream's is the one that holds its directory."""
-    return dict.fromkeys([folder, *(_folder(Path(entry.target), entry.label) for entry in store.entries)])
+    return dict.fromkeys(_folder(Path(entry.target), entry.label) for entry in store.entries)
 
 
 def _folder(target: Path, label: str) -> Path:

@@ -121,6 +121,7 @@ def settle(store: Store) -> Recovery:
 
 def _finish(store: Store, draft: Draft, entry: Entry) -> Recovery:
     """Show a draw that was charged."""
+    write_marks(store)
     if draft.target.exists():
         if not holds(draft.target, entry.sha256):
             raise IntegrityError(
@@ -182,7 +183,6 @@ class Order:
         build: draws the noise and writes and closes a fresh file at the path it is given.
         digests: makes digests of each raw table's rows, if there is something to draw; kept as keyed hashes only.
         public: releases of the lineage that are out; one that the ledger does not know stops spending.
-        folder: the folder that the release is put into, where a mark is kept; the target's unless given.
     """
 
     name: Label
@@ -191,7 +191,6 @@ class Order:
     build: Callable[[Path], None]
     digests: Callable[[], Mapping[str, tuple[str, ...]]]
     public: tuple[PublicRelease, ...] = ()
-    folder: Path | None = None
 
 
 def publish_file(ledger: Path, spend: Spend, order: Order, kill_point: KillPoint = no_kill) -> Receipt:
@@ -227,8 +226,7 @@ def publish_file(ledger: Path, spend: Spend, order: Order, kill_point: KillPoint
             return replace(_returned(store, known, name, target), recovery=recovery)
         check_target(store, target)
         check_public(store, order.public)
-        folder = order.folder or target.parent
-        check_marks(store, folder)
+        check_marks(store, target, name.label)
         check_release_id(store, release_id)
         check_spend(store, spend)
         tables = _charged(store, spend, order.digests)
@@ -242,7 +240,7 @@ def publish_file(ledger: Path, spend: Spend, order: Order, kill_point: KillPoint
             _commit(store, entry, spend.lineage, draft, kill_point)
         with machine("the release is not in place yet", CHARGED):
             show(draft, kill_point)
-            write_marks(store, folder)
+            write_marks(store)
             clean(store, draft)
         left = spend.lineage.limit - store.spent(spend.lineage.name)
         return Receipt(release_id, target, digest, True, spend.cost(), left, spend.lineage.currency, recovery)

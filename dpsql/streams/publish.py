@@ -391,6 +391,5 @@ def _charged(plan: StreamPlan, raw: RawSide, directory: Path, release_id: str, n
     order = Order(
         Label(privacy.lineage, directory.name, spec_hash(catalog)), directory / PROMISE, release_id, build,
         lambda: source_digests(raw, plan.catalog, spend.tables), tuple(releases_beside(directory, privacy.lineage)),
-        directory.parent,
     )  # fmt: skip
     return publish_file(ledger_path(catalog), spend, order)

@@ -266,7 +266,10 @@ GUIDES: Mapping[str, Mapping[str, Mapping[str, Prepare]]] = {
         "dpsql query days.dpsql": {"dpsql query": days},
         "dpsql export": {"dpsql export": published},
     },
-    "reliability.md": {"dpsql publish": {"dpsql publish": shop}},
+    "reliability.md": {
+        "dpsql publish": {"dpsql publish": shop},
+        "dpsql ledger": {"dpsql ledger backup": published},
+    },
 }
 BLOCKS = [
     (page, typed(block.text)[0].command)

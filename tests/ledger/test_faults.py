@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import fcntl
 import json
@@ -108,6 +109,16 @@ def test_a_disk_that_takes_no_more_is_a_sentence(tmp_path, size):
         assert size > 1000 and spent(curator) == Fraction(4, 5)
     else:
         check_line(refused, curator, Fraction(2, 5))
+
+
+@pytest.mark.parametrize("size", [70, 5000, 300_000, 600_000, 800_000])
+def test_a_ledger_that_found_no_room_is_made_by_the_next_publish(tmp_path, size):
+    """DuckDB closes a file that it could not write without a word: such a file must not become the ledger."""
+    curator = Curator(tmp_path)
+    with largest_file(size), contextlib.suppress(MachineFault):
+        curator.publish("a")
+    curator.publish("a")
+    assert spent(curator) == Fraction(2, 5) and curator.draws <= 2 and curator.left_over() == []
 
 
 def out_of_duckdb(path: Path) -> None:
