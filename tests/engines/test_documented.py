@@ -187,7 +187,7 @@ def test_reports_in_postgresql_as_printed(
     (tmp_path / "survey.dpsql").unlink()
     monkeypatch.setenv("SHOP_DSN", loaded.dsn.replace(loaded.password, "hunter-2"))
     done = dpsql_command(*command, cwd=tmp_path)
-    assert done.returncode == 2
+    assert done.returncode == 4
     assert "PostgreSQL: connecting failed" in done.stderr.splitlines()[-1]
     assert "hunter" not in done.stdout + done.stderr
     assert [path.name for path in tmp_path.iterdir()] == ["plan.json"]

@@ -208,13 +208,13 @@ def test_a_statement_that_takes_too_long(
 def test_the_command_says_it_in_one_line(
     loaded: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Exit code 2, one line on standard error, without the password."""
+    """Exit code 4, one line on standard error, without the password."""
     monkeypatch.setenv("DPSQL_TEST_DSN", loaded.dsn)
     catalog(tmp_path, server(SCHEMA) | {"timeout": 1}, "row")
     with locked(loaded):
         done = dpsql_command("publish", tmp_path / "shop.yaml", "-o", tmp_path / "r.dpsql")
     last = done.stderr.strip().splitlines()[-1]
-    assert done.returncode == 2
+    assert done.returncode == 4
     assert "PostgreSQL: taking the fingerprint of sales failed (it ran longer than allowed)" in last
     assert loaded.password not in done.stdout + done.stderr
     assert not (tmp_path / "r.dpsql").exists()
