@@ -87,8 +87,8 @@ def test_a_plan_that_people_may_have_answered_is_kept(folder: Path) -> None:
     assert (folder / "plan.json").read_bytes() == held
 
 
-@pytest.mark.parametrize("target", [("no/such.json", 4), (".", 2)])
-def test_a_plan_goes_into_a_folder_that_exists(tmp_path: Path, target: str) -> None:
+@pytest.mark.parametrize(("target", "expected"), [("no/such.json", 4), (".", 2)])
+def test_a_plan_goes_into_a_folder_that_exists(tmp_path: Path, target: str, expected: int) -> None:
     said, code = run("collection-plan", SURVEY, "-o", tmp_path / target)
     assert (code, "folder" in said, said.count("\n")) == (expected, True, 1)
     assert list(tmp_path.iterdir()) == []
