@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import pty
@@ -9,6 +10,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import click
 import pytest
 
 from tests.command import dpsql_command
@@ -176,3 +178,31 @@ def test_completion_of_commands() -> None:
         [sys.executable, "-m", "dpsql.doors.cli"], env=environment, capture_output=True, text=True, timeout=60
     )
     assert "plain,publish" in done.stdout
+
+
+def test_a_full_standard_output_is_one_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """What was done stays done; the line says so."""
+    echo = click.echo
+
+    def full(message: object = None, *, err: bool = False, **others: object) -> None:
+        if not err:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        echo(message, err=err)
+
+    monkeypatch.setattr(click, "echo", full)
+    catalog = tmp_path / "survey.yaml"
+    catalog.write_bytes((Path(__file__).parents[2] / "catalog" / "survey.yaml").read_bytes())
+    done = dpsql_command("budget", catalog)
+    assert (done.returncode, len(done.stderr.splitlines())) == (4, 1)
+    assert "this is done, but what it says cannot be written (No space left on device)" in done.stderr
+
+
+def test_faults_that_nobody_foresaw_are_one_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def broken(*words: object) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr("dpsql.api.budget", broken)
+    done = dpsql_command("budget", tmp_path / "shop.yaml")
+    assert (done.returncode, done.stderr) == (
+        4, "dpsql: the machine refused: out of memory; run the same command again\n",
+    )  # fmt: skip
