@@ -15,7 +15,7 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))
 
 WHOLE = {
     "axis", "bad_input", "baselines_local", "blas", "central_search", "cli", "client_js",
-    "client_js_hostile", "client_once", "combine", "cuts", "dbapi", "dialects", "docs_collections", "examples",
+    "client_js_hostile", "client_once", "combine", "cuts", "dbapi", "dialects", "docs_collections", "examples", "help",
     "export",
     "hats_release", "joint_variance", "ledger", "local_centre", "local_doors", "local_influence",
     "local_joint", "local_mechanisms", "local_parts", "local_positive", "local_raw", "local_release",

@@ -42,7 +42,8 @@ from dpsql.answer.notes import bias_notes, reported_notes
 from dpsql.answer.people import not_taken
 from dpsql.answer.plan import Plan, View, needed_measures, views_of
 from dpsql.answer.session import OpenReleases
-from dpsql.errors import InterfaceError, NotSupportedError, OperationalError
+from dpsql.errors import InterfaceError, NotSupportedError
+from dpsql.faults import ANEW, machine
 from dpsql.progress import Progress, Stage
 from dpsql.release import Release
 from dpsql.release.promises import FREE, promise_words
@@ -131,7 +132,7 @@ def export(
     Raises:
         InterfaceError: several releases, a folder that exists, or a view that there is not.
         NotSupportedError: more work than `MOST_WORK`, or no view whose cells are held one by one.
-        OperationalError: the folder cannot be written.
+        MachineFault: the folder cannot be written.
     """
     if len(opened.releases) > 1:
         raise InterfaceError(
@@ -142,22 +143,19 @@ def export(
         raise InterfaceError(f"{folder} exists", hint="choose another folder, or remove it")
     answerer = opened.answerers[0] if opened.router is None else opened.router.standing.candidates[0].answerer
     tasks, left_out = _tasks(answerer, views)
-    try:
+    with machine("the tables were not written", ANEW):
         folder.parent.mkdir(parents=True, exist_ok=True)
         draft = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
         try:
             files = [_write(task, draft, level, told, (i + 1, len(tasks))) for i, task in enumerate(tasks)]
             schema = _schema(answerer.release, files, left_out, level)
-            (draft / SCHEMA).write_text(
-                json.dumps(schema, indent=2, ensure_ascii=False) + "\n", encoding="utf-8"
-            )
+            text = json.dumps(schema, indent=2, ensure_ascii=False)
+            (draft / SCHEMA).write_text(f"{text}\n", encoding="utf-8")
             draft.chmod(0o755)
             draft.rename(folder)
         except BaseException:
             shutil.rmtree(draft, ignore_errors=True)
             raise
-    except OSError as error:
-        raise OperationalError(f"cannot write {folder}: {error.strerror}") from error
     return schema
 
 

@@ -15,7 +15,7 @@ import dpsql
 from dpsql.answer import export as exporting
 from dpsql.answer.export import export
 from dpsql.answer.session import OpenReleases, open_session
-from dpsql.errors import InterfaceError, NotSupportedError
+from dpsql.errors import InterfaceError, MachineFault, NotSupportedError
 from dpsql.progress import silent
 from tests.command import dpsql_command as run
 from tests.doors_release import build
@@ -165,6 +165,11 @@ def test_refusals_say_what_to_write(
     with pytest.raises(NotSupportedError, match=r"view demand has 210 cells.*--view NAME"):
         export(shop, tmp_path / "out", (), 0.95, silent)
     assert not list(tmp_path.iterdir())
+    monkeypatch.undo()
+    (tmp_path / "file").touch()
+    with pytest.raises(MachineFault, match="the tables were not written"):
+        export(shop, tmp_path / "file" / "out", (), 0.95, silent)
+    (tmp_path / "file").unlink()
     two = open_session([shop.releases[0].path] * 2)
     with pytest.raises(InterfaceError, match="a folder of its own"):
         export(two, tmp_path / "out", (), 0.95, silent)

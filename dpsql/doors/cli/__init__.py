@@ -168,7 +168,10 @@ def cli() -> None:
 def all_commands() -> Mapping[str, click.Command]:
     """The commands by name; each module registers its own."""
     from dpsql.doors.cli import analyst, collect, curate, doctor, draft, ledger, plan  # noqa: F401
+    from dpsql.doors.cli.examples import epilog
 
+    for name, command in cli.commands.items():
+        command.epilog = epilog(name)
     return cli.commands
 
 

@@ -1,0 +1,59 @@
+"""An example or two of every command, as its `--help` shows them. A test types all of them.
+
+Files are called alike throughout: `shop.yaml` describes the tables in `data`, `shop.dpsql` is its release.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+SALES = '"SELECT region, COUNT(*) FROM shop GROUP BY region"'
+
+EXAMPLES: Mapping[str, tuple[str, ...]] = {
+    "init": ("dpsql init data -o drafted.yaml --unit customer.customer_id --public product",),
+    "design": ("dpsql design shop.yaml --workload questions.sql",),
+    "plan": ("dpsql plan shop.yaml --workload questions.sql", "dpsql plan shop.yaml --compare"),
+    "publish": ("dpsql publish shop.yaml -o shop.dpsql",),
+    "buy": (
+        'dpsql buy shop.yaml "SELECT COUNT(*) FROM sales" --epsilon 0.1 --plan',
+        'dpsql buy shop.yaml "SELECT COUNT(*) FROM sales" --epsilon 0.1 -o more.dpsql',
+    ),
+    "append": (
+        "dpsql append days.dpsql --catalog days.yaml --batch 2025-01-01",
+        "dpsql append days.dpsql --catalog days.yaml --batch 2025-01-02 --source day.parquet",
+    ),
+    "budget": ("dpsql budget shop.yaml",),
+    "audit": ("dpsql audit shop.dpsql --catalog shop.yaml",),
+    "certificate": ("dpsql certificate shop.dpsql --catalog shop.yaml -o certificate.html",),
+    "query": (
+        f"dpsql query shop.dpsql {SALES}",
+        f"dpsql query shop.dpsql {SALES} --format csv --level 0.9",
+        'dpsql query shop.dpsql more.dpsql "SELECT COUNT(*) FROM sales"',
+    ),
+    "explain": (f"dpsql explain shop.dpsql {SALES}",),
+    "shell": ("dpsql shell shop.dpsql", 'dpsql shell shop.dpsql -c "SHOW VIEWS"'),
+    "report": ("dpsql report shop.dpsql -o report.html",),
+    "export": (
+        "dpsql export shop.dpsql -o tables",
+        "dpsql export shop.dpsql -o months --view trend --level 0.9",
+    ),
+    "explore": ("dpsql explore shop.dpsql",),
+    "serve": ("dpsql serve shop.dpsql", "dpsql serve shop.dpsql more.dpsql --port 5444"),
+    "verify": ("dpsql verify shop.dpsql",),
+    "collection-plan": ("dpsql collection-plan survey.yaml -o plan.json --people 5000",),
+    "simulate": ("dpsql simulate survey.yaml -o reports.parquet --plan made.json --seed 1",),
+    "collect": ("dpsql collect made.json reports.parquet -o survey.dpsql",),
+    "ledger": ("dpsql ledger backup .dpsql/ledger.duckdb -o ledger-copy.duckdb",),
+    "doctor": ("dpsql doctor", "dpsql doctor shop.dpsql"),
+    "completion": ("dpsql completion bash",),
+}
+"""Lines to type by command."""
+
+
+def epilog(command: str) -> str | None:
+    """What a command's help ends with."""
+    lines = EXAMPLES.get(command)
+    if lines is None:
+        return None
+    title = "Example:" if len(lines) == 1 else "Examples:"
+    return "\n".join(["\b", title, *(f"  $ {line}" for line in lines)])

@@ -1,0 +1,99 @@
+"""Every example of every `--help` is typed, on one small shop that all of them share."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import duckdb
+import pytest
+
+from dpsql.doors.cli import all_commands
+from dpsql.doors.cli.examples import EXAMPLES
+from dpsql.examples.retail import make_star, write_star
+from tests.command import dpsql_command
+from tests.stream_shop import CATALOG as DAYS
+
+ROOT = Path(__file__).parents[2]
+VIEWS = """views:
+  trend: {of: sales, axes: [{axis: sales.sold_on, cuts: {width: month}}, customer.region], measures: [count]}
+  ages: {of: sales, axes: [{axis: customer.age, cuts: [30, 45, 65]}], measures: [count]}
+"""
+SURVEY = (
+    "collection: {epsilon: 4}\nviews: {who: {of: customer, axes: [customer.region], measures: [count]}}\n"
+)
+DAY = "views:\n  days: {of: sales, axes: [sales.sold_on, customer.sex], measures: [count]}\n"
+STAY = {"explore": "tests/doors/test_explore.py", "serve": "tests/doors/test_wire.py"}
+"""Commands that stay until they are stopped, and who runs them."""
+DEAR = {"init", "design", "audit", "certificate", "append", "simulate", "collect", "collection-plan"}
+
+
+def shown(command: click.Command) -> list[str]:
+    """The examples that a command's help shows."""
+    text = command.get_help(click.Context(command, info_name="dpsql"))
+    return [
+        line.strip().removeprefix("$ ") for line in text.splitlines() if line.strip().startswith("$ dpsql ")
+    ]
+
+
+LINES = [(name, line) for name, command in all_commands().items() for line in shown(command)]
+
+
+@pytest.fixture(scope="module")
+def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The files that examples name, and the shop's release."""
+    folder = tmp_path_factory.mktemp("help")
+    write_star(folder / "data", make_star(7, 300, 40))
+    text = (ROOT / "catalog" / "retail.yaml").read_text()
+    head = text[: text.index("views:")].replace("name: retail", "name: shop")
+    (folder / "shop.yaml").write_text(head + VIEWS)
+    (folder / "survey.yaml").write_text(head.replace("name: shop", "name: survey") + SURVEY)
+    days = DAYS[: DAYS.index("views:")].replace("EPSILON", "1").replace("DELTA", "0")
+    (folder / "days.yaml").write_text(days + DAY)
+    day = f"SELECT * FROM '{folder}/data/sales.parquet' WHERE sold_on = DATE '2025-01-02'"
+    duckdb.sql(f"COPY ({day}) TO '{folder}/day.parquet'")
+    (folder / "questions.sql").write_text(
+        "SELECT region, COUNT(*) FROM sales JOIN customer USING (customer_id) GROUP BY 1;"
+    )
+    for command in ("publish", "buy"):
+        for line in EXAMPLES[command]:
+            typed(line, folder)
+    yield folder
+
+
+def typed(line: str, folder: Path) -> str:
+    """What an example prints.
+
+    Raises:
+        AssertionError: it fails.
+    """
+    done = dpsql_command(*shlex.split(line)[1:], cwd=folder)
+    assert done.returncode == 0, f"{line}\n{done.stdout}{done.stderr}"
+    return done.stdout + done.stderr
+
+
+def test_every_command_shows_its_examples() -> None:
+    assert set(EXAMPLES) == set(all_commands())
+    for name, command in all_commands().items():
+        assert shown(command) == list(EXAMPLES[name]), "help wraps no line of an example"
+        assert all(line.split()[1] == name for line in shown(command))
+    assert all((ROOT / path).exists() for path in STAY.values())
+
+
+def cases() -> Iterator[object]:
+    """Examples to type; those that take seconds are run by `make slow`."""
+    for name, line in sorted(LINES, key=lambda example: example[0] == "collect"):  # after what it counts
+        if name not in {"publish", "buy", *STAY}:
+            marks = [pytest.mark.slow] if name in DEAR or "--compare" in line else []
+            yield pytest.param(name, line, marks=marks, id=line[:60])
+
+
+@pytest.mark.parametrize(("name", "line"), list(cases()))
+def test_an_example_runs(shop: Path, name: str, line: str) -> None:
+    if name == "collect" and not (shop / "made.json").exists():
+        typed(EXAMPLES["simulate"][0], shop)
+    if "day.parquet" in line and not (shop / "days.dpsql").exists():
+        typed(EXAMPLES["append"][0], shop)
+    assert typed(line, shop) or line == "dpsql shell shop.dpsql", "it says nothing"
