@@ -23,6 +23,7 @@ from pydantic.fields import FieldInfo
 from pydantic.json_schema import GenerateJsonSchema
 
 import dpsql
+from docs.catalog_keys import KEYS, Place, refusal
 from dpsql.answer.errorfunctions import ERRORS
 from dpsql.doors.cli import all_commands
 from dpsql.star.base import Model, OneOf
@@ -54,7 +55,8 @@ CATALOG_HEAD = f"""# Catalog reference
 {EXAMPLE}```
 
 `dpsql init data/` drafts one from files, and `catalog/` holds more. An unknown key is refused, with the nearest known
-one. Numbers are read as text, so 0.1 stays exactly 1/10. `${{NAME}}` in a source is taken from the environment.
+one. Each key has an example, and below each table stands what a catalog says of a mistake. Numbers are read as text,
+so 0.1 stays exactly 1/10. `${{NAME}}` in a source is taken from the environment.
 Editors check and complete a catalog by [its schema](catalog.schema.json). How to go about it: [curators](curator.md).
 
 """
@@ -179,6 +181,14 @@ def default_words(field: FieldInfo) -> str:
     return f"`{str(value).lower() if isinstance(value, bool) else getattr(value, 'name', value)}`"
 
 
+def mistakes(place: Place) -> str:
+    """What a catalog says of a wrong value of each key, folded away."""
+    lines = [
+        f"{key}: {wrong}\n  {refusal(place, key, wrong)}\n" for key, (_, wrong, *_) in place.keys.items()
+    ]
+    return "What is said of a mistake, key by key:\n\n```text\n" + "".join(lines) + "```\n\n"
+
+
 def catalog_page() -> str:
     """docs/catalog.md."""
     page = CATALOG_HEAD
@@ -192,7 +202,8 @@ def catalog_page() -> str:
             page += (
                 f"Or just {kind}" + (f": {short['description']}" if "description" in short else "") + ".\n\n"
             )
-        page += "| key | what one writes | default | meaning |\n|---|---|---|---|\n"
+        page += "| key | what one writes | default | meaning | example |\n|---|---|---|---|---|\n"
+        keys = KEYS[model.__name__].keys
         for name, field in model.model_fields.items():
             cells = (
                 f"`{field.alias or name}`",
@@ -200,9 +211,10 @@ def catalog_page() -> str:
                 or type_words(field.annotation),
                 default_words(field),
                 field.description,
+                f"`{keys[field.alias or name][0]}`",
             )
             page += "| " + " | ".join((cell or "").replace("|", "\\|") for cell in cells) + " |\n"
-        page += "\n"
+        page += "\n" + mistakes(KEYS[model.__name__])
     return page.rstrip() + "\n"
 
 

@@ -189,6 +189,16 @@ def _written(path: tuple[str, ...], lines: Lines) -> tuple[str, ...]:
     return path
 
 
+PLAIN = {
+    "tuple_type": "write a list, such as [a, b]",
+    "dict_type": "write a mapping, such as {name: value}",
+    "bool_parsing": "write true or false",
+    "string_type": "write one text",
+    "int_parsing": "write a whole number",
+}
+"""What to write, in words of YAML, by pydantic's name of the error."""
+
+
 def _describe(error: ValidationError, name: str, lines: Lines) -> str:
     """The first error of pydantic as one line: place, what is wrong, what to write."""
     first = error.errors(include_url=False)[0]
@@ -202,7 +212,7 @@ def _describe(error: ValidationError, name: str, lines: Lines) -> str:
     elif not isinstance(cause, ValueError):
         written = first["input"]
         shown = f"`{written}`: " if isinstance(written, str) and len(written) < 60 else ""
-        message = f"{shown}{message[:1].lower()}{message[1:]}"
+        message = shown + PLAIN.get(first["type"], f"{message[:1].lower()}{message[1:]}")
     path = path if isinstance(cause, Problem) else _written(path, lines)
     more = error.error_count() - 1
     return _place(name, path, lines) + re.sub(r"\s+", " ", message) + (f" (and {more} more)" if more else "")

@@ -6,8 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from docs.catalog_keys import KEYS, Place, refusal, whole
 from docs.make_reference import DOCS, EXAMPLE, api_page, catalog_page, sql_page, with_paths
+from dpsql.errors import CatalogError
 from dpsql.star import load_catalog
+from dpsql.star.base import Model
+from dpsql.star.load import parse_catalog
 from dpsql.star.model import Catalog
 
 
@@ -24,6 +28,23 @@ def test_every_key_of_a_catalog_has_a_description() -> None:
     silent = [f"{m.__name__}.{key}" for m in with_paths(Catalog, "", {}) for key, field in m.model_fields.items()
               if not field.description]  # fmt: skip
     assert silent == []
+
+
+@pytest.mark.parametrize("model", with_paths(Catalog, "", {}), ids=lambda model: model.__name__)
+def test_every_key_has_an_example_that_is_taken_and_a_mistake_that_is_not(model: type[Model]) -> None:
+    place = KEYS[model.__name__]
+    assert set(place.keys) == {field.alias or name for name, field in model.model_fields.items()}
+    for key, (example, mistake, *_) in place.keys.items():
+        parse_catalog(whole(place, key, example))
+        assert refusal(place, key, mistake)
+
+
+def test_an_example_that_is_wrong_is_found() -> None:
+    place = Place("central", "privacy", {"cap": ("-1", "4")})
+    with pytest.raises(CatalogError, match="`cap` must be above 0"):
+        parse_catalog(whole(place, "cap", "-1"))
+    with pytest.raises(AssertionError, match="is taken"):
+        refusal(place, "cap", "4")
 
 
 def test_the_example_is_a_catalog(tmp_path: Path) -> None:
