@@ -268,6 +268,20 @@ def test_people_are_counted_where_they_are_the_unit(shop: Path, tmp_path: Path) 
     answerer.release.close()
 
 
+def test_what_no_view_can_count_says_why_and_leaves_the_others_alone(shop: Path) -> None:
+    text = CATALOG.format(root=shop / "shop.duckdb").replace("unit: row", "unit: customer.customer_id")
+    text = text.replace("    key: customer_id", "    key: customer_id\n    private: true")
+    text = text.replace("of: sales, axes: [customer.age], measures: [count, sales.price]",
+                        "of: customer, axes: [customer.age], measures: [count]")  # fmt: skip
+    asked = [
+        "SELECT region, COUNT(*) AS n FROM customer GROUP BY region",
+        "SELECT COUNT(*) AS n FROM sales WHERE qty > 5",
+    ]
+    made = design_catalog(text, shop / "shop.yaml", asked, None)
+    assert [question.refusal is None for question in made.questions] == [True, False]
+    assert "max_ids" in (made.questions[1].refusal or "")
+
+
 def test_derived_columns_are_axes_by_name_and_by_expression(shop: Path) -> None:
     derived = """
     derive: {weekday: "EXTRACT(DOW FROM sold)"}

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import log, sqrt
 from pathlib import Path
@@ -15,7 +15,7 @@ from typing import Any
 from dpsql.answer.explain import PredictedColumn, predict
 from dpsql.curate.design.axes import AxisWriter, grains_of
 from dpsql.curate.design.measures import NewMeasures, new_measures, with_measures
-from dpsql.curate.design.questions import Question, places_of, read_questions, scaffold
+from dpsql.curate.design.questions import Need, Question, places_of, read_questions, scaffold
 from dpsql.curate.design.text import Entry, with_views
 from dpsql.curate.design.views import Designed, Designer, Errors, weights_of
 from dpsql.curate.forecast import dry_answerer, priced_plan
@@ -126,6 +126,7 @@ def _designed(
         writer = AxisWriter(catalog, grains_of(answerer, axes))
     designer = Designer(catalog, public, axis_maker(catalog, public), writer)
     designed = designer.design([need for question in questions for need in question.needs])
+    questions = tuple(_unless_refused(question, designer.refused) for question in questions)
     if not designed:
         why = next((question.refusal for question in questions if question.refusal), "nothing is asked")
         raise CatalogError(
@@ -147,6 +148,12 @@ def _unheard(catalog: Catalog) -> Iterator[str]:
     for name, view in catalog.views.items():
         for axis in (axis for axis in view.axes if axis.asked):
             yield f"views.{name}: `asked` of {axis.axis} plays no part, the workload says what is asked"
+
+
+def _unless_refused(question: Question, refused: Mapping[Need, str]) -> Question:
+    """A question that no view can serve says why."""
+    why = next((refused[need] for need in question.needs if need in refused), question.refusal)
+    return replace(question, refusal=why)
 
 
 def _is_used(table: str, gained: Mapping[str, Any], views: Mapping[str, Entry]) -> bool:

@@ -119,6 +119,7 @@ class Designer:
         make: builds axes.
         writer: writes axes.
         apart: the views before those of different axes were put together, once they are designed.
+        refused: needs that no view of their own can serve, and why.
     """
 
     catalog: Catalog
@@ -126,6 +127,7 @@ class Designer:
     make: AxisMaker
     writer: AxisWriter
     apart: tuple[Designed, ...] = ()
+    refused: dict[Need, str] = field(default_factory=dict)
     _known: dict[frozenset[Need], Designed | None] = field(default_factory=dict)
 
     @property
@@ -163,7 +165,14 @@ class Designer:
         for need in needs:
             axes = sorted(str(axis.entry) for axis in self._axes(frozenset({need})))
             groups.setdefault(str(axes), []).append(need)
-        return [view for view in map(self._view, map(frozenset, groups.values())) if view is not None]
+        found: list[Designed | None] = []
+        for group in groups.values():
+            together = self._view(frozenset(group))
+            alone = (
+                group if together is None else []
+            )  # one of them cannot be served, or not beside the others
+            found += [together, *(self._view(frozenset({need})) for need in alone)]
+        return [view for view in found if view is not None]
 
     def _joined(self, views: Sequence[Designed]) -> list[Designed]:
         """Views, two of them put together as long as that gains."""
@@ -235,7 +244,9 @@ class Designer:
             with dry_answerer(priced) as answerer:
                 errors = Errors(answerer, weights_of(priced, crowds(alone, self.public, priced.plan)))
                 found = [errors.of(need) for need in ordered]
-        except Error:
+        except Error as error:
+            if len(ordered) == 1:
+                self.refused[ordered[0]] = str(error)
             return None  # the view cannot be planned: its needs stay apart
         scale = (0.99 / len(measures)) ** self.power
         whole = tuple({name: error * scale for name, error in each.items()} for each in found)
