@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from pathlib import Path
 
@@ -35,6 +36,23 @@ def test_sent_statements_are_answered(
     if "low" in result.columns:
         for _, n, low, high in result.rows:
             assert low < n < high
+
+
+def test_the_page_and_the_drive_do_the_same() -> None:
+    """What docs/superset.md tells people to install and to type is what `make superset` installs and types."""
+    page, drive, make = (
+        (ROOT / name).read_text("utf-8")
+        for name in ("docs/superset.md", "tests/superset/drive.py", "Makefile")
+    )
+    told = dict(re.findall(r"^ +- `(\w+)`: `(.+)`$", page, re.M))
+    typed = dict(re.findall(r'^        \("(\w+)", "(.+)"\),$', drive, re.M))
+    assert told == typed and len(told) == 3
+    for wanted in ("'apache-superset==6.1.*'", "rich", "cachetools", "'flask-caching<2.4'"):
+        assert wanted in next(line for line in page.splitlines() if "pip install '" in line)
+        assert wanted in next(line for line in make.splitlines() if "superset/bin/pip install" in line)
+    asked = [statement.text for statement in SENT]
+    assert all(any(sql.partition("(")[0] in text for text in asked) for sql in told.values())
+    assert "\nsuperset\n" in (ROOT / "docs/index.md").read_text("utf-8"), "the page is reached"
 
 
 def test_the_entry_points_name_what_there_is() -> None:
