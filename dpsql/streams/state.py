@@ -327,7 +327,8 @@ def seal_state(path: Path, *, closed: bool) -> None:
         path: the state.
         closed: False as long as somebody may write to it.
     """
-    write_private(beside(path, ".sum"), (file_hash(path) if closed else IN_USE).encode())
+    whole = closed and not beside(path, "-journal").exists()  # else SQLite will still undo what failed
+    write_private(beside(path, ".sum"), (file_hash(path) if whole else IN_USE).encode())
 
 
 def check_seal(path: Path) -> None:

@@ -38,7 +38,7 @@ from dpsql.streams.append import (
     weighted_sum,
 )
 from dpsql.streams.public import Manifest, read_manifest, read_segments, write_manifest
-from dpsql.streams.state import IN_USE, open_state
+from dpsql.streams.state import IN_USE, open_state, seal_state
 from dpsql.tree import IntArray
 from tests.time_forms import create_stream, ending, fda, fenwick, lasting
 
@@ -240,8 +240,14 @@ def test_a_state_with_a_flipped_bit_is_refused(make: Make) -> None:
     with pytest.raises(IntegrityError, match="is damaged or an old copy"):
         place.append(1)
     place.private.write_bytes(good)
-    place.private.with_name(place.private.name + ".sum").write_text(IN_USE)
-    assert place.append(1).batches == 2
+    kept = place.private.with_name(place.private.name + ".sum")
+    kept.write_text(IN_USE)
+    assert place.append(1).batches == 2 and kept.read_text() != IN_USE
+    journal = place.private.with_name(place.private.name + "-journal")
+    journal.touch()  # what SQLite leaves where it could not remove it, and will undo
+    seal_state(place.private, closed=True)
+    assert kept.read_text() == IN_USE
+    assert place.append(2).batches == 3 and kept.read_text() != IN_USE
 
 
 def test_a_state_that_went_its_own_way_is_refused(make: Make, tmp_path: Path) -> None:
