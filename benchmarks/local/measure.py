@@ -102,10 +102,10 @@ def main() -> int:
     if "bars" in wanted:
         local_bars.large_ranges(figures, runs=1 if given.quick else 8)
     if "rounds" in wanted:
-        local_rounds.one_axis(figures, runs=1 if given.quick else 6)
-        local_rounds.two_axes(runs=1 if given.quick else 4)
+        local_rounds.published(figures, runs=1 if given.quick else 6)
     if "boxes" in wanted:
         local_planes.five_axes(figures, runs=1 if given.quick else 6)
+        local_planes.entropy_beside_sql(figures, runs=1 if given.quick else 2)
     return figures.finish()
 
 

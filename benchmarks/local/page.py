@@ -16,6 +16,7 @@ import numpy as np
 
 from benchmarks.local import adult as local_adult
 from benchmarks.local import peers as local_peers
+from benchmarks.local import rounds as local_rounds
 from benchmarks.local import services as local_services
 from benchmarks.local import star as local_star
 from benchmarks.local.axis import shapes
@@ -217,6 +218,19 @@ def several_axes(given: argparse.Namespace) -> Blocks:
     return blocks
 
 
+def rounds(given: argparse.Namespace) -> Blocks:
+    """AHEAD through its door beside the default plan, a table for each epsilon."""
+    blocks = {}
+    for name, cases in local_rounds.TABLES.items():
+        found = {case: local_rounds.compared(case, given.runs) for case in cases}
+        for case, values in found.items():
+            print(name, case.title, {k: f"{v:.2e}" for k, v in values.items()}, flush=True)
+        parts = [[c for c in cases if c.epsilon == e] for e in dict.fromkeys(c.epsilon for c in cases)]
+        tables = [table([c.title for c in part], mean_rows([found[c] for c in part])) for part in parts]
+        blocks[name] = "\n\n".join([f"{given.runs} runs.", *tables])
+    return blocks
+
+
 def intervals(given: argparse.Namespace) -> Blocks:
     """How many 95% intervals of two-axis boxes hold, by histogram."""
     rows: Errors = {}
@@ -252,6 +266,7 @@ SECTIONS: dict[str, Callable[[argparse.Namespace], Blocks]] = {
     "adult": adult,
     "services": services,
     "axis": one_axis,
+    "rounds": rounds,
     "boxes": several_axes,
     "intervals": intervals,
     "figures": figures,

@@ -153,6 +153,45 @@ def five_axes(figures: Figures, runs: int) -> None:
         figures.at_least(f"five axes of 8 leaves, {shape}, 200,000 people, 95% intervals hold", held, 0.91)
 
 
+def entropy_beside_sql(figures: Figures, runs: int) -> None:
+    """Five axes of 8 leaves, which a view stores: what SQL returns, and maximum entropy from pairs of the same reports.
+
+    The non-negative table is one fit of pairs' interactions to all reports at once, as maximum entropy is to tables of
+    pairs, but it knows how noisy each of these is.
+    """
+    for correlation in (0.3, 0.8):
+        case, every = Case("normal", correlation, "1"), tuple(range(5))
+        off: dict[str, list[float]] = {}
+        for run in range(runs):
+            rng = np.random.default_rng([7, run])
+            leaves = people_of(case, 1_000_000, 5, 8, rng)
+            plan, tallies, known = collect(leaves, 8, case.epsilon, rng)
+            stored = table(every, known, interactions(plan, tallies, [every], known)).values
+            tables = {"default": stored, "non-negative": _positive(plan, tallies, every, known)}
+            pairs: Pairs = {key: _positive(plan, tallies, key, known) for key in pair_keys(5)}
+            for boxes in (boxes_of(5, 8, 60, rng), ranges_of(5, 8, 60, rng)):
+                true = truth(leaves, boxes)
+                found = {
+                    name: np.array([held[tuple(slice(*ends) for ends in box)].sum() for box in boxes])
+                    for name, held in tables.items()
+                }
+                found["maximum entropy"] = pair_answers(pairs, boxes)
+                for name, values in found.items():
+                    off.setdefault(name, []).append(float(np.mean((values - true) ** 2)))
+        means = {name: float(np.mean(values)) for name, values in off.items()}
+        told = ", ".join(f"{name} {mean:.3g}" for name, mean in means.items())
+        print(f"  five axes of 8 leaves, bells, correlation {correlation:g}: {told}", flush=True)
+        ratio = means["non-negative"] / means["maximum entropy"]
+        figures.at_most(f"five axes in SQL, correlation {correlation:g}, MSE by maximum entropy's", ratio, 1)
+
+
+def _positive(plan: Plan, tallies: Tallies, axes: tuple[int, ...], known: dict[int, AxisTable]) -> np.ndarray:
+    found = positive_shares(plan, tallies, axes, known)
+    if found is None:
+        raise ValueError("these axes have too many cells for the joint fit")
+    return found.shares
+
+
 def ours(
     leaves: np.ndarray, size: int, epsilon: str, boxes: np.ndarray, rng: np.random.Generator
 ) -> dict[str, np.ndarray]:
@@ -163,13 +202,7 @@ def ours(
     """
     axes = leaves.shape[1]
     plan, tallies, known = collect(leaves, size, epsilon, rng)
-    pairs: Pairs = {}
-    for key in pair_keys(axes):
-        found = positive_shares(plan, tallies, key, known)
-        held = None if found is None else found.shares
-        if held is None:
-            raise ValueError("a pair has too many cells for the joint fit")
-        pairs[key] = held
+    pairs: Pairs = {key: _positive(plan, tallies, key, known) for key in pair_keys(axes)}
     if axes > 2:
         return {"ours (pairs, maximum entropy)": pair_answers(pairs, boxes)}
     default = table((0, 1), known, interactions(plan, tallies, [(0, 1)], known)).values

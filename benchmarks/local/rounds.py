@@ -1,27 +1,39 @@
 """AHEAD through the door that ships: plans a round, tallies of reports, what a release would hold.
 
-Its published setting (one axis of 256 values, a million people, epsilon 1) beside the default plan's answers: a bell,
-and narrow clusters, which are what adaptive rounds are for. Two axes: a quadtree of 64 x 64 beside pair grids.
-The default plan errs less in all of them, so nothing but its name chooses AHEAD; lines without a bound say by how much.
+| what seed 001 describes | here |
+|---|---|
+| one axis, by histogram and epsilon | 256 leaves: five histograms at epsilon .5, 1, 2 |
+| one axis, by people and by leaves | a bell and clusters: 100,000 people; 64 leaves |
+| two axes (a quadtree) | 64 x 64: four histograms, at epsilon 1 and 4 |
+| several axes, split at once (DE) | 16 x 16 x 16: two histograms at epsilon 1 |
+
+Every case has the default plan's non-negative answers beside it, from its own reports of the same people. Narrow
+clusters on two axes are what adaptive rounds are for: there AHEAD errs less, and nothing but its name chooses it.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from fractions import Fraction
+from typing import NamedTuple
 
 import numpy as np
 
 from benchmarks.figures import Figures
 from benchmarks.local.axis import shapes
+from benchmarks.local.planes import Case, people_of, ranges_of
 from benchmarks.local.simulated import one_row_each, simulate_tallies
 from dpsql.client import read_plan
 from dpsql.collecting import rounds
 from dpsql.collecting.adaptive import Boxes, boxes_of
 from dpsql.collecting.estimate import axis_table
 from dpsql.collecting.plan import Design, PlannedAxis, build_plan
-from dpsql.collecting.smooth import positive_shares
+from dpsql.collecting.smooth import positive_shares, smooth_axis
 from dpsql.mechanisms.local.ahead import spread_evenly
 from dpsql.mechanisms.local.blue import range_workload
+
+LEAVES, PEOPLE, BOXES = 256, 1_000_000, 400
+HISTOGRAMS = ("normal", "mixture", "power", "laplace", "clusters")
 
 
 def clusters(leaves: int) -> np.ndarray:
@@ -60,43 +72,84 @@ def default(said: np.ndarray, sizes: tuple[int, ...], epsilon: str, seed: int) -
     design = Design("d", Fraction(epsilon), len(said), axes, together=together, rows_floor=1)
     plan = read_plan(build_plan(design))
     tallies = simulate_tallies(plan, one_row_each(said), rng)
+    if len(sizes) == 1:  # the stack alone: its error bars take ten times as long
+        return np.asarray(smooth_axis(plan, tallies, 0).shares[: sizes[0]])
     found = positive_shares(plan, tallies, every, {a: axis_table(plan, tallies, a) for a in every})
     assert found is not None
     return found.shares
 
 
-def one_axis(figures: Figures, runs: int) -> None:
-    """Mean squared error of all ranges."""
-    leaves, people = 256, 1_000_000
-    workload = range_workload(leaves)
-    for name, shares in (("bell", shapes(leaves)["normal"]), ("clusters", clusters(leaves))):
-        errors: dict[str, list[float]] = {"AHEAD": [], "default": []}
-        for run in range(runs):
-            said = np.random.default_rng((run, 5)).choice(leaves, size=people, p=shares / shares.sum())[
-                :, None
-            ]
-            exact = np.bincount(said[:, 0], minlength=leaves) / people
-            for method, make in (("AHEAD", adaptive), ("default", default)):
-                off = make(said, (leaves,), "1", 100 + run) - exact
-                errors[method].append(float(off @ workload @ off))
-        mine, usual = (float(np.mean(errors[m])) for m in ("AHEAD", "default"))
-        print(f"  AHEAD by its door, {name}: {mine:.3g}, default plan {usual:.3g}", flush=True)
-        if name == "bell":
-            figures.at_most("AHEAD by its door, bell of 256 leaves, MSE", mine, 1.15 * 3.7e-5)
+class Experiment(NamedTuple):
+    """One column: which people, how many, leaves of each axis, epsilon."""
+
+    shape: str
+    sizes: tuple[int, ...]
+    epsilon: str
+    people: int = PEOPLE
+    correlation: float = 0.0
+
+    @property
+    def title(self) -> str:
+        """The column's head."""
+        told = [f"{self.shape} {self.correlation:g}" if self.correlation else self.shape, self.epsilon]
+        if len(self.sizes) == 1 and self.sizes != (LEAVES,):
+            told.append(f"{self.sizes[0]} leaves")
+        return ", ".join([*told, *([f"{self.people:,} people"] if self.people != PEOPLE else [])])
+
+    def said(self, rng: np.random.Generator) -> np.ndarray:
+        """Everybody's leaves, shape (people, axes)."""
+        if len(self.sizes) > 1:
+            case = Case(self.shape, self.correlation, self.epsilon)
+            return people_of(case, self.people, len(self.sizes), self.sizes[0], rng)
+        size = self.sizes[0]
+        shares = clusters(size) if self.shape == "clusters" else shapes(size)[self.shape]
+        return np.asarray(rng.choice(size, size=self.people, p=shares / shares.sum())[:, None])
 
 
-def two_axes(runs: int) -> None:
-    """Mean squared error of random boxes on two axes of 64 leaves."""
-    size, people = 64, 300_000
-    errors: dict[str, list[float]] = {"AHEAD": [], "default": []}
+ONE = [Experiment(shape, (LEAVES,), e) for e in ("0.5", "1", "2") for shape in HISTOGRAMS]
+SIZES = [
+    Experiment("normal", (LEAVES,), "1", 100_000),
+    Experiment("clusters", (LEAVES,), "1", 100_000),
+    Experiment("normal", (64,), "1"),
+    Experiment("clusters", (64,), "1"),
+]
+PAIRS = (("normal", 0.8), ("laplace", 0.8), ("power", 0.3), ("clusters", 0.0))
+SQUARE = [Experiment(shape, (64, 64), e, correlation=c) for e in ("1", "4") for shape, c in PAIRS]
+CUBE = [Experiment("normal", (16,) * 3, "1", correlation=0.8), Experiment("clusters", (16,) * 3, "1")]
+TABLES = {"ROUNDS": ONE, "ROUNDS_SIZES": SIZES, "ROUNDS_SQUARE": SQUARE, "ROUNDS_CUBE": CUBE}
+"""Blocks of the page."""
+
+
+def compared(case: Experiment, runs: int) -> dict[str, float]:
+    """Mean squared error of all ranges, or of random boxes, of both; every run has its own people."""
+    errors: dict[str, list[float]] = {"AHEAD": [], "the default plan": []}
     for run in range(runs):
-        rng = np.random.default_rng((run, 6))
-        places = np.array([[9, 50], [40, 14], [55, 58]])[rng.choice(3, size=people, p=[0.5, 0.3, 0.2])]
-        said = np.clip(np.rint(places + rng.normal(0, 0.8, (people, 2))), 0, size - 1).astype(np.int64)
-        exact = np.histogram2d(*said.T, bins=[np.arange(size + 1)] * 2)[0] / people
-        boxes = np.sort(rng.integers(0, size + 1, (400, 2, 2)), axis=2)
-        for method, make in (("AHEAD", adaptive), ("default", default)):
-            off = make(said, (size, size), "1", 200 + run) - exact
-            errors[method].append(float(np.mean([off[a:b, c:d].sum() ** 2 for (a, b), (c, d) in boxes])))
-    mine, usual = (float(np.mean(errors[m])) for m in ("AHEAD", "default"))
-    print(f"  AHEAD by its door, two axes: {mine:.3g}, default plan {usual:.3g}", flush=True)
+        rng = np.random.default_rng([run, 5, *case.sizes])
+        said = case.said(rng)
+        edges = [np.arange(size + 1) for size in case.sizes]
+        exact = np.histogramdd(said, bins=edges)[0] / len(said)
+        measure = _measure(case.sizes, rng)
+        for method, make in (("AHEAD", adaptive), ("the default plan", default)):
+            errors[method].append(measure(make(said, case.sizes, case.epsilon, 100 + run) - exact))
+    return {method: float(np.mean(found)) for method, found in errors.items()}
+
+
+def _measure(sizes: Sequence[int], rng: np.random.Generator) -> Callable[[np.ndarray], float]:
+    """What a histogram that is off by so much errs by, squared."""
+    if len(sizes) == 1:
+        workload = range_workload(sizes[0])
+        return lambda off: float(off @ workload @ off)
+    boxes = ranges_of(len(sizes), sizes[0], BOXES, rng)
+    return lambda off: float(np.mean([off[tuple(slice(*ends) for ends in box)].sum() ** 2 for box in boxes]))
+
+
+def published(figures: Figures, runs: int) -> None:
+    """AHEAD's own setting, and the clusters on two axes that it is for."""
+    bell, narrow = ONE[len(HISTOGRAMS)], SQUARE[len(PAIRS) - 1]
+    found = {case: compared(case, runs) for case in (bell, narrow)}
+    for case, errors in found.items():
+        told = ", ".join(f"{method} {error:.3g}" for method, error in errors.items())
+        print(f"  {case.title}, {len(case.sizes)} axes: {told}", flush=True)
+    figures.at_most("AHEAD by its door, bell of 256 leaves, MSE", found[bell]["AHEAD"], 1.15 * 3.7e-5)
+    ratio = found[narrow]["AHEAD"] / found[narrow]["the default plan"]
+    figures.at_most("AHEAD by its door, two axes of clusters, MSE by the default plan's", ratio, 1)
