@@ -17,6 +17,7 @@ __version__ = "0.1.0"
 _HOMES = {
     "dpsql.api": (
         "query", "explain", "use", "publish", "append", "check_batch", "collection_plan", "collect", "simulate",
+        "forget",
         "init", "design", "plan", "buy", "quote",
     ),
     "dpsql.doors.dbapi": (
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
     from dpsql.api import collection_plan as collection_plan
     from dpsql.api import design as design
     from dpsql.api import explain as explain
+    from dpsql.api import forget as forget
     from dpsql.api import init as init
     from dpsql.api import plan as plan
     from dpsql.api import publish as publish

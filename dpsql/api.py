@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from os import PathLike, fspath
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from dpsql.answer import session
 from dpsql.answer.drowned import hide
@@ -327,6 +327,58 @@ def _came_back(
         return Reports(Path(plan), [Path(spool) for spool in named], os_entropy()(32))
     server = server_tables(engine, root, [str(place) for place in named])
     return Reports(Path(plan), [], os_entropy()(32), server=server)
+
+
+class Forgotten(NamedTuple):
+    """What was erased of some people.
+
+    Args:
+        erased: reports, or counts of batches.
+        said: in words.
+    """
+
+    erased: int
+    said: str
+
+
+def forget(held: ReleasePath, people: Sequence[str], *, catalog: ReleasePath | None = None) -> Forgotten:
+    """Erase what dpsql keeps of some people, wherever it keeps anything of one person.
+
+    Args:
+        held: a collection's state, a file of stored reports, or a stream's directory. A release or a ledger keeps
+            nothing of one person; the answer says so.
+        people: tokens of reports, or keys of the stream's privacy unit, as text.
+        catalog: of a stream, its catalog: the private state lies beside the ledger.
+
+    Raises:
+        InterfaceError: a stream without its catalog.
+        OperationalError: it cannot be read or written; nothing was erased.
+
+    **Privacy**: docs/privacy.md, "Erasing a person". Rows are erased in your own sources, and what was published stays.
+    """
+    path, number = Path(held), len(set(people))
+    if path.is_dir():
+        from dpsql.errors import InterfaceError
+        from dpsql.star import load_catalog
+        from dpsql.streams.publish import forget_people
+
+        if catalog is None:
+            raise InterfaceError("a stream's private state lies beside its ledger", hint="name its --catalog")
+        known = forget_people(load_catalog(Path(catalog)), path, people)
+        return Forgotten(
+            known, f"erased how many batches {known} of {number} were in; none that comes admits them"
+        )
+    from dpsql.collecting.forget import forget_stored, forget_tokens, is_state, is_stored
+
+    if is_stored(path):
+        erased = forget_stored(path, people)
+    elif is_state(path):
+        erased = forget_tokens(path, people)
+    else:
+        return Forgotten(0, f"{path} holds sums over people and no row of anybody: there is nothing to erase")
+    return Forgotten(
+        erased, f"erased {erased} reports of {number} people from {path}; spools are yours to erase"
+    )
 
 
 def simulate(

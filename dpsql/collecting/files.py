@@ -228,12 +228,12 @@ def open_state(plan: Plan, kept: Kept | None = None) -> duckdb.DuckDBPyConnectio
         OperationalError: it cannot be made or opened, or belongs to another key.
     """
     if kept is None:
-        state = _connect(None)
+        state = connect_file(None)
         _fill(state, plan, b"")
         return state
     if not kept.path.exists():
         _make(plan, kept)
-    state = _connect(kept.path)
+    state = connect_file(kept.path)
     try:
         _check_owner(state, plan, kept)
     except BaseException:
@@ -247,7 +247,7 @@ def _make(plan: Plan, kept: Kept) -> None:
     aside = kept.path.with_name(kept.path.name + ".new")
     try:
         aside.unlink(missing_ok=True)
-        state = _connect(aside)
+        state = connect_file(aside)
         try:
             _fill(state, plan, _mark(kept.key))
             state.execute("CHECKPOINT")  # closing would do it too, and not say that it failed
@@ -261,7 +261,12 @@ def _make(plan: Plan, kept: Kept) -> None:
         raise unwritable(kept.path, error) from error
 
 
-def _connect(path: Path | None) -> duckdb.DuckDBPyConnection:
+def connect_file(path: Path | None) -> duckdb.DuckDBPyConnection:
+    """A database for reports, in a file or in memory, which spills to a folder of its own.
+
+    Raises:
+        OperationalError: it cannot be opened.
+    """
     spill = private_folder()
     try:
         state = duckdb.connect(

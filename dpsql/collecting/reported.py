@@ -172,6 +172,25 @@ def write_items(target: Path, answered: Answered, rows: Sequence[tuple[str, int,
     target.chmod(0o600)
 
 
+def read_items(path: Path) -> tuple[Answered, list[tuple[str, int, int]]]:
+    """What a file of stored reports answers, and its rows.
+
+    Raises:
+        OperationalError: it is none.
+    """
+    file = literal(str(path))
+    try:
+        with duckdb.connect() as connection:
+            pairs = connection.execute(f"SELECT key, value FROM parquet_kv_metadata({file})").fetchall()
+            rows = connection.execute(f"SELECT unit, view, item FROM read_parquet({file})").fetchall()
+        told = {bytes(key).decode(): bytes(value).decode() for key, value in pairs}
+        return Answered(*(told[name] for name in Answered._fields)), rows
+    except (duckdb.Error, KeyError, UnicodeDecodeError) as error:
+        raise OperationalError(
+            f"{path.name} holds no stored reports", hint="name a file of `dpsql collect --for`"
+        ) from error
+
+
 def _channel(plan: Plan) -> Channel:
     """The channel that a plan's views are the levels of."""
     levels = (Level(view.edges[0], view.oracle, view.extra, view.share) for view in plan.views)

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from fractions import Fraction
@@ -40,7 +41,7 @@ from dpsql.streams.plan import StreamPlan, check_leaves, frozen, plan_stream, th
 from dpsql.streams.present import Presenter
 from dpsql.streams.public import create_directory
 from dpsql.streams.rows import StreamTypes, aggregate, arrive, first_types, open_batch
-from dpsql.streams.state import create_state, open_state
+from dpsql.streams.state import create_state, open_state, seal_state
 
 KEY = b"the key that ranks a unit's rows"
 NOT_APPENDED = "the batch was not appended; append it again"
@@ -298,6 +299,37 @@ def check_batch(catalog: Catalog, directory: Path, arrival: Arrival) -> Compared
     finally:
         state.close()
     return Compared(directory, number, arrival.label)
+
+
+def forget_people(catalog: Catalog, directory: Path, people: Sequence[str]) -> int:
+    """Erase from a stream's private state in how many batches some people were; no later batch admits them.
+
+    Args:
+        catalog: the catalog of the stream.
+        directory: the stream directory.
+        people: keys of its privacy unit, as SQL writes them.
+
+    Returns:
+        How many of them it knew: none where a release does not limit the batches of a person.
+
+    Raises:
+        OperationalError: there is no private state here.
+
+    **Privacy**: private; a segment that comes shows no more than if they had been in all their batches.
+    """
+    private = private_state(catalog, directory.absolute())
+    if not private.exists():
+        raise OperationalError(f"there is no private state {private}", hint="name the stream's own catalog")
+    with stream_lock(private):
+        state = open_state(private)
+        try:
+            seal_state(private, closed=False)
+            with state.transaction():
+                known = state.forget_people(people)
+        finally:
+            state.close()
+        seal_state(private, closed=True)
+    return known
 
 
 def _planned(catalog: Catalog, make_axis: AxisMaker, number: int, directory: Path) -> StreamPlan:

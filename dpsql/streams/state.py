@@ -47,6 +47,8 @@ from dpsql.tree import IntArray
 
 BoolArray = NDArray[np.bool_]
 FORMAT = "2"
+FORGOTTEN = 1 << 62
+"""The count of somebody who was in as many batches as there may ever be."""
 TABLES = """
 CREATE TABLE setting (key TEXT PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID;
 CREATE TABLE batch (number INTEGER PRIMARY KEY, digest BLOB NOT NULL, segment TEXT);
@@ -276,6 +278,19 @@ class StreamState:
                 "ON CONFLICT (person) DO UPDATE SET batches = batches + 1",
                 [key],
             )
+
+    def forget_people(self, people: Iterable[str]) -> int:
+        """Forget in how many batches some people were, and admit them to none that comes. Inside a transaction.
+
+        A mark stays, under their keyed hash: without it they would be counted anew, and could be in more batches than
+        the release promises.
+
+        Returns:
+            How many of them were known.
+        """
+        keys = [(FORGOTTEN, self.keyed(person.encode())) for person in sorted(set(people))]
+        update = "UPDATE contributor SET batches = ? WHERE person = ?"
+        return sum(self._database.execute(update, key).rowcount for key in keys)
 
     def left_out(self) -> dict[str, int]:
         """Rows that each rule has left out so far. For the curator only."""

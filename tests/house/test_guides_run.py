@@ -14,13 +14,16 @@ import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+import duckdb
 import numpy as np
 import pytest
 
+import dpsql
 from dpsql.client import decode, read_plan, respond, to_json
 from dpsql.client.entropy import system_entropy
 from dpsql.client.plan import Plan
 from dpsql.client.rows import to_rows
+from dpsql.collecting.reported import Answered, write_items
 from dpsql.collecting.services import read_sheet
 from dpsql.collecting.simulate import simulate_reports, write_spool
 from dpsql.collecting.tallies import People
@@ -32,6 +35,7 @@ from tests.pages import NOT_HERE, blocks, compare, run_command, typed
 from tests.privacy.loss import Rows, write_side
 from tests.publishing import test_hybrid
 from tests.stream_shop import CATALOG as DAYS
+from tests.stream_shop import make_stream_shop
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -232,6 +236,26 @@ def days(folder: Path) -> None:
         ran(folder, "append", "days.dpsql", "--catalog", "days.yaml", "--batch", day)
 
 
+def erasable(folder: Path) -> None:
+    """One person's report in a collection's state and in stored reports, and her batches in a stream."""
+    shop = make_stream_shop(folder, customers=300)
+    shop.append(0)
+    sales = (folder / "data" / "sales.parquet").as_posix()
+    day = f"SELECT CAST(customer_id AS VARCHAR) FROM '{sales}' WHERE sold_on = DATE '2025-01-01' LIMIT 1"
+    ((her,),) = duckdb.sql(day).fetchall()
+    (folder / "people.txt").write_text(f"{her}\n")
+    dpsql.collection_plan(ROOT / "catalog" / "survey.yaml", folder / "plan.json", people=1000)
+    plan = read_plan((folder / "plan.json").read_bytes())
+    rows = to_rows(plan, [{"answer.age": 41, "answer.district": "north", "answer.minutes": 25}])
+    reports = [json.loads(to_json(decode(respond(plan, rows, system_entropy)))) for _ in range(20)]
+    lines = [json.dumps(report | {"token": her if i == 0 else f"t{i}"}) for i, report in enumerate(reports)]
+    (folder / "a.jsonl").write_text("\n".join(lines) + "\n")
+    dpsql.collect(
+        folder / "plan.json", folder / "a.jsonl", folder / "survey.dpsql", state=folder / "survey.state"
+    )
+    write_items(folder / "person_age.parquet", Answered("person.age", "", ""), [(her, 0, 1), ("bob", 0, 2)])
+
+
 GUIDES: Mapping[str, Mapping[str, Mapping[str, Prepare]]] = {
     "collections.md": {
         "dpsql simulate": {
@@ -266,6 +290,7 @@ GUIDES: Mapping[str, Mapping[str, Mapping[str, Prepare]]] = {
         "dpsql query days.dpsql": {"dpsql query": days},
         "dpsql export": {"dpsql export": published},
     },
+    "privacy.md": {"dpsql forget": {"dpsql forget": erasable}},
     "reliability.md": {
         "dpsql publish": {"dpsql publish": shop},
         "dpsql ledger": {"dpsql ledger backup": published},

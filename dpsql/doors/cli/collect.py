@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import click
 
@@ -185,3 +185,27 @@ def simulate(catalog: Path, output: Path, plan: Path | None, seed: int | None, l
         {"reports": str(output), "plan": str(beside), "people": people},
         f"wrote {output} and {beside}: {people} simulated reports; they protect nobody",
     )
+
+
+@cli.command()
+@click.argument("held", type=FILE)
+@click.option(
+    "--people",
+    type=click.File(encoding="utf-8"),
+    required=True,
+    help="their tokens or keys, one a line; - reads standard input",
+)
+@click.option("--catalog", type=FILE, help="of a stream: its catalog")
+@tells
+def forget(held: Path, people: TextIO, catalog: Path | None) -> Told:
+    """Erase some people from HELD: a collection's state, stored reports, or a stream.
+
+    People are read from a file, since a command's words are seen by others. Releases and ledgers keep nothing of one
+    person.
+    """
+    try:
+        keys = [line.strip() for line in people if line.strip()]
+    except UnicodeDecodeError as error:
+        raise InterfaceError("--people is no UTF-8 text", hint="write one token or key a line") from error
+    done = api.forget(held, keys, catalog=catalog)
+    return Told(done._asdict(), done.said, result=True)

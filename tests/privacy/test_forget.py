@@ -1,0 +1,187 @@
+"""Erasing a person: what dpsql keeps of one person can be erased, and elsewhere it keeps nothing of her."""
+
+from __future__ import annotations
+
+import json
+import random
+import stat
+import struct
+from pathlib import Path
+
+import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from click.testing import CliRunner
+
+import dpsql
+from dpsql.client import Row, read_plan, respond
+from dpsql.client.entropy import system_entropy
+from dpsql.collecting.reported import Answered, read_items, write_items
+from dpsql.doors.cli import all_commands, cli
+from dpsql.errors import DataError, InterfaceError, OperationalError
+from dpsql.noise import ExactNoise, ZeroNoise, insecure_test_entropy
+from dpsql.publishing.central import publish_release
+from dpsql.star import load_catalog
+from tests.stream_shop import StreamShop, make_stream_shop
+
+SURVEY = Path(__file__).parents[2] / "catalog" / "survey.yaml"
+PEOPLE = 20
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A collection with a state, of twenty people with tokens."""
+    dpsql.collection_plan(SURVEY, tmp_path / "plan.json", people=1000)
+    plan = read_plan((tmp_path / "plan.json").read_bytes())
+    reports = [respond(plan, [Row((3, 1, 2), (7,))], system_entropy) for _ in range(PEOPLE)]
+    columns = {"report": pa.array(reports, pa.binary()), "token": [f"person {i}" for i in range(PEOPLE)]}
+    pq.write_table(pa.table(columns), tmp_path / "spool.parquet")
+    collect(tmp_path, "before.dpsql")
+    return tmp_path
+
+
+def collect(folder: Path, name: str) -> dpsql.collecting.collector.Manifest:
+    return dpsql.collect(
+        folder / "plan.json", folder / "spool.parquet", folder / name, state=folder / "state"
+    ).manifest
+
+
+def held(folder: Path) -> list[tuple[int, bytes]]:
+    with duckdb.connect(str(folder / "state"), read_only=True) as state:
+        return state.execute("SELECT token, report FROM held ORDER BY token").fetchall()
+
+
+def test_reports_of_a_token_leave_a_collections_state(folder: Path):
+    before, bytes_before = dict(held(folder)), (folder / "state").read_bytes()
+    found = dpsql.forget(folder / "state", ["person 3", "person 7", "person 7", "nobody"])
+    assert found.erased == 2
+    after, bytes_after = dict(held(folder)), (folder / "state").read_bytes()
+    assert len(after) == PEOPLE - 2 and after.items() <= before.items()
+    gone = before.keys() - after.keys()
+    hashes = {token: struct.pack("<QQ", token & (2**64 - 1), token >> 64) for token in before}
+    assert all(hashes[token] in bytes_before for token in before), "a scan that finds nothing shows nothing"
+    assert not any(hashes[token] in bytes_after for token in gone)
+    assert stat.S_IMODE((folder / "state").stat().st_mode) == 0o600
+    assert {file.name for file in folder.iterdir() if file.name.startswith("state")} == {"state", "state.key"}
+
+
+def test_what_was_erased_does_not_come_back_and_every_report_is_accounted_for(folder: Path):
+    dpsql.forget(folder / "state", ["person 3"])
+    manifest = collect(folder, "after.dpsql")  # with the same spool
+    assert (manifest.reports, manifest.accepted) == (PEOPLE, PEOPLE - 1)
+    assert manifest.rejected == {"erased on request": 1}
+    assert dpsql.forget(folder / "state", ["person 3"]).erased == 0
+    assert collect(folder, "again.dpsql").rejected == {"erased on request": 1}
+
+
+def test_nothing_is_erased_by_halves(folder: Path):
+    before = (folder / "state").read_bytes()
+    with duckdb.connect(str(folder / "state")), pytest.raises(OperationalError):
+        dpsql.forget(folder / "state", ["person 3"])
+    (folder / "state.key").rename(folder / "elsewhere")
+    with pytest.raises(OperationalError, match="its key"):
+        dpsql.forget(folder / "state", ["person 3"])
+    assert (folder / "state").read_bytes() == before
+    assert {file.name for file in folder.iterdir() if file.name.startswith("state")} == {"state"}
+
+
+def test_stored_reports_lose_a_person_and_keep_what_they_answer(tmp_path: Path):
+    file, told = tmp_path / "age.parquet", Answered("person.age", "ab" * 8, "a channel")
+    write_items(file, told, [("ann", 0, 3), ("bob", 1, 4), ("cyd", 0, 5)])
+    assert dpsql.forget(file, ["bob", "nobody"]).erased == 1
+    assert read_items(file) == (told, [("ann", 0, 3), ("cyd", 0, 5)])
+    assert b"bob" not in file.read_bytes()
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    with pytest.raises(DataError, match="delete the file"):
+        dpsql.forget(file, ["ann", "cyd"])
+    assert [path.name for path in tmp_path.iterdir()] == ["age.parquet"]
+
+
+def counts(shop: StreamShop) -> list[int]:
+    import sqlite3
+
+    (private,) = (file for file in shop.folder.rglob("*.stream"))
+    with sqlite3.connect(private) as state:
+        return sorted(count for (count,) in state.execute("SELECT batches FROM contributor"))
+
+
+def test_a_stream_forgets_a_person_and_admits_her_no_more(tmp_path: Path):
+    shop = make_stream_shop(tmp_path, customers=300, noise=ZeroNoise())
+    shop.append(0)
+    shop.append(1)
+    known = counts(shop)
+    sales = shop.folder / "data" / "sales.parquet"
+    ((her,),) = duckdb.sql(
+        f"SELECT customer_id FROM '{sales}' WHERE sold_on = DATE '2025-01-01' LIMIT 1"
+    ).fetchall()
+    assert dpsql.forget(shop.directory, [str(her)], catalog=shop.catalog).erased == 1
+    assert max(counts(shop)) > 10**9
+    assert len(counts(shop)) == len(known), "the mark stays, or she would be counted anew"
+    rows = shop.folder / "her.parquet"
+    moved = f"SELECT * REPLACE (DATE '2025-01-03' AS sold_on) FROM '{sales}' WHERE customer_id = {her}"
+    duckdb.sql(f"COPY ({moved}) TO '{rows}'")
+    before = everybody(shop)
+    shop.append(2, rows)
+    assert everybody(shop) == before, "no later batch counts her"
+    again = dpsql.forget(shop.directory, ["no such person"], catalog=shop.catalog)
+    assert again.erased == 0
+    with pytest.raises(InterfaceError, match="catalog"):
+        dpsql.forget(shop.directory, ["1"])
+
+
+def everybody(shop: StreamShop) -> int:
+    return int(shop.opened().query("SELECT COUNT(*) FROM sales").rows[0][0])
+
+
+STAR = """
+dpsql: 1
+name: town
+source: {kind: parquet, root: ROOT, tables: {person: person.parquet, visit: visit.parquet}}
+ledger: ROOT/ledger.duckdb
+privacy: {lineage: town, cap: 4, unit: person.id, epsilon: 1}
+tables:
+  person: {role: dimension, key: id, private: true, columns: {age: {type: int, lower: 0, upper: 99}}}
+  visit: {role: fact, max_ids: 3, foreign_keys: {person_id: person}, columns: {day: {type: int, lower: 1, upper: 7}}}
+views: {v: {of: visit, axes: [person.age, visit.day], measures: [count]}}
+"""
+
+
+def test_neither_release_nor_ledger_holds_anything_of_one_person(tmp_path: Path):
+    """Keys of 64 random bits, as numbers and as text: no file that publishing leaves holds one."""
+    draw = random.Random(6)
+    people = [draw.randrange(1 << 62, 1 << 63) for _ in range(40)]
+    pq.write_table(
+        pa.table({"id": people, "age": [draw.randrange(99) for _ in people]}), tmp_path / "person.parquet"
+    )
+    visits = {"person_id": people * 2, "day": [draw.randrange(1, 8) for _ in range(80)]}
+    pq.write_table(pa.table(visits), tmp_path / "visit.parquet")
+    (tmp_path / "town.yaml").write_text(STAR.replace("ROOT", str(tmp_path)))
+    noise = ExactNoise(insecure_test_entropy(5))
+    publish_release(load_catalog(tmp_path / "town.yaml"), tmp_path / "town.dpsql", noise=noise, key=bytes(32))
+    traces = [(str(key).encode(), struct.pack("<q", key), struct.pack(">q", key)) for key in people]
+
+    def holds(file: Path) -> int:
+        data = file.read_bytes()
+        return sum(any(trace in data for trace in each) for each in traces)
+
+    assert holds(tmp_path / "visit.parquet") == 40, "a scan that finds nothing shows nothing"
+    left = [
+        file for file in tmp_path.rglob("*") if file.is_file() and file.suffix not in (".parquet", ".yaml")
+    ]
+    assert {"town.dpsql", "ledger.duckdb"} <= {file.name for file in left}
+    assert {file.name: holds(file) for file in left} == dict.fromkeys((file.name for file in left), 0)
+    for name in ("town.dpsql", "ledger.duckdb"):
+        before = (tmp_path / name).read_bytes()
+        assert "nothing to erase" in dpsql.forget(tmp_path / name, [str(people[0])]).said
+        assert (tmp_path / name).read_bytes() == before
+
+
+def test_the_command_reads_people_from_a_file(folder: Path):
+    all_commands()
+    done = CliRunner().invoke(
+        cli, ["forget", str(folder / "state"), "--people", "-", "--json"], input="person 3\n\nperson 4\n"
+    )
+    assert json.loads(done.output)["erased"] == 2
+    done = CliRunner().invoke(cli, ["forget", str(folder / "none"), "--people", "-"], input="person 3\n")
+    assert done.exit_code == 2 and done.output.count("\n") == 1
