@@ -74,7 +74,7 @@ def parts() -> Iterator[Part]:
         yield Part("pyqrlew", "sale", DELTA, total, min(total, 40))
     yield Part("opendp", "sale", 0.0, 1000, 100, "cells")
     for delta, total in product((0.0, DELTA), TOTALS):
-        yield Part("opendp", "sale", delta, total, min(total, 40))
+        yield Part("opendp", "sale", delta, total, min(total, 100))
     for delta in (0.0, DELTA):
         yield Part("smartnoise", "sale", delta, 100, 15)
         yield Part("dpsql", "customer", delta, 100, 40)

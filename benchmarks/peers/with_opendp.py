@@ -2,7 +2,7 @@
 
 | method | |
 |---|---|
-| questions | COUNT and SUM of each box; under a delta zCDP |
+| questions | COUNT and SUM of each box; under a delta zCDP. The scale of noise is searched once, not for each |
 | cells | all cells of age and price once; a box is the sum of its cells, which the user adds up |
 """
 
@@ -23,36 +23,40 @@ def _questions(job: Job) -> Ask:
 
     dp.enable_features("contrib")
     customer, product = (pl.scan_parquet(f"{job.folder}/{name}.parquet") for name in ("customer", "product"))
-    wide = f"{job.folder}/wide.parquet"
-    (
+    wide = (
         pl.scan_parquet(f"{job.folder}/sales.parquet").join(customer, on="customer_id").join(product, on="product_id")
         .select("customer_id", "age", pl.col("price").cast(pl.Float64), (pl.col("amount") * 100).cast(pl.Int64))
-        .collect().write_parquet(wide)
+        .collect()
     )  # fmt: skip
     customers = job.unit == "customer"
     unit = dp.unit_of(contributions=1, identifier=pl.col("customer_id") if customers else None)
     loss = dp.loss_of(rho=rho(job.epsilon, job.delta)) if job.delta else dp.loss_of(epsilon=job.epsilon)
     context = dp.Context.compositor(
-        data=pl.scan_parquet(wide), privacy_unit=unit, privacy_loss=loss, split_evenly_over=job.total,
+        data=wide.lazy(), privacy_unit=unit, privacy_loss=loss, split_evenly_over=job.total,
         margins=[dp.polars.Margin(max_length=10_000_000)],
     )  # fmt: skip
 
-    halves, scales = (), (None, None)  # found by search for the first question; all others have the same
+    empty, spaces = pl.LazyFrame(schema=wide.schema), context.accountant
+    asked = (dp.len(signed=True), pl.col("amount").dp.sum((0, 50_000)))
+    first = context.query().truncate_per_group(job.rows) if customers else context.query()
+    told = first.select(*asked).summarize(
+        alpha=0.05
+    )  # finds the scale by search, which is the same for all questions
+    halves, scale = (told["accuracy"][0], told["accuracy"][1] / 100), told["scale"][0] * (1 + 1e-9)
+    scale /= job.rows if customers else 1
 
     def ask(number: int) -> Answer:
-        nonlocal halves, scales
         low, high, cheap, dear = job.boxes[number]
-        query = context.query().truncate_per_group(job.rows) if customers else context.query()
-        query = query.filter(
-            (pl.col("age") >= low)
-            & (pl.col("age") <= high)
-            & (pl.col("price") >= cheap)
-            & (pl.col("price") <= dear)
-        ).select(dp.len(scales[0], signed=True), pl.col("amount").dp.sum((0, 50_000), scales[1]))
-        if not halves:
-            told = query.summarize(alpha=0.05)
-            halves, scales = (told["accuracy"][0], told["accuracy"][1] / 100), tuple(told["scale"])
-        count, cents = query.release().collect().row(0)
+        rows = empty
+        if customers:
+            rows = rows.filter(pl.int_range(pl.len()).shuffle().over("customer_id") < job.rows)
+        plan = rows.filter(
+            (pl.col("age") >= low) & (pl.col("age") <= high) & (pl.col("price") >= cheap) & (pl.col("price") <= dear)
+        ).select(*asked)  # fmt: skip
+        measurement = dp.m.make_private_lazyframe(
+            spaces.input_domain, spaces.input_metric, spaces.output_measure, plan, global_scale=scale
+        )
+        count, cents = context(measurement).collect().row(0)
         return Answer((count, cents / 100, cents / 100 / max(count, 1)), halves)
 
     # end
