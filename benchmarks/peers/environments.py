@@ -14,7 +14,7 @@ NEEDS = {
     "pyqrlew": ["pyqrlew", "duckdb", "pandas"],
     "tumult": ["tmlt.analytics"],
     "diffprivlib": ["diffprivlib", "scikit-learn<1.7", "duckdb"],  # 0.6.6 does not import beside newer ones
-    "dpmm": ["dpmm", "pyarrow"],
+    "dpmm": ["dpmm"],
 }
 """What is installed for each; the newest versions that fit are taken and shown."""
 

@@ -72,7 +72,7 @@ def parts() -> Iterator[Part]:
     yield Part("dpsql", "sale", 0.0, 1000, 100, "shapes")
     for total in TOTALS:
         yield Part("pyqrlew", "sale", DELTA, total, min(total, 40))
-    yield Part("opendp", "sale", 0.0, 1000, 100, "cells")
+    yield Part("opendp", "sale", 0.0, 1000, 100, "cells", runs=3)
     for delta, total in product((0.0, DELTA), TOTALS):
         yield Part("opendp", "sale", delta, total, min(total, 100))
     for delta in (0.0, DELTA):

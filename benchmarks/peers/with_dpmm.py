@@ -25,7 +25,7 @@ def main() -> None:
     from dpmm.pipelines.aim import AIMPipeline
     from dpmm.pipelines.mst import MSTPipeline
 
-    frame = pd.read_parquet(job["rows"]).astype(int)
+    frame = pd.read_csv(job["rows"])
     model = {"mst": MSTPipeline, "aim": AIMPipeline}[job["model"]](
         epsilon=job["epsilon"], delta=job["delta"], compress=True, disable_processing=True, n_jobs=1
     )
