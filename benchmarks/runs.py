@@ -55,7 +55,7 @@ RUNS: tuple[Run, ...] = (
     *_modules("Speed of answers", "speed", "measure"),
     *_modules("Scale", "scale", "measure", "big"),
     *_modules("The first hour", "firsthour", "drafts", "designs", "readme"),
-    Run("peers", "Beside other libraries", "make peers", ("benchmarks/peers", "Makefile")),
+    *_modules("Beside other libraries", "peers", "measure", "adult"),
     Run("explore", "The first hour", "make explore", ("tests/explore", "Makefile")),
     Run("wire", "Doors", "make wire", ("tests/doors", "Makefile")),
     Run("engines", "Engines", "make test-engines", ("tests/engines", "Makefile")),

@@ -1,0 +1,89 @@
+"""What stands behind the comparison with other libraries: conversions, counted lines, the same questions for all."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import pytest
+
+from benchmarks.peers import adult, protocol, star
+from benchmarks.peers.measure import DELTA, Part, judge, parts, row, shape
+
+SCRIPTS = sorted(Path(protocol.__file__).parent.glob("with_*.py"))
+
+
+def test_a_gaussian_mechanism_spends_its_delta_exactly() -> None:
+    accounting = pytest.importorskip("dp_accounting")
+    sigma = 1 / protocol.gaussian(1.0, DELTA)
+    assert accounting.get_epsilon_gaussian(sigma, DELTA) == pytest.approx(1.0, rel=1e-6)
+
+
+def test_zcdp_spends_less_than_the_plain_conversion_allows_and_more_than_an_exact_one() -> None:
+    amount = protocol.rho(1.0, DELTA)
+    assert amount + 2 * math.sqrt(amount * math.log(1 / DELTA)) > 1.0
+    assert amount < protocol.gaussian(1.0, DELTA) ** 2 / 2
+
+
+@pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.stem)
+def test_every_script_says_what_a_user_writes(script: Path) -> None:
+    assert 10 <= protocol.lines(str(script)) <= 60
+
+
+def test_questions_lie_in_the_star_and_are_the_same_for_every_total() -> None:
+    many = star.questions(1000, star.SEED)
+    assert all(18 <= q.youngest <= q.oldest <= 89 and q.cheapest <= q.dearest for q in many)
+    assert many == star.questions(1000, star.SEED)
+    assert len({shape(box, i).split(" WHERE ")[0] for i, box in enumerate(many[:50])}) == 50
+
+
+def test_a_row_holds_errors_and_intervals() -> None:
+    truths = [(10, 100.0, 10.0), (20, 300.0, 15.0), (4, 8.0, 2.0)]
+    run = {
+        "values": [[11, 90.0, 8.0], [17, 310.0, 15.5], [4, 8.0, 2.0]], "halves": [[2, 5.0]] * 3, "ends": [[]] * 3,
+        "cpu": [9.0, 9.0, 0.5], "setup_cpu": 1.0, "lines": 7, "version": "1",
+    }  # fmt: skip
+    found = row([run], truths)
+    assert found.errors == pytest.approx([4 / 3, 20 / 3, 0.5])
+    assert found.held[:2] == pytest.approx([2 / 3, 1 / 3]) and math.isnan(found.held[2])
+    assert found.cpu == 0.5
+    assert row([{"failed": "no wheel"}], truths).failed == "no wheel"
+
+
+def test_figures_are_short_where_dpsql_errs_more(capsys: pytest.CaptureFixture[str]) -> None:
+    from benchmarks.figures import Figures
+
+    def told(part: Part) -> dict[str, object]:
+        wrong = 3.0 if part.peer == "dpsql" else 1.0
+        return {
+            "values": [[1 + wrong, 1 + wrong, 1 + wrong]], "halves": [[]], "ends": [[]], "cpu": [1.0] * 3,
+            "setup_cpu": 1.0, "lines": 1, "version": "1",
+        }  # fmt: skip
+
+    figures = Figures()
+    judge({part: row([told(part)], [(1, 1.0, 1.0)]) for part in parts()}, figures)
+    assert figures.finish() == 1
+    assert capsys.readouterr().out.count(" ok\n") == 0
+
+
+def test_where_an_error_that_grows_passes_one_that_stays() -> None:
+    assert adult.crossing([10, 1000], [1.0, 100.0], 10.0) == pytest.approx(100)
+    assert adult.crossing([10, 1000], [1.0, 2.0], 10.0) == math.inf
+    assert adult.crossing([10, 1000], [20.0, 30.0], 10.0) == 10
+
+
+def test_a_rectangle_counts_the_same_in_sql_and_in_its_table() -> None:
+    import duckdb
+    import numpy as np
+
+    rng = np.random.default_rng(3)
+    leaves = {column.name: rng.integers(0, len(column.starts), 400) for column in adult.COLUMNS}
+    values = {
+        c.name: np.array(c.starts, dtype=object if c.upper == 0 else np.int64)[leaves[c.name]]
+        for c in adult.COLUMNS
+    }
+    tables = adult.pair_tables(leaves)
+    with duckdb.connect() as db:
+        db.register("person", values)
+        for each in adult.rectangles()[::7]:
+            assert db.execute(each.sql).fetchall()[0][0] == each.of(tables)
