@@ -191,7 +191,7 @@ def row(runs: Sequence[Mapping[str, Any]], truths: Sequence[tuple[int, float, fl
     shown = [np.nanmean(errors[..., 0]), np.nanmean(errors[..., 1]), np.nanmedian(errors[..., 2])]
     relative = np.nanmedian(errors / np.maximum(asked, 1), axis=(0, 1))
     first = runs[0]
-    cpu = np.median([cost for each in runs for cost in each["cpu"][2:]])
+    cpu = np.median([cost for each in runs for cost in each["cpu"][min(2, len(each["cpu"]) - 1) :]])
     return Row(
         [float(each) for each in shown], relative.tolist(), _held(runs, errors, asked), float(cpu),
         float(np.median([each["setup_cpu"] for each in runs])), first["lines"], first["version"],

@@ -41,9 +41,8 @@ def _questions(job: Job) -> Ask:
     first = context.query().truncate_per_group(job.rows) if customers else context.query()
     told = first.select(*asked).summarize(
         alpha=0.05
-    )  # finds the scale by search, which is the same for all questions
+    )  # finds the scale by search; all questions have the same
     halves, scale = (told["accuracy"][0], told["accuracy"][1] / 100), told["scale"][0] * (1 + 1e-9)
-    scale /= job.rows if customers else 1
 
     def ask(number: int) -> Answer:
         low, high, cheap, dear = job.boxes[number]

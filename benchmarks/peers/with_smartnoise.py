@@ -1,7 +1,8 @@
 """smartnoise-sql: SQL over one table in its SQLite; it refuses joins, so the table was joined beforehand.
 
 COUNT(amount) instead of COUNT(*), which AVG would pay for again. Under a delta the largest epsilon that its own
-odometer allows for K questions (advanced composition of Laplace noise).
+odometer allows for K questions (advanced composition of Laplace noise). Without one equal parts that add up: the
+odometer would compose with a delta of 1e-15 even where none was given.
 """
 
 from __future__ import annotations
@@ -31,8 +32,8 @@ def start(job: Job) -> Ask:
         "price": {"type": "float", "lower": 0, "upper": 500},
         "amount": {"type": "float", "lower": 0, "upper": 500, "nullable": False},
     }}}}  # fmt: skip
-    low, high = 0.0, job.epsilon
-    for _ in range(40):
+    low, high = job.epsilon / (2 * job.total), job.epsilon
+    for _ in range(40 if job.delta else 0):
         middle = (low + high) / 2
         odometer = OdometerHeterogeneous(Privacy(epsilon=middle, delta=2 * job.delta))
         for _ in range(2 * job.total):
