@@ -41,7 +41,11 @@ LOCAL_PARTS = ("factors", "star", "axis", "cover", "collector", "rows", "bars", 
 
 RUNS: tuple[Run, ...] = (
     *_modules("Promises of every answer", "promises", "measure"),
-    *_modules("Privacy proved, files that attack, faults", "withstand", "prove", "hostile", "frames", "soak"),
+    *_modules(
+        "Privacy proved, files that attack, faults",
+        "withstand",
+        *("prove", "hostile", "fuzz", "frames", "soak", "kills", "faults", "damage"),
+    ),
     *_modules(
         "Accuracy of central releases",
         "central",
