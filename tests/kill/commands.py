@@ -164,10 +164,9 @@ def calls(words: Sequence[object], folder: Path) -> list[Call]:
 
 
 def killed_at(words: Sequence[object], call: Call) -> Outcome:
-    """Run a command that dies at a system call."""
-    return dpsql_run(
-        words, ["-e", f"trace={call.name}", "-e", f"inject={call.name}:signal=KILL:when={call.number}"]
-    )
+    """Run a command that dies at a system call, or at its end, should it make fewer of them this time."""
+    here, end = f"inject={call.name}:signal=KILL:when={call.number}", "inject=exit_group:signal=KILL"
+    return dpsql_run(words, ["-e", f"trace={call.name},exit_group", "-e", here, "-e", end])
 
 
 def refused_at(words: Sequence[object], call: Call, fault: int) -> Outcome:

@@ -191,7 +191,13 @@ class Stage:
     def inside(self, number: int, outcome: Outcome) -> bool:
         """Whether a command was hit while it had something to lose, at the call meant."""
         traced = [line for line in outcome.traced if f" {self.calls[number].name}(" in line]
-        return self.first <= number <= self.last and bool(traced) and str(self.folder) in traced[-1]
+        ended = any(" exit_group(" in line for line in outcome.traced)
+        return (
+            self.first <= number <= self.last
+            and not ended
+            and bool(traced)
+            and str(self.folder) in traced[-1]
+        )
 
     def finish(self) -> dict[str, Any]:
         """Run the command again and check the whole; its report, or what is wrong under `wrong`."""
