@@ -20,6 +20,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy.random  # noqa: F401  (loaded late otherwise: a refused call could hit the library)
+
 import dpsql.collecting.run
 import dpsql.curate.audit.run
 import dpsql.engines.registry
