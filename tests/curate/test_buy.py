@@ -163,6 +163,13 @@ def test_it_is_charged_audited_and_routed_beside_the_main_release(tmp_path: Path
     assert float(pooled.scalar()) == float(total.scalar())  # cells that nobody bought are in no pool
 
 
+def test_what_was_bought_under_a_delta_passes_its_audit(tmp_path: Path):
+    catalog, more = shop(tmp_path, "delta: 1e-6"), tmp_path / "more.dpsql"
+    dpsql.buy(catalog, COUNTS[:2], more, epsilon="0.5")
+    report = dpsql.api.audit(more, catalog=catalog, samples=0)
+    assert [check.what for check in report.checks if check.held is False] == []
+
+
 def test_refusals(tmp_path: Path):
     catalog = load_catalog(shop(tmp_path))
     with pytest.raises(InterfaceError, match="nothing to buy"):

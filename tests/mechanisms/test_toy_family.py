@@ -158,6 +158,9 @@ class TwoDraws:
             return PRODUCT.largest_column(budget, terms)
         return sum(PRODUCT.largest_column(each, terms) for each in np.split(budget, 2))
 
+    def column_cap(self, terms: Terms) -> int:
+        return PRODUCT.column_cap(terms)
+
     def measure(self, cells: IntArray, strategies: Sequence[AxisStrategy]) -> IntArray:
         return np.concatenate([PRODUCT.measure(cells, strategies)] * 2)
 

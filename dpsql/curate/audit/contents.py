@@ -26,7 +26,6 @@ import numpy.typing as npt
 from dpsql.axis import table_sql
 from dpsql.curate.audit.replan import Replanned, only_linear
 from dpsql.curate.audit.report import Check
-from dpsql.mechanisms.axis.strategy import axis_budgets
 from dpsql.mechanisms.family.measurement import LinearRows, Terms
 from dpsql.mechanisms.family.reconcile import node_sums
 from dpsql.mechanisms.law import NoisyView
@@ -197,10 +196,9 @@ def check_budgets(release: Release, made: Replanned, stored: dict[int, Stored]) 
     wrong, over = [], []
     for index, each in stored.items():
         terms, budget = each.terms, each.view.budget
-        cap = terms.law.column_cap(axis_budgets(terms.strategies), terms.spend, terms.sensitivity)
         if not np.array_equal(budget, each.linear.budgets(terms)):
             wrong.append(f"measurement_{index}")
-        if each.linear.largest_column(budget, terms) > cap:
+        if each.linear.largest_column(budget, terms) > each.linear.column_cap(terms):
             over.append(f"measurement_{index}")
     yield Check("row budgets are those of the plan", not wrong, ", ".join(wrong))
     yield Check("no path of row budgets spends more than its view's part", not over, ", ".join(over))

@@ -163,6 +163,10 @@ class AskedRows(Alone):
         """As the law adds up."""
         return terms.law.largest_column(budget, [self._rows], [self._axis])
 
+    def column_cap(self, terms: Terms) -> int:
+        """Of these rows, as the law says."""
+        return terms.law.column_cap([self._axis], terms.spend, terms.sensitivity)
+
     def measure(self, cells: IntArray, strategies: Sequence[AxisStrategy]) -> IntArray:
         """H times the sums of the classes, modulo 2^64."""
         flat, of = np.asarray(cells, np.int64).ravel(), self.classes.ravel()

@@ -165,7 +165,10 @@ class LinearRows(Protocol):
         """
 
     def largest_column(self, budget: IntArray, terms: Terms) -> int:
-        """The largest weighted column sum of stored budgets; an audit holds it against the law's cap."""
+        """The largest weighted column sum of stored budgets; an audit holds it against `column_cap`."""
+
+    def column_cap(self, terms: Terms) -> int:
+        """The most that it may be for the spend to hold."""
 
     def measure(self, cells: IntArray, strategies: Sequence[AxisStrategy]) -> IntArray:
         """The rows of some cells in exact integers modulo 2^64.

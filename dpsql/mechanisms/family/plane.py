@@ -36,7 +36,7 @@ from dpsql.mechanisms.axis.dense import workload_gram
 from dpsql.mechanisms.axis.leaves import LeafStrategy
 from dpsql.mechanisms.axis.question import AxisChoice
 from dpsql.mechanisms.axis.rows import largest_sum
-from dpsql.mechanisms.axis.strategy import AxisStrategy
+from dpsql.mechanisms.axis.strategy import AxisStrategy, axis_budgets
 from dpsql.mechanisms.axis.tents import hat
 from dpsql.mechanisms.family.measurement import (
     Alone,
@@ -187,6 +187,10 @@ class ProductHats(Alone):
             return column
 
         return largest_sum(budget, spread)
+
+    def column_cap(self, terms: Terms) -> int:
+        """Of the axes' strategies, as the law says."""
+        return terms.law.column_cap(axis_budgets(terms.strategies), terms.spend, terms.sensitivity)
 
     def measure(self, cells: IntArray, strategies: Sequence[AxisStrategy]) -> IntArray:
         """The weighted cells, row by row, then the hats."""

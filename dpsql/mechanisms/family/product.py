@@ -139,6 +139,10 @@ class Product(Alone):
         rows = [strategy.entries() for strategy in terms.strategies]
         return terms.law.largest_column(budget, rows, axis_budgets(terms.strategies))
 
+    def column_cap(self, terms: Terms) -> int:
+        """Of the axes' strategies, as the law says."""
+        return terms.law.column_cap(axis_budgets(terms.strategies), terms.spend, terms.sensitivity)
+
     def measure(self, cells: IntArray, strategies: Sequence[AxisStrategy]) -> IntArray:
         """Axis by axis."""
         return measure_view(cells, strategies)
