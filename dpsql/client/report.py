@@ -80,5 +80,5 @@ def from_json(line: str) -> Report:
             raise DataError("a JSON report's view or oracle is not valid")
         plan, payload = bytes.fromhex(fields["plan"]), bytes.fromhex(fields["payload"])
         return decode(encode(Report(plan, view, oracle, payload)))
-    except (ValueError, TypeError) as error:
+    except (ValueError, TypeError, RecursionError) as error:
         raise DataError("not a JSON report of version 1") from error

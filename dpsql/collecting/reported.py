@@ -238,5 +238,5 @@ def _read(spool: Path) -> Iterator[tuple[str, Report | None]]:
             fields = json.loads(line)
             token = str(fields.pop("token", ""))
             yield token, from_json(json.dumps(fields))
-        except (DataError, ValueError, AttributeError, TypeError):
+        except (DataError, ValueError, AttributeError, TypeError, RecursionError):
             yield "", None

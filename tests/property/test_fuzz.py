@@ -6,7 +6,8 @@ import random
 
 import pytest
 
-from dpsql.errors import CatalogError, InternalError
+from dpsql.client.report import from_json
+from dpsql.errors import CatalogError, DataError, InternalError
 from tests.property import fuzz
 from tests.property.fuzz import KINDS, Kind, malformed, read_catalog, run
 
@@ -56,6 +57,11 @@ def test_a_catalog_of_names_for_names_is_refused_at_once():
         lines.append(f"{name}: &{name} [{','.join([f'*{before}'] * 9)}]")
     with pytest.raises(CatalogError, match="names for parts"):
         read_catalog("\n".join(lines))
+
+
+def test_a_report_that_nests_without_end_is_one_line():
+    with pytest.raises(DataError):
+        from_json('{"report":' * 100_000)
 
 
 def test_every_malformed_report_differs_from_a_good_one():

@@ -24,7 +24,7 @@ ROOT = click.option(
 )
 
 
-class Share(click.ParamType[float]):
+class Share(click.ParamType):  # type: ignore[type-arg]  # generic in newer versions alone
     """A share such as 5% or 0.05."""
 
     name = "share"
