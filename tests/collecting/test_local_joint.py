@@ -194,6 +194,7 @@ def test_the_posterior_of_a_table_that_reports_pin_down_is_their_covariance_give
         assert np.allclose(ratios, 1, rtol=0.02) if loose else ratios[0] < 0.3, ratios
 
 
+@pytest.mark.slow
 def test_rough_pairs_get_a_lattice_finer_than_their_grid() -> None:
     rng = np.random.default_rng(3)
     axes = tuple(PlannedAxis(f"a{i}", 40, 40) for i in range(2))

@@ -67,6 +67,7 @@ def clustered(width: float, rng: np.random.Generator) -> np.ndarray:
     return np.clip(np.rint(drawn), 0, 39).astype(np.int64)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("width", [2, 8])
 def test_a_pair_s_strength_tells_what_hides_inside_its_grid_s_cells(width: int) -> None:
     axes = tuple(PlannedAxis(f"a{i}", 40, 40) for i in range(2))

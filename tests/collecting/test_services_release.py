@@ -115,6 +115,7 @@ def test_reports_joined_by_pseudonym_answer_sql(tmp_path: Path, services: int) -
     assert parts.iloc[:, 1].to_numpy() == pytest.approx(alone.iloc[:, 1].to_numpy(), abs=1e-3)
 
 
+@pytest.mark.slow
 def test_intervals_of_three_services_hold(tmp_path: Path) -> None:
     """Conjunctions over all three services, one collection after the other: 95% intervals hold 93 to 97%."""
     sheet, held, total = planned(tmp_path, 3, "9"), 0, 0

@@ -186,6 +186,7 @@ def test_a_refused_question_names_the_view_that_answers_it(shop: Path, tmp_path:
     again.release.close()
 
 
+@pytest.mark.slow
 def test_all_pairs_of_axes_are_a_cube(shop: Path) -> None:
     text = (shop / "shop.yaml").read_text().replace("epsilon: 20", "epsilon: 1, delta: 1e-6")
     homes = {"age": "customer", "region": "customer", "qty": "", "kind": "product", "price": ""}

@@ -27,7 +27,17 @@ SURVEY = (
 DAY = "views:\n  days: {of: sales, axes: [sales.sold_on, customer.sex], measures: [count]}\n"
 STAY = {"explore": "tests/doors/test_explore.py", "serve": "tests/doors/test_wire.py"}
 """Commands that stay until they are stopped, and who runs them."""
-DEAR = {"init", "design", "audit", "certificate", "append", "simulate", "collect", "collection-plan"}
+DEAR = {
+    "init",
+    "design",
+    "audit",
+    "certificate",
+    "append",
+    "forget",
+    "simulate",
+    "collect",
+    "collection-plan",
+}
 
 
 def shown(command: click.Command) -> list[str]:
@@ -57,6 +67,7 @@ def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     (folder / "questions.sql").write_text(
         "SELECT region, COUNT(*) FROM sales JOIN customer USING (customer_id) GROUP BY 1;"
     )
+    (folder / "gone.txt").write_text("17\n")
     for command in ("publish", "buy"):
         for line in EXAMPLES[command]:
             typed(line, folder)
@@ -94,6 +105,6 @@ def cases() -> Iterator[object]:
 def test_an_example_runs(shop: Path, name: str, line: str) -> None:
     if name == "collect" and not (shop / "made.json").exists():
         typed(EXAMPLES["simulate"][0], shop)
-    if "day.parquet" in line and not (shop / "days.dpsql").exists():
+    if ("day.parquet" in line or name == "forget") and not (shop / "days.dpsql").exists():
         typed(EXAMPLES["append"][0], shop)
     assert typed(line, shop) or line == "dpsql shell shop.dpsql", "it says nothing"

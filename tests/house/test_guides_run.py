@@ -312,7 +312,16 @@ def dear(page: str, first: str) -> pytest.param:
     """Blocks that take half a minute are run by `make slow`."""
     marks = (
         [pytest.mark.slow]
-        if first.startswith(("dpsql certificate", "dpsql query shop.dpsql", "dpsql simulate", "dpsql design"))
+        if first.startswith(
+            (
+                "dpsql certificate",
+                "dpsql query shop.dpsql",
+                "dpsql simulate",
+                "dpsql design",
+                "dpsql publish catalog",
+                "dpsql plan",
+            )
+        )
         else []
     )
     return pytest.param(page, first, marks=marks, id=f"{page}: {first[:40].strip()}")

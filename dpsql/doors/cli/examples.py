@@ -43,6 +43,7 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
     "collection-plan": ("dpsql collection-plan survey.yaml -o plan.json --people 5000",),
     "simulate": ("dpsql simulate survey.yaml -o reports.parquet --plan made.json --seed 1",),
     "collect": ("dpsql collect made.json reports.parquet -o survey.dpsql",),
+    "forget": ("dpsql forget days.dpsql --people gone.txt --catalog days.yaml",),
     "ledger": ("dpsql ledger backup .dpsql/ledger.duckdb -o ledger-copy.duckdb",),
     "doctor": ("dpsql doctor", "dpsql doctor shop.dpsql"),
     "completion": ("dpsql completion bash",),
