@@ -131,6 +131,7 @@ def test_rows_missing_at_random_are_rarely_rejected_also_with_people_without_row
     assert 0.3 < np.mean(chances) < 0.7
 
 
+@pytest.mark.slow
 def test_sql_holds_what_all_rows_say(tmp_path: Path) -> None:
     """Counts, sums and averages of plain SQL over rows that depend on how many; the fit of mar would be far off."""
     survey, plan = town(tmp_path)

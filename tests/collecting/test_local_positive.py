@@ -78,6 +78,7 @@ def bell_of_20() -> tuple[float, float]:
     return covered(20, 10_000, "2", 40)
 
 
+@pytest.mark.slow
 def test_intervals_of_non_negative_answers_hold(bell_of_20: tuple[float, float]) -> None:
     assert bell_of_20[0] >= 0.93
 

@@ -133,6 +133,7 @@ def drawn_set(rows, strategies, mu2, sensitivity, noise):
     return GAUSSIAN.draw(measure_view(rows, strategies), axis_budgets(strategies), mu2, sensitivity, noise)
 
 
+@pytest.mark.slow
 def test_errors_are_as_large_as_predicted():
     """600 draws of a three-axis family: mean squared error of a box over its predicted variance."""
     sizes, noise = (6, 5, 4), ExactNoise(insecure_test_entropy(3))
