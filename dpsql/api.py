@@ -14,9 +14,9 @@ releases (`dpsql.answer.session`) for as long as somebody asks.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from os import PathLike, fspath
+from os import fspath
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from dpsql.answer import session
 from dpsql.answer.drowned import hide
@@ -30,18 +30,18 @@ if TYPE_CHECKING:
 
     from dpsql.answer.result import Result
     from dpsql.collecting.forecast import Forecast
-    from dpsql.collecting.run import Collected, Reports
+    from dpsql.collecting.run import Collected
     from dpsql.curate.audit import AuditReport
     from dpsql.curate.certificate import Certificate
     from dpsql.curate.design.designing import Design
     from dpsql.curate.draft.drafting import Choices, Draft, Sketch
     from dpsql.curate.forecast import PlanReport
+    from dpsql.curate.forget import Forgotten
     from dpsql.curate.init import Workload
     from dpsql.ledger import BudgetReport
     from dpsql.publishing.central import Published
     from dpsql.publishing.userlevel.guess import Guess
     from dpsql.release.verify import Verified
-    from dpsql.star import Catalog
     from dpsql.streams.publish import Appended, Arrival, Compared
 
 
@@ -114,12 +114,13 @@ def buy(
 
     **Privacy**: as `publish`, with this epsilon. The statements become public.
     """
+    from dpsql.curate.buy import read_purchase
     from dpsql.noise import ExactNoise, os_entropy
     from dpsql.publishing.central import publish_release
 
     entropy = os_entropy()
     return publish_release(
-        _bought(catalog, statements, epsilon),
+        read_purchase(catalog, statements, epsilon),
         Path(output),
         noise=ExactNoise(entropy),
         key=entropy(32),
@@ -139,24 +140,11 @@ def quote(catalog: ReleasePath, statements: str | Sequence[str], *, epsilon: Fra
 
     **Privacy**: spends nothing and opens no private table.
     """
+    from dpsql.curate.buy import read_purchase
     from dpsql.curate.forecast import plan_catalog
 
     asked = (statements,) if isinstance(statements, str) else tuple(statements)
-    return plan_catalog(_bought(catalog, asked, epsilon), asked, compare=False)
-
-
-def _bought(catalog: ReleasePath, statements: str | Sequence[str], epsilon: Fraction | str) -> Catalog:
-    from dpsql.curate.buy import purchase
-    from dpsql.errors import InterfaceError
-    from dpsql.star import load_catalog
-    from dpsql.star.base import as_fraction
-
-    asked = (statements,) if isinstance(statements, str) else tuple(statements)
-    try:
-        amount = as_fraction(epsilon)
-    except ValueError as error:
-        raise InterfaceError(f"epsilon: {error}") from error
-    return purchase(load_catalog(Path(catalog)), asked, amount)
+    return plan_catalog(read_purchase(catalog, asked, epsilon), asked, compare=False)
 
 
 def append(
@@ -261,12 +249,13 @@ def collection_plan(
 
     **Privacy**: public facts, and reports that were private before they left a device.
     """
-    from dpsql.collecting.run import write_plan
+    from dpsql.collecting.run import came_back, write_plan
     from dpsql.errors import InterfaceError
+    from dpsql.noise import os_entropy
 
     if (after is None) != (not reports):
         raise InterfaceError("a second plan needs the first one and its reports", hint="give both or neither")
-    first = None if after is None else _came_back(after, reports, engine, root)
+    first = None if after is None else came_back(after, reports, os_entropy()(32), engine, root)
     return write_plan(Path(catalog), Path(output), people, label, first, target)
 
 
@@ -306,39 +295,13 @@ def collect(
     """
     from dpsql.collecting import run
     from dpsql.ledger import new_release_id
+    from dpsql.noise import os_entropy
 
-    back = _came_back(plan, reports, engine, root)._replace(
+    back = run.came_back(plan, reports, os_entropy()(32), engine, root)._replace(
         catalog=None if catalog is None else Path(catalog),
         state=None if state is None else Path(state),
     )
     return run.collect(back, Path(output), new_release_id(), progress or silent)
-
-
-def _came_back(
-    plan: ReleasePath, reports: ReleasePath | Sequence[ReleasePath], engine: str | None, root: str
-) -> Reports:
-    """The reports to a plan: in files, or in tables of a server."""
-    from dpsql.collecting.run import Reports
-    from dpsql.noise import os_entropy
-    from dpsql.star.source import server_tables
-
-    named = [reports] if isinstance(reports, str | PathLike) else reports
-    if engine is None:
-        return Reports(Path(plan), [Path(spool) for spool in named], os_entropy()(32))
-    server = server_tables(engine, root, [str(place) for place in named])
-    return Reports(Path(plan), [], os_entropy()(32), server=server)
-
-
-class Forgotten(NamedTuple):
-    """What was erased of some people.
-
-    Args:
-        erased: reports, or counts of batches.
-        said: in words.
-    """
-
-    erased: int
-    said: str
 
 
 def forget(held: ReleasePath, people: Sequence[str], *, catalog: ReleasePath | None = None) -> Forgotten:
@@ -356,29 +319,9 @@ def forget(held: ReleasePath, people: Sequence[str], *, catalog: ReleasePath | N
 
     **Privacy**: docs/privacy.md, "Erasing a person". Rows are erased in your own sources, and what was published stays.
     """
-    path, number = Path(held), len(set(people))
-    if path.is_dir():
-        from dpsql.errors import InterfaceError
-        from dpsql.star import load_catalog
-        from dpsql.streams.publish import forget_people
+    from dpsql.curate.forget import forget_people
 
-        if catalog is None:
-            raise InterfaceError("a stream's private state lies beside its ledger", hint="name its --catalog")
-        known = forget_people(load_catalog(Path(catalog)), path, people)
-        return Forgotten(
-            known, f"erased how many batches {known} of {number} were in; none that comes admits them"
-        )
-    from dpsql.collecting.forget import forget_stored, forget_tokens, is_state, is_stored
-
-    if is_stored(path):
-        erased = forget_stored(path, people)
-    elif is_state(path):
-        erased = forget_tokens(path, people)
-    else:
-        return Forgotten(0, f"{path} holds sums over people and no row of anybody: there is nothing to erase")
-    return Forgotten(
-        erased, f"erased {erased} reports of {number} people from {path}; spools are yours to erase"
-    )
+    return forget_people(Path(held), people, None if catalog is None else Path(catalog))
 
 
 def simulate(

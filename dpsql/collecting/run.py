@@ -21,8 +21,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from fractions import Fraction
+from os import PathLike
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import duckdb
 from threadpoolctl import threadpool_limits
@@ -62,6 +63,7 @@ from dpsql.release.write import ReleaseBuilder
 from dpsql.star import Catalog, Source, catalog_from_json, load_catalog
 from dpsql.star.graph import ledger_path
 from dpsql.star.model import DEFAULT_LEDGER
+from dpsql.star.source import server_tables
 
 _turn = threading.RLock()
 
@@ -83,6 +85,9 @@ class Collected(NamedTuple):
     manifest: Manifest
 
 
+Named: TypeAlias = str | PathLike[str]
+
+
 class Reports(NamedTuple):
     """What came back, and what goes with it.
 
@@ -101,6 +106,23 @@ class Reports(NamedTuple):
     catalog: Path | None = None
     state: Path | None = None
     server: Source | None = None
+
+
+def came_back(
+    plan: Named, reports: Named | Sequence[Named], key: bytes, engine: str | None, root: str
+) -> Reports:
+    """The reports to a plan: in files, or in tables of a server.
+
+    Args:
+        plan: the plan that was answered.
+        reports: files or folders; with `engine`, tables; one may stand alone.
+        key: as in `Reports`.
+        engine, root: the server and its address.
+    """
+    named = [reports] if isinstance(reports, str | PathLike) else reports
+    if engine is None:
+        return Reports(Path(plan), [Path(spool) for spool in named], key)
+    return Reports(Path(plan), [], key, server=server_tables(engine, root, [str(place) for place in named]))
 
 
 def write_plan(

@@ -16,6 +16,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import product
+from os import PathLike
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -32,8 +34,8 @@ from dpsql.errors import CatalogError, InterfaceError, NotSupportedError
 from dpsql.mechanisms.family.asked import held_cells
 from dpsql.mechanisms.family.asked_rows import best_rows, classes_of
 from dpsql.publishing.axes import axis_maker, open_public
-from dpsql.star import Catalog
-from dpsql.star.base import from_units
+from dpsql.star import Catalog, load_catalog
+from dpsql.star.base import as_fraction, from_units
 from dpsql.star.graph import PEOPLE
 from dpsql.star.model import MOST, AxisSpec, View
 from dpsql.star.tables import Cuts
@@ -69,6 +71,22 @@ class _Narrow(NamedTuple):
     place: int
     spec: AxisSpec
     leaf: np.typing.NDArray[np.int64]
+
+
+def read_purchase(
+    catalog: str | PathLike[str], statements: str | Sequence[str], epsilon: Fraction | str
+) -> Catalog:
+    """`purchase` as somebody types it: a file, one statement or several, an amount as text.
+
+    Raises:
+        InterfaceError: the amount is no number; else as of `purchase`.
+    """
+    asked = (statements,) if isinstance(statements, str) else tuple(statements)
+    try:
+        amount = as_fraction(epsilon)
+    except ValueError as error:
+        raise InterfaceError(f"epsilon: {error}") from error
+    return purchase(load_catalog(Path(catalog)), asked, amount)
 
 
 def purchase(catalog: Catalog, statements: Sequence[str], epsilon: Fraction) -> Catalog:

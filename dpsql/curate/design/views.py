@@ -167,11 +167,9 @@ class Designer:
             groups.setdefault(str(axes), []).append(need)
         found: list[Designed | None] = []
         for group in groups.values():
-            together = self._view(frozenset(group))
-            alone = (
-                group if together is None else []
-            )  # one of them cannot be served, or not beside the others
-            found += [together, *(self._view(frozenset({need})) for need in alone)]
+            whole = self._view(frozenset(group))
+            # None: one of them cannot be served, or not beside the others
+            found += [self._view(frozenset({need})) for need in group] if whole is None else [whole]
         return [view for view in found if view is not None]
 
     def _joined(self, views: Sequence[Designed]) -> list[Designed]:

@@ -245,7 +245,7 @@ def explore(releases: tuple[Path, ...], port: int, as_of: str | None, as_json: b
 @click.pass_context
 def serve(
     context: click.Context, /, releases: tuple[Path, ...], processes: int, as_of: str | None, as_json: bool,
-    connections: int, idle: float, login: float, **where: Any,
+    **where: Any,
 ) -> None:  # fmt: skip
     """Serve RELEASES (files or streams) read-only to psql, JDBC and every PostgreSQL driver, until interrupted.
 
@@ -260,7 +260,8 @@ def serve(
         )
         click.echo(line, err=not as_json)
 
-    options = wire.Options(**where, limits=wire.Limits(connections, login, idle))
+    limits = wire.Limits(*(where.pop(name) for name in ("connections", "login", "idle")))
+    options = wire.Options(**where, limits=limits)
     wire.check(options)
     with wire.open_roles(
         wire.read_guests(options, releases), lambda paths: open_session(paths, as_of=as_of)

@@ -188,10 +188,10 @@ def _unit(sketch: Sketch) -> str:
     candidates = ", ".join(sketch.whose.candidates)
 
     def read(text: str) -> str:
-        unit = keys.get(text.strip(), text.strip())
-        if unit not in ("row", *keys.values()):
+        known = {"row": "row", **{key: key for key in keys.values()}, **keys}
+        if text.strip() not in known:
             raise click.UsageError(f"write row, or one of {', '.join(keys.values())}")
-        return unit
+        return known[text.strip()]
 
     if sketch.whose.question:
         click.echo(f"{sketch.whose.question}.", err=True)

@@ -1,0 +1,64 @@
+"""Erasing people: what dpsql keeps of one person, in whichever place she is kept.
+
+| given | of one person | erased by |
+|---|---|---|
+| a stream's directory | how many batches she was in, in the private state beside the ledger | `streams` |
+| a collection's state, stored reports | her scrambled reports | `collecting` |
+| a release, a ledger | nothing: sums over people | - |
+
+**Privacy**: docs/privacy.md, "Erasing a person".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from dpsql.collecting.forget import forget_stored, forget_tokens, is_state, is_stored
+from dpsql.errors import InterfaceError
+from dpsql.star import load_catalog
+from dpsql.streams import publish as stream
+
+
+class Forgotten(NamedTuple):
+    """What was erased of some people.
+
+    Args:
+        erased: reports, or counts of batches.
+        said: in words.
+    """
+
+    erased: int
+    said: str
+
+
+def forget_people(held: Path, people: Sequence[str], catalog: Path | None) -> Forgotten:
+    """Erase some people from a stream, a collection's state or stored reports.
+
+    Args:
+        held: where they are kept.
+        people: tokens of reports, or keys of the stream's privacy unit, as text.
+        catalog: of a stream, its catalog.
+
+    Raises:
+        InterfaceError: a stream without its catalog.
+        OperationalError: it cannot be read or written; nothing was erased.
+    """
+    number = len(set(people))
+    if held.is_dir():
+        if catalog is None:
+            raise InterfaceError("a stream's private state lies beside its ledger", hint="name its --catalog")
+        known = stream.forget_people(load_catalog(catalog), held, people)
+        return Forgotten(
+            known, f"erased how many batches {known} of {number} were in; none that comes admits them"
+        )
+    if is_stored(held):
+        erased = forget_stored(held, people)
+    elif is_state(held):
+        erased = forget_tokens(held, people)
+    else:
+        return Forgotten(0, f"{held} holds sums over people and no row of anybody: there is nothing to erase")
+    return Forgotten(
+        erased, f"erased {erased} reports of {number} people from {held}; spools are yours to erase"
+    )
