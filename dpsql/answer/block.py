@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import date
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeGuard
 
 if TYPE_CHECKING:
@@ -39,18 +40,22 @@ class ColumnRef:
         return f"{'.'.join((*self.path, ''))}{self.table}.{self.column}"
 
 
+Bound: TypeAlias = int | Decimal | date
+"""What a column is compared with."""
+
+
 class Comparison(NamedTuple):
     """A column compared with a constant.
 
     Args:
         column: number of the column's placeholder.
         operator: `<`, `<=`, `=` and so on, as a function of two values.
-        constant: an integer or a day.
+        constant: a number without an exponent, or a day.
     """
 
     column: int
     operator: Callable[[Any, Any], Any]
-    constant: int | date
+    constant: Bound
 
 
 class Constants(NamedTuple):

@@ -5,14 +5,17 @@ predicate and its weight in its leaf; atoms with equal group and equal truths ar
 coverage of each leaf by each (group, truths) class.
 
 Asking DuckDB about an axis of a few hundred atoms takes most of a millisecond, nearly all of it overhead. A filter
-that is a comparison of an INTEGER-like or DATE column with a constant, as most filters of a dashboard are, means the
-same in numpy; all else is left to DuckDB, whose semantics the SQL has.
+that is a comparison of an INTEGER-like, DECIMAL or DATE column with a constant, as most filters of a dashboard are,
+means the same in numpy; all else is left to DuckDB, whose semantics the SQL has.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import date
+from fractions import Fraction
 from functools import cached_property
 from typing import Any, NamedTuple, TypeAlias
 
@@ -27,7 +30,10 @@ from dpsql.release import AxisMeta, ColumnMeta, Release
 
 BoolArray = npt.NDArray[np.bool_]
 
-_INTEGERS = frozenset(("TINYINT", "SMALLINT", "INTEGER", "BIGINT"))
+_COMPARED = {"TINYINT": 0, "SMALLINT": 0, "INTEGER": 0, "BIGINT": 0, "DATE": None}
+_DECIMAL = re.compile(r"DECIMAL\(\d+,(?P<places>\d+)\)")
+MOST_WHOLE = 10**15
+"""Decimal numbers come as floats, which tell those of fewer digits apart."""
 
 
 class Atoms(NamedTuple):
@@ -52,34 +58,73 @@ def atoms_that_hold(
     Returns:
         The atoms, or None where a filter is more than a comparison.
     """
-    names, types = dict(columns), {column.name: column.type for column in release.axes[axis].columns}
-    every = [part for each in filters for part in each.expression.comparisons]
-    if not all(each.expression.comparisons for each in filters) or not all(
-        _same_in_numpy(part, types[names[part.column]]) for part in every
-    ):
+    if not all(each.expression.comparisons for each in filters):
         return None
     atoms = release.atoms(axis)
     hold = np.ones(len(atoms["leaf"]), np.bool_)
     if inner:
         hold &= atoms["leaf"] != release.axes[axis].missing_leaf
+    held = {number: _held(release, axis, name) for number, name in columns}
     for predicate in filters:
         truth = np.ones(len(hold), np.bool_)
         for part in predicate.expression.comparisons:
-            truth &= _true(atoms[names[part.column]], part)
+            found = _true(held[part.column], part)
+            if found is None:
+                return None
+            truth &= found
         hold &= ~truth if predicate.negated else truth
     return Atoms(np.asarray(atoms["leaf"][hold], np.int64), np.asarray(atoms["weight"][hold], np.float64))
 
 
-def _same_in_numpy(comparison: Comparison, column: str) -> bool:
-    """Whether a comparison with a column of a DuckDB type means the same in numpy."""
-    return column in _INTEGERS if isinstance(comparison.constant, int) else column == "DATE"
+class Held(NamedTuple):
+    """A column of an axis table, as numpy compares it.
+
+    Args:
+        values: integers or days; of a decimal number the integer without its point.
+        known: where they are not NULL.
+        places: digits after the point; None for days.
+    """
+
+    values: Any
+    known: BoolArray
+    places: int | None
 
 
-def _true(values: Any, comparison: Comparison) -> BoolArray:
-    """Where the comparison is true; NULL makes it unknown, which is not true."""
+def _held(release: Release, axis: int, name: str) -> Held | None:
+    """A column whose comparisons mean the same in numpy; None for any other."""
+    kind = next(column.type for column in release.axes[axis].columns if column.name == name)
+    decimal = _DECIMAL.fullmatch(kind)
+    if kind not in _COMPARED and decimal is None:
+        return None
+    return release.kept((axis, name), lambda: _column(release.atoms(axis)[name], kind, decimal))
+
+
+def _column(values: Any, kind: str, decimal: re.Match[str] | None) -> Held | None:
+    known = ~np.ma.getmaskarray(values)
+    if decimal is None:
+        return Held(np.ma.getdata(values), known, _COMPARED[kind])
+    places = int(decimal["places"])
+    whole = np.ma.filled(values, 0.0) * 10.0**places
+    if np.max(np.abs(whole), initial=0.0) >= MOST_WHOLE:
+        return None
+    return Held(np.rint(whole).astype(np.int64), known, places)
+
+
+def _true(held: Held | None, comparison: Comparison) -> BoolArray | None:
+    """Where the comparison is true; NULL makes it unknown, which is not true. None: numpy cannot tell."""
     constant = comparison.constant
-    other = constant if isinstance(constant, int) else np.datetime64(constant, "D")
-    found: BoolArray = comparison.operator(np.ma.getdata(values), other) & ~np.ma.getmaskarray(values)
+    if held is None or (held.places is None) != isinstance(constant, date):
+        return None
+    if isinstance(constant, date):
+        other: Any = np.datetime64(constant, "D")
+    elif not held.places and isinstance(constant, int):
+        other = constant
+    else:
+        other = Fraction(constant) * 10 ** (held.places or 0)
+        if other.denominator != 1:
+            return None
+        other = int(other)
+    found: BoolArray = comparison.operator(held.values, other) & held.known
     return found
 
 

@@ -5,17 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+import duckdb
 import numpy as np
 import pytest
 import sqlglot
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dpsql.answer import leafsets
 from dpsql.answer.block import Expression, Predicate
 from dpsql.answer.leafsets import AxisQuestion, atoms_that_hold, axis_sql
 from dpsql.answer.run import run
 from dpsql.answer.sql.binding import comparisons
+from dpsql.noise import ExactNoise, insecure_test_entropy
+from dpsql.publishing.central import publish_release
 from dpsql.release import Release, open_release
+from dpsql.star import load_catalog
 from tests.release_fixture import make_rows, write_fixture
 
 DAYS = ["2024-12-31", "2025-01-01", "2025-02-28", "2025-03-31", "2026-01-01"]
@@ -27,6 +32,31 @@ NUMBERS = st.one_of(st.integers(-2, 45), st.sampled_from([-(10**17), 10**17]))
 def release(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Release]:
     path: Path = write_fixture(tmp_path_factory.mktemp("compared") / "f.dpsql", make_rows(), 4.0)
     found = open_release(path)
+    yield found
+    found.close()
+
+
+PRICES = """
+dpsql: 1
+name: prices
+source: {{kind: parquet, root: "{root}", tables: {{sales: sales.parquet}}}}
+privacy: {{lineage: prices, cap: 10, unit: row, epsilon: 1.0}}
+tables:
+  sales: {{role: fact, columns: {{
+    price: {{type: decimal, scale: 2, lower: -1, upper: 20, nullable: true, cuts: [3, 10]}}}}}}
+views:
+  prices: {{of: sales, axes: [sales.price], measures: [count]}}
+"""
+
+
+@pytest.fixture(scope="module")
+def prices(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Release]:
+    folder = tmp_path_factory.mktemp("prices")
+    duckdb.sql(f"COPY (SELECT CAST(3.14 AS DECIMAL(9, 2)) AS price) TO '{folder}/sales.parquet'")
+    (folder / "prices.yaml").write_text(PRICES.format(root=folder))
+    noise = ExactNoise(insecure_test_entropy(3))
+    publish_release(load_catalog(folder / "prices.yaml"), folder / "prices.dpsql", noise=noise, key=bytes(32))
+    found = open_release(folder / "prices.dpsql", insecure=True)
     yield found
     found.close()
 
@@ -59,10 +89,38 @@ def check(release: Release, axis: int, name: str, wanted: tuple[Predicate, ...],
     assert np.allclose(direct, np.bincount(rows[:, 0].astype(int), rows[:, 1], leaves), rtol=0, atol=1e-12)
 
 
-@given(data=st.data(), wanted=filters(NUMBERS.map(str)), inner=st.booleans())
+@given(data=st.data(), wanted=filters(NUMBERS.map(str) | st.just("17.00")), inner=st.booleans())
 def test_integers(release, data, wanted, inner):
     axis, name = data.draw(st.sampled_from(axes_of(release, {"INTEGER", "BIGINT", "SMALLINT"})))
     check(release, axis, name, wanted, inner)
+
+
+@given(
+    wanted=filters(
+        st.one_of(
+            NUMBERS.map(str),
+            st.decimals(-2, 21, places=2).map(str),
+            st.decimals(-2, 21, places=1).map(lambda x: f"{x}00"),
+        )
+    ),
+)
+def test_decimals(prices, wanted):
+    ((axis, name),) = axes_of(prices, {"DECIMAL(18,2)"})
+    check(prices, axis, name, wanted, False)
+
+
+def test_decimals_that_floats_or_the_column_do_not_tell_apart_are_left_to_duckdb(prices, release):
+    ((axis, name),) = axes_of(prices, {"DECIMAL(18,2)"})
+    for text in ("dp_c0 > 1.555", "dp_c0 > 1e1", "dp_c0 > '1.55'", "dp_c0 < DATE '2025-01-01'"):
+        assert atoms_that_hold(prices, axis, ((0, name),), (written(text),), False) is None
+
+
+def test_decimals_too_long_for_a_float_are_left_to_duckdb(monkeypatch, prices):
+    ((axis, name),) = axes_of(prices, {"DECIMAL(18,2)"})
+    monkeypatch.setattr(leafsets, "MOST_WHOLE", 1000)  # 20.00 has four digits
+    again = open_release(prices.path, insecure=True)
+    assert atoms_that_hold(again, axis, ((0, name),), (written("dp_c0 > 1.5"),), False) is None
+    again.close()
 
 
 @given(

@@ -10,6 +10,7 @@ import operator
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import date
+from decimal import Decimal
 from functools import partial
 from typing import Any
 
@@ -19,6 +20,7 @@ from sqlglot import exp
 from dpsql.answer.block import (
     FALSE,
     TRUE,
+    Bound,
     ColumnRef,
     Comparison,
     Condition,
@@ -254,11 +256,11 @@ COMPARED: dict[type[Node], Callable[[Any, Any], Any]] = {
     exp.NEQ: operator.ne,
 }  # fmt: skip
 MOST_DIGITS = 18
-"""Integers of so many digits are 64-bit ones."""
+"""Integers of so many digits are 64-bit ones, and DuckDB reads a number with a point and so many as a DECIMAL."""
 
 
 def comparisons(node: Node, number: Callable[[exp.Column], int]) -> tuple[Comparison, ...]:
-    """Comparisons of one column with integers or days that must all be true; () where an expression is more.
+    """Comparisons of one column with numbers or days that must all be true; () where an expression is more.
 
     Args:
         node: a resolved expression.
@@ -278,11 +280,11 @@ def comparisons(node: Node, number: Callable[[exp.Column], int]) -> tuple[Compar
     return tuple(found) if len(found) == len(ends) else ()
 
 
-def _constant(node: Node) -> int | date | None:
-    """An integer or a day as it is written; None for anything else."""
+def _constant(node: Node) -> Bound | None:
+    """An integer, a decimal number or a day as it is written; None for anything else."""
     if isinstance(node, exp.Neg):
         inner = _constant(node.this)
-        return -inner if isinstance(inner, int) else None
+        return None if inner is None or isinstance(inner, date) else -inner
     cast = type(node) is exp.Cast and node.to.this == exp.DataType.Type.DATE
     if (
         cast
@@ -294,12 +296,20 @@ def _constant(node: Node) -> int | date | None:
         return None
     text = str(node.this)
     if not node.is_string:
-        return int(text) if text.isdecimal() and len(text) <= MOST_DIGITS and not cast else None
+        return None if cast or len(text) > MOST_DIGITS else _number(text)
     try:
         day = date.fromisoformat(text)
     except ValueError:  # such as the 30th of February, which DuckDB refuses with its own words
         return None
     return day if day.isoformat() == text else None
+
+
+def _number(text: str) -> int | Decimal | None:
+    """An integer, or a decimal number with digits on both sides of its point; None for one with an exponent."""
+    whole, _, part = text.partition(".")
+    if not whole.isdecimal() or (part and not part.isdecimal()):
+        return None
+    return Decimal(text) if part else int(text) if text.isdecimal() else None
 
 
 def _bottom_up(node: Node, change: Callable[[Node], Node]) -> Node:

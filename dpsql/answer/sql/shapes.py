@@ -24,6 +24,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date, datetime, timedelta
+from decimal import Decimal
 from functools import partial
 from typing import NamedTuple
 
@@ -31,6 +32,7 @@ from sqlglot import exp
 
 from dpsql.answer.block import (
     Always,
+    Bound,
     Comparison,
     Condition,
     Every,
@@ -64,7 +66,7 @@ class Kind(NamedTuple):
     """
 
     mark: Callable[[int], str]
-    value: Callable[[str], int | date | None]
+    value: Callable[[str], Bound | None]
 
 
 def _nothing(text: str) -> None:
@@ -75,7 +77,7 @@ KINDS = {
     "day": Kind(lambda place: (FAR + timedelta(place)).isoformat(), date.fromisoformat),
     "instant": Kind(lambda place: str(datetime(9000, 1, 1) + timedelta(0, place)), _nothing),
     "text": Kind(lambda place: f"dp mark {place} of many", _nothing),
-    "decimal": Kind(lambda place: f"909090909.{place:05}9", _nothing),
+    "decimal": Kind(lambda place: f"909090909.{place:05}9", Decimal),
     "whole": Kind(lambda place: f"9090909{place:05}9", int),
 }
 """By the groups of `PIECE`."""
@@ -202,7 +204,7 @@ def _words(pattern: Pattern, constants: Sequence[Constant]) -> str:
 def _compared(comparison: Comparison, place: Place, constant: Constant) -> Comparison:
     value = KINDS[constant.kind].value(constant.text)
     assert value is not None
-    return comparison._replace(constant=-value if place.sign < 0 and isinstance(value, int) else value)
+    return comparison._replace(constant=value if place.sign > 0 or isinstance(value, date) else -value)
 
 
 def _pattern(read: Expression, constants: Mapping[int, Constant]) -> Pattern | None:
@@ -226,11 +228,11 @@ def _pattern(read: Expression, constants: Mapping[int, Constant]) -> Pattern | N
     ) if None not in places else None  # fmt: skip
 
 
-def _place(value: int | date, values: Mapping[int | date | None, int]) -> Place | None:
+def _place(value: Bound, values: Mapping[Bound | None, int]) -> Place | None:
     """Where a marked comparison's constant comes from."""
-    sign = -1 if isinstance(value, int) and value < 0 else 1
-    number = values.get(sign * value if isinstance(value, int) else value)
-    return None if number is None else Place(number, sign)
+    negative = not isinstance(value, date) and value < 0
+    number = values.get(-value if negative else value)  # type: ignore[operator]
+    return None if number is None else Place(number, -1 if negative else 1)
 
 
 Fill = Callable[[Sequence[Constant]], Condition]
