@@ -1,7 +1,8 @@
 """A plan's terms -> their values: leaf coverage to tree nodes, nodes to one DuckDB statement, sums to terms.
 
-Each statistic is asked once: its statement sums the chosen node combinations. The node lists of an axis go in as
-parallel arrays (`unnest(?)`), which DuckDB joins to the stored table; lists of literals are several times slower.
+Each statistic is asked once, and with others of which the same is wanted: a statement sums the chosen node
+combinations. The node lists of an axis go in as parallel arrays (`unnest(?)`), which DuckDB joins to the stored tables;
+lists of literals are several times slower.
 An axis of which every box takes the same single node (an unused axis: its root) becomes an equality, which prunes
 the scan.
 """
@@ -9,7 +10,7 @@ the scan.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -126,20 +127,20 @@ class Lookup:
     """One statement and its values, ready to run; kept for `explain`.
 
     Args:
-        statistic: id of the statistic.
-        sql: DuckDB text; yields [box,] group on each listed axis, total[, cut where not whole].
+        statistics: ids of the statistics, of which the same is added up.
+        sql: DuckDB text; yields [box,] group on each grouped axis, the total of each statistic[, cut where not whole].
         values: what its placeholders are bound to.
         nodes: number of nodes on each axis.
-        listed: axis positions that it yields a group for.
+        grouped: axis positions that it yields a group for.
         many: whether it yields the box.
         whole: whether totals are exact integers.
     """
 
-    statistic: int
+    statistics: tuple[int, ...]
     sql: str
     values: tuple[Any, ...]
     nodes: tuple[int, ...]
-    listed: tuple[int, ...]
+    grouped: tuple[int, ...]
     many: bool
     whole: bool
 
@@ -183,26 +184,46 @@ def axis_nodes(
     )  # fmt: skip
 
 
-def lookup(plan: Plan, statistic: int, boxes: Sequence[Box], sums: Sequence[Sum], release: Release) -> Lookup:
-    """The statement that answers all boxes and groups of a statistic, or one term of them.
+class Asked(NamedTuple):
+    """What is added up of some statistics alike.
+
+    Args:
+        statistics: their ids.
+        boxes: the boxes wanted.
+        sums: one term of their readings for each box, of one table.
+    """
+
+    statistics: list[int]
+    boxes: Sequence[Box]
+    sums: Sequence[Sum]
+
+
+def lookups(plan: Plan, asked: Asked, release: Release) -> list[Lookup]:
+    """The statements that answer all boxes and groups: one for all statistics where totals are integers, else one each.
+
+    A statement's cost is mostly that DuckDB plans it anew. Sums of floats depend on the order in which rows come.
 
     Args:
         plan: the plan.
-        statistic: id of the statistic.
-        boxes: the boxes wanted.
-        sums: what is added up for each of them, of one table.
+        asked: what is added up.
         release: for the look-up trees.
-
-    Returns:
-        The statement and its values.
     """
-    parts = [axis_nodes(plan, i, boxes, sums, release) for i in range(len(plan.cells))]
-    many = len(boxes) > 1
-    listed = tuple(i for i, part in enumerate(parts) if many or not part.constant)
+    parts = [axis_nodes(plan, i, asked.boxes, asked.sums, release) for i in range(len(plan.cells))]
+    if all(part.nodes.whole for part in parts):
+        return [_lookup(parts, asked, asked.statistics, release)]
+    return [_lookup(parts, asked, [statistic], release) for statistic in asked.statistics]
+
+
+def _lookup(parts: Sequence[AxisNodes], asked: Asked, statistics: Sequence[int], release: Release) -> Lookup:
+    """One statement over the nodes of every axis."""
+    many = len(asked.boxes) > 1
+    joined = tuple(i for i, part in enumerate(parts) if many or not part.constant)
+    grouped = tuple(i for i in joined if parts[i].groups > 1)
     whole = all(part.nodes.whole for part in parts)
-    sources, joins, values, nodes = [f"{sums[0].table}_{statistic} AS c"], [], [], []
+    table = asked.sums[0].table
+    sources, joins, values, nodes = [_cells(table, statistics, len(parts), release)], [], [], []
     for i, part in enumerate(parts):
-        if i not in listed:
+        if i not in joined:
             node = int(part.nodes.node[0])
             joins.append(
                 f"c.n{i + 1} = {'?' if node else '0'}"
@@ -213,15 +234,30 @@ def lookup(plan: Plan, statistic: int, boxes: Sequence[Box], sums: Sequence[Sum]
         sources.append(f"(SELECT {fields}) AS a{i + 1}")
         values += arrays
         joins.append(f"c.n{i + 1} = a{i + 1}.n")
-        joins += [f"a{i + 1}.b = a{listed[0] + 1}.b"] if many and i != listed[0] else []
-    value = f"c.{release.estimate(statistic)}"
-    keys = ([f"a{listed[0] + 1}.b"] if many and listed else []) + [f"a{i + 1}.g" for i in listed]
-    totals = [f"SUM({value}) AS total"] if whole else _weighted(value, parts, listed)
+        joins += [f"a{i + 1}.b = a{joined[0] + 1}.b"] if many and i != joined[0] else []
+    estimates = [f"c.e{k}" for k in range(len(statistics))]
+    if len(statistics) == 1:
+        estimates = [f"c.{release.estimate(statistics[0])}"]
+    keys = ([f"a{joined[0] + 1}.b"] if many and joined else []) + [f"a{i + 1}.g" for i in grouped]
+    totals = [f"SUM({each})" for each in estimates] if whole else _weighted(estimates[0], parts, joined)
     sql = f"SELECT {', '.join([*keys, *totals])} FROM {', '.join(sources)}"
     sql += f" WHERE {' AND '.join(joins)}" if joins else ""
     sql += f" GROUP BY {', '.join(keys)}" if keys else ""
     counts = tuple(len(part.nodes.node) for part in parts)
-    return Lookup(statistic, sql, (*values, *nodes), counts, listed, many and bool(listed), whole)
+    many = many and bool(joined)
+    return Lookup(tuple(statistics), sql, (*values, *nodes), counts, grouped, many, whole)
+
+
+def _cells(table: str, statistics: Sequence[int], axes: int, release: Release) -> str:
+    """Node combinations of statistics: of several one below the other, each with an estimate e0, e1, .. of its own."""
+    if len(statistics) == 1:
+        return f"{table}_{statistics[0]} AS c"
+    parts = []
+    for k, statistic in enumerate(statistics):
+        own = [f"{release.estimate(statistic) if k == j else 'NULL'} AS e{j}" for j in range(len(statistics))]
+        columns = ", ".join([*(f"n{i + 1}" for i in range(axes)), *own])
+        parts.append(f"SELECT {columns} FROM {table}_{statistic}")
+    return f"({' UNION ALL '.join(parts)}) AS c"
 
 
 def _weighted(value: str, parts: Sequence[AxisNodes], listed: Sequence[int]) -> list[str]:
@@ -238,14 +274,15 @@ def _weighted(value: str, parts: Sequence[AxisNodes], listed: Sequence[int]) -> 
     cut = f"{value} * greatest({high} - {weight}, {weight} - {low})"
     if not weighed:
         cut = f"CASE WHEN {weight} < 1 THEN {value} * greatest({weight}, 1 - {weight}) ELSE 0 END"
-    return [f"SUM({value} * {weight}) AS total", f"SUM({cut}) AS cut"]
+    return [f"SUM({value} * {weight})", f"SUM({cut})"]
 
 
 def _fields(part: AxisNodes, whole: bool, many: bool) -> tuple[str, list[Any]]:
-    """Columns b (box, where there are several), g (group), n (node), w (weight), l and h (its reach, where a factor
-    weighs it) of one axis, and their values."""
+    """Columns b (box, where there are several), g (group, likewise), n (node), w (weight), l and h (its reach, where a
+    factor weighs it) of one axis, and their values."""
     wanted: list[tuple[str, str, Any]] = [("INTEGER", "b", part.box)] if many else []
-    wanted += [("INTEGER", "g", part.nodes.group), ("INTEGER", "n", part.nodes.node)]
+    wanted += [("INTEGER", "g", part.nodes.group)] if part.groups > 1 else []
+    wanted += [("INTEGER", "n", part.nodes.node)]
     wanted += [] if whole else [("DOUBLE", "w", part.nodes.weight)]
     if part.nodes.reach is not None:
         wanted += [("DOUBLE", name, ends) for name, ends in zip("lh", part.nodes.reach, strict=True)]
@@ -257,63 +294,88 @@ class Recombined(NamedTuple):
     """One statistic's answers.
 
     Args:
-        lookups: the statements that ran, one for each term of its reading.
         totals: for each box an array of the plan's shape in units of 2^-20, int64 where every leaf is whole, float64
             where one is cut.
         cuts: for each box the mass that cutting cells may have misplaced.
     """
 
-    lookups: tuple[Lookup, ...]
     totals: dict[Box, NumberArray]
     cuts: dict[Box, NumberArray]
 
 
-def recombine(plan: Plan, statistic: int, boxes: Sequence[Box], release: Release) -> Recombined:
-    """Answer boxes on one statistic.
+def _asked(plan: Plan, wanted: Mapping[int, Sequence[Box]], release: Release) -> list[Asked]:
+    """The terms of some statistics' readings; what is the same of several stands together."""
+    taken = {
+        (i, truths): masks(cells, truths)
+        for i, cells in enumerate(plan.cells)
+        for truths in {box[i] for boxes in wanted.values() for box in boxes}
+    }
+    found: dict[Any, Asked] = {}
+    for statistic, boxes in wanted.items():
+        reading = release.reading(statistic)
+        terms = (reading.terms([taken[each] for each in enumerate(box)]) for box in boxes)
+        for sums in zip(*terms, strict=True):
+            same = [(each.table, each.weight, *each.listed, *map(id, each.masks)) for each in sums]
+            found.setdefault((*boxes, *same), Asked([], boxes, sums)).statistics.append(statistic)
+    return list(found.values())
+
+
+def recombine(
+    plan: Plan, wanted: Mapping[int, Sequence[Box]], release: Release
+) -> tuple[tuple[Lookup, ...], dict[int, Recombined]]:
+    """Answer boxes on some statistics.
 
     Args:
         plan: the plan.
-        statistic: id of the statistic.
-        boxes: the boxes wanted, distinct.
+        wanted: id of a statistic -> the boxes wanted of it, distinct.
         release: an open release.
+
+    Returns:
+        The statements that ran, and each statistic's answers.
 
     Raises:
         DataError: the sum leaves the range of int64.
     """
-    reading = release.reading(statistic)
-    taken = {
-        (i, truths): masks(cells, truths)
-        for i, cells in enumerate(plan.cells)
-        for truths in {box[i] for box in boxes}
+    ran: list[tuple[Asked, Lookup]] = []
+    for asked in _asked(plan, wanted, release):
+        ran += [(asked, each) for each in lookups(plan, asked, release)]
+    cutting = {statistic for _, each in ran if not each.whole for statistic in each.statistics}
+    out: dict[int, NumberArray] = {
+        s: np.zeros((len(boxes), *plan.shape), np.float64 if s in cutting else np.int64)
+        for s, boxes in wanted.items()
     }
-    terms = zip(*(reading.terms([taken[each] for each in enumerate(box)]) for box in boxes), strict=True)
-    parts = [(sums[0].weight, lookup(plan, statistic, boxes, sums, release)) for sums in terms]
-    whole = all(part.whole for _, part in parts)
-    out = np.zeros((len(boxes), *plan.shape), np.int64 if whole else np.float64)
-    cut = np.zeros_like(out)
+    cut = {s: np.zeros_like(each) for s, each in out.items()}
     try:
-        for weight, part in parts:
-            last = part.many + len(part.listed)
-            rows = [
-                row
-                for row in run(release, prepared(release, part.sql), part.values).rows
-                if row[last] is not None
-            ]
-            columns = list(zip(*rows, strict=True))
-            if columns:
-                zeros = np.zeros(len(columns[last]), np.int64)
-                listed = [np.array(columns[part.listed.index(a) + part.many]) if a in part.listed else zeros
-                          for a in range(len(plan.shape))]  # fmt: skip
-                at = (np.array(columns[0]) if part.many else zeros, *listed)
-                out[at] += weight * np.array(columns[last], out.dtype)
-                cut[at] += 0 if part.whole else weight * np.array(columns[last + 1], out.dtype)
+        for asked, each in ran:
+            columns = list(zip(*run(release, prepared(release, each.sql), each.values).rows, strict=True))
+            for k, statistic in enumerate(each.statistics if columns else ()):
+                at, totals, cuts = _found(each, columns, k, len(plan.shape))
+                weight, kind = asked.sums[0].weight, out[statistic].dtype
+                out[statistic][at] += weight * np.array(totals, kind)
+                cut[statistic][at] += weight * np.array(cuts, kind)
     except OverflowError as error:
         raise DataError("a sum leaves the range of 64-bit integers", hint="ask for a smaller part") from error
-    return Recombined(
-        tuple(part for _, part in parts),
-        dict(zip(boxes, out, strict=True)),
-        dict(zip(boxes, cut, strict=True)),
-    )
+    return tuple(each for _, each in ran), {
+        s: Recombined(*(dict(zip(boxes, part[s], strict=True)) for part in (out, cut)))
+        for s, boxes in wanted.items()
+    }
+
+
+def _found(
+    ran: Lookup, columns: Sequence[Sequence[Any]], place: int, axes: int
+) -> tuple[tuple[IntArray, ...], Sequence[Any], Sequence[Any] | int]:
+    """Where the answers of one of a statement's statistics belong, their totals, and their cuts."""
+    first = ran.many + len(ran.grouped)
+    totals = columns[first + place]
+    kept = [r for r, total in enumerate(totals) if total is not None]
+    zeros = np.zeros(len(kept), np.int64)
+
+    def column(number: int) -> list[Any]:
+        return [columns[number][r] for r in kept]
+
+    grouped = {axis: np.array(column(ran.many + g), np.int64) for g, axis in enumerate(ran.grouped)}
+    at = (np.array(column(0), np.int64) if ran.many else zeros, *(grouped.get(i, zeros) for i in range(axes)))
+    return at, column(first + place), 0 if ran.whole else column(first + 1)
 
 
 NULL_LEVEL = 0.95
@@ -382,11 +444,10 @@ def answer_terms(
     for term in terms:
         for statistic in _statistics(plan, term):
             wanted.setdefault(statistic, {}).update(dict.fromkeys(plan.boxes_for(term)))
-    found = {s: recombine(plan, s, list(boxes), release) for s, boxes in wanted.items() if boxes}
+    ran, found = recombine(plan, {s: list(boxes) for s, boxes in wanted.items() if boxes}, release)
     totals = {term: _total(plan, term, found, index) for term in [*terms, *_rows_of(plan, terms)]}
     cuts = {term: _cut(plan, term, found, index, release) for term in terms}
-    lookups = tuple(lookup for each in found.values() for lookup in each.lookups)
-    return Answered(plan, totals, lookups, Errors(plan, release, index), cuts)
+    return Answered(plan, totals, ran, Errors(plan, release, index), cuts)
 
 
 def _rows_of(plan: Plan, terms: Sequence[Term]) -> Iterator[Term]:

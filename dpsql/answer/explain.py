@@ -98,12 +98,12 @@ def _plan_words(answered: Answered, block: Block, release: Release) -> list[str]
         words = cells_words(plan.cells[position]) + _cut_words(cut.get(position))
         lines.append(f"axis {release.axes[axis].name}: {words}")
     for lookup in answered.lookups:
-        statistic = release.statistics[lookup.statistic]
         nodes = " x ".join(str(n) for n in lookup.nodes)
-        lines.append(
-            f"statistic {statistic.measure}: {nodes or '1'} nodes, sensitivity {statistic.sensitivity}, "
-            f"{statistic.currency} {float(Fraction(statistic.budget)):.4g}"
-        )
+        for statistic in (release.statistics[each] for each in lookup.statistics):
+            lines.append(
+                f"statistic {statistic.measure}: {nodes or '1'} nodes, sensitivity {statistic.sensitivity}, "
+                f"{statistic.currency} {float(Fraction(statistic.budget)):.4g}"
+            )
     for value in block.values:
         terms = terms_of(value)
         if isinstance(value, (Linear, Ratio)) and terms and all(term in answered.totals for term in terms):

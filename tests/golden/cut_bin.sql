@@ -9,6 +9,6 @@ SELECT COUNT(*), SUM(amount * qty) FROM shop WHERE price < 12
 -- 8. statistic sales.revenue: 2 x 1 nodes, sensitivity 22500, epsilon 1
 -- 9. predicted standard error: 3.6 to 3.6
 -- 10. predicted standard error: 0.036 to 0.036
--- 11. DuckDB: SELECT a1.g, SUM(c.estimate * a1.w) AS total, SUM(CASE WHEN a1.w < 1 THEN c.estimate * greatest(a1.w, 1 - a1.w) ELSE 0 END) AS cut FROM node_combination_6 AS c, (SELECT unnest(?::INTEGER[]) AS g, unnest(?::INTEGER[]) AS n, unnest(?::DOUBLE[]) AS w) AS a1 WHERE c.n1 = a1.n AND c.n2 = 0 GROUP BY a1.g
--- 12. DuckDB: SELECT a1.g, SUM(c.estimate * a1.w) AS total, SUM(CASE WHEN a1.w < 1 THEN c.estimate * greatest(a1.w, 1 - a1.w) ELSE 0 END) AS cut FROM node_combination_7 AS c, (SELECT unnest(?::INTEGER[]) AS g, unnest(?::INTEGER[]) AS n, unnest(?::DOUBLE[]) AS w) AS a1 WHERE c.n1 = a1.n AND c.n2 = 0 GROUP BY a1.g
+-- 11. DuckDB: SELECT SUM(c.estimate * a1.w), SUM(CASE WHEN a1.w < 1 THEN c.estimate * greatest(a1.w, 1 - a1.w) ELSE 0 END) FROM node_combination_6 AS c, (SELECT unnest(?::INTEGER[]) AS n, unnest(?::DOUBLE[]) AS w) AS a1 WHERE c.n1 = a1.n AND c.n2 = 0
+-- 12. DuckDB: SELECT SUM(c.estimate * a1.w), SUM(CASE WHEN a1.w < 1 THEN c.estimate * greatest(a1.w, 1 - a1.w) ELSE 0 END) FROM node_combination_7 AS c, (SELECT unnest(?::INTEGER[]) AS n, unnest(?::DOUBLE[]) AS w) AS a1 WHERE c.n1 = a1.n AND c.n2 = 0
 -- 13. DuckDB: SELECT v0 AS "count_star()", v1 AS "sum(amount * qty)", dp_at AS "dp_hidden_1" FROM dp_block_0

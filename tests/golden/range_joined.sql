@@ -9,5 +9,5 @@ WHERE age BETWEEN 20 AND 29
 -- 6. axis category: [0, 5) of 5 leaves
 -- 7. statistic count: 5 x 3 x 1 nodes, sensitivity 1, epsilon 1
 -- 8. predicted standard error: 15.8114 to 15.8114
--- 9. DuckDB: SELECT a1.g, a2.g, SUM(c.estimate) AS total FROM node_combination_0 AS c, (SELECT unnest(?::INTEGER[]) AS g, unnest(?::INTEGER[]) AS n) AS a1, (SELECT unnest(?::INTEGER[]) AS g, unnest(?::INTEGER[]) AS n) AS a2 WHERE c.n1 = a1.n AND c.n2 = a2.n AND c.n3 = 0 GROUP BY a1.g, a2.g
+-- 9. DuckDB: SELECT SUM(c.estimate) FROM node_combination_0 AS c, (SELECT unnest(?::INTEGER[]) AS n) AS a1, (SELECT unnest(?::INTEGER[]) AS n) AS a2 WHERE c.n1 = a1.n AND c.n2 = a2.n AND c.n3 = 0
 -- 10. DuckDB: SELECT v0 AS "count_star()", dp_at AS "dp_hidden_1" FROM dp_block_0

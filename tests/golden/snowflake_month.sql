@@ -10,6 +10,5 @@ GROUP BY ALL
 -- 7. statistic sales.amount: 14 x 3 nodes, sensitivity 1250, epsilon 1
 -- 8. statistic count: 14 x 3 nodes, sensitivity 1, epsilon 1
 -- 9. predicted standard error: 0.00507784 to 0.0466605
--- 10. DuckDB: SELECT a1.g, a2.g, SUM(c.estimate) AS total FROM node_combination_5 AS c, (SELECT unnest(?::INTEGER[]) AS g, unnest(?::INTEGER[]) AS n) AS a1, (SELECT unnest(?::INTEGER[]) AS g, unnest(?::INTEGER[]) AS n) AS a2 WHERE c.n1 = a1.n AND c.n2 = a2.n GROUP BY a1.g, a2.g
--- 11. DuckDB: SELECT a1.g, a2.g, SUM(c.estimate) AS total FROM node_combination_4 AS c, (SELECT unnest(?::INTEGER[]) AS g, unnest(?::INTEGER[]) AS n) AS a1, (SELECT unnest(?::INTEGER[]) AS g, unnest(?::INTEGER[]) AS n) AS a2 WHERE c.n1 = a1.n AND c.n2 = a2.n GROUP BY a1.g, a2.g
--- 12. DuckDB: SELECT k0 AS "month", k1 AS "department", v0 AS "mean", dp_at AS "dp_hidden_1" FROM dp_block_0
+-- 10. DuckDB: SELECT a1.g, a2.g, SUM(c.e0), SUM(c.e1) FROM (SELECT n1, n2, estimate AS e0, NULL AS e1 FROM node_combination_5 UNION ALL SELECT n1, n2, NULL AS e0, estimate AS e1 FROM node_combination_4) AS c, (SELECT unnest(?::INTEGER[]) AS g, unnest(?::INTEGER[]) AS n) AS a1, (SELECT unnest(?::INTEGER[]) AS g, unnest(?::INTEGER[]) AS n) AS a2 WHERE c.n1 = a1.n AND c.n2 = a2.n GROUP BY a1.g, a2.g
+-- 11. DuckDB: SELECT k0 AS "month", k1 AS "department", v0 AS "mean", dp_at AS "dp_hidden_1" FROM dp_block_0

@@ -12,6 +12,5 @@ GROUP BY region ORDER BY total DESC
 -- 8. statistic sales.amount: 5 x 5 x 2 nodes, sensitivity 1250, epsilon 1
 -- 9. statistic count: 5 x 5 x 2 nodes, sensitivity 1, epsilon 1
 -- 10. predicted standard error: 55.9017 to 79.057
--- 11. DuckDB: SELECT a1.g, a2.g, a3.g, SUM(c.estimate) AS total FROM node_combination_1 AS c, (SELECT unnest(?::INTEGER[]) AS g, unnest(?::INTEGER[]) AS n) AS a1, (SELECT unnest(?::INTEGER[]) AS g, unnest(?::INTEGER[]) AS n) AS a2, (SELECT unnest(?::INTEGER[]) AS g, unnest(?::INTEGER[]) AS n) AS a3 WHERE c.n1 = a1.n AND c.n2 = a2.n AND c.n3 = a3.n GROUP BY a1.g, a2.g, a3.g
--- 12. DuckDB: SELECT a1.g, a2.g, a3.g, SUM(c.estimate) AS total FROM node_combination_0 AS c, (SELECT unnest(?::INTEGER[]) AS g, unnest(?::INTEGER[]) AS n) AS a1, (SELECT unnest(?::INTEGER[]) AS g, unnest(?::INTEGER[]) AS n) AS a2, (SELECT unnest(?::INTEGER[]) AS g, unnest(?::INTEGER[]) AS n) AS a3 WHERE c.n1 = a1.n AND c.n2 = a2.n AND c.n3 = a3.n GROUP BY a1.g, a2.g, a3.g
--- 13. DuckDB: SELECT k0 AS "region", v0 AS "total", dp_at AS "dp_hidden_1" FROM dp_block_0 ORDER BY "total" DESC
+-- 11. DuckDB: SELECT a2.g, SUM(c.e0), SUM(c.e1) FROM (SELECT n1, n2, n3, estimate AS e0, NULL AS e1 FROM node_combination_1 UNION ALL SELECT n1, n2, n3, NULL AS e0, estimate AS e1 FROM node_combination_0) AS c, (SELECT unnest(?::INTEGER[]) AS n) AS a1, (SELECT unnest(?::INTEGER[]) AS g, unnest(?::INTEGER[]) AS n) AS a2, (SELECT unnest(?::INTEGER[]) AS n) AS a3 WHERE c.n1 = a1.n AND c.n2 = a2.n AND c.n3 = a3.n GROUP BY a2.g
+-- 12. DuckDB: SELECT k0 AS "region", v0 AS "total", dp_at AS "dp_hidden_1" FROM dp_block_0 ORDER BY "total" DESC

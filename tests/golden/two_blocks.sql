@@ -14,6 +14,6 @@ UNION ALL SELECT 'young', COUNT(*) FROM shop WHERE age < 25
 -- 12. axis category: [0, 5) of 5 leaves
 -- 13. statistic count: 3 x 1 x 1 nodes, sensitivity 1, epsilon 1
 -- 14. predicted standard error: 14.4914 to 14.4914
--- 15. DuckDB: SELECT SUM(c.estimate) AS total FROM node_combination_6 AS c WHERE c.n1 = 0 AND c.n2 = 0
--- 16. DuckDB: SELECT a1.g, SUM(c.estimate) AS total FROM node_combination_0 AS c, (SELECT unnest(?::INTEGER[]) AS g, unnest(?::INTEGER[]) AS n) AS a1 WHERE c.n1 = a1.n AND c.n2 = 0 AND c.n3 = 0 GROUP BY a1.g
+-- 15. DuckDB: SELECT SUM(c.estimate) FROM node_combination_6 AS c WHERE c.n1 = 0 AND c.n2 = 0
+-- 16. DuckDB: SELECT SUM(c.estimate) FROM node_combination_0 AS c, (SELECT unnest(?::INTEGER[]) AS n) AS a1 WHERE c.n1 = a1.n AND c.n2 = 0 AND c.n3 = 0
 -- 17. DuckDB: SELECT 'all' AS "k", v0 AS "n", dp_at AS "dp_hidden_1", NULL AS "dp_hidden_2" FROM dp_block_0 UNION ALL SELECT 'young' AS "'young'", v0 AS "count_star()", NULL AS "dp_hidden_1", dp_at AS "dp_hidden_2" FROM dp_block_1
