@@ -2,7 +2,8 @@
 
 Questions are random rectangles on every pair of eight columns. Synthetic rows err by what their model leaves out, in
 proportion to the rows; a release errs by noise, which does not know how many rows there are. So the rows are also
-drawn again, with replacement, to other sizes.
+drawn again, with replacement, to other sizes. What a fit or a release came to is kept in build/peers/jobs, so that a
+run can be stopped and goes on.
 
 **Privacy**: public data; without `DPSQL_DATA` nothing is measured.
 """
@@ -15,6 +16,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Mapping, Sequence
 from itertools import combinations
 from pathlib import Path
@@ -25,14 +27,31 @@ import numpy as np
 
 import dpsql
 from benchmarks.figures import Figures
-from benchmarks.peers.environments import BUILD, prepare, python_of
+from benchmarks.peers.environments import BUILD, commit, prepare, python_of
 
 EPSILON, DELTA, SEED = 1.0, 1e-9, 1994
-EACH = 12
-"""Rectangles a pair."""
-SIZES = (1 / 8, 1.0, 8.0)
-"""Rows over those of the census."""
+EACH, RUNS = 12, 3
+"""Rectangles a pair; releases of dpsql at each size."""
+SIZES = (2_000, 10_000, 0, 200_000, 1_000_000)
+"""Rows; 0 is the census itself."""
 JOBS, RESULTS = BUILD / "jobs", BUILD / "adult.json"
+
+
+class Model(NamedTuple):
+    """A model of synthetic rows, as dpmm sets it where a user sets nothing.
+
+    Args:
+        iterations: of inference.
+        megabytes: the largest model; AIM's own source says 80 for comparisons, MST has no bound.
+        sizes: of `SIZES`, those that are fitted.
+    """
+
+    iterations: int
+    megabytes: int | None
+    sizes: tuple[int, ...]
+
+
+MODELS = {"mst": Model(5_000, None, SIZES), "aim": Model(1_000, 80, SIZES)}
 
 
 class Column(NamedTuple):
@@ -117,13 +136,35 @@ def pair_tables(leaves: Mapping[str, np.ndarray]) -> list[np.ndarray]:
     return tables
 
 
-def released(folder: Path, asked: Sequence[Rectangle]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Answers of a fresh release, and the ends of their intervals."""
+def drawn(rows: Mapping[str, np.ndarray], size: int) -> dict[str, np.ndarray]:
+    """The census, or so many of its people drawn with replacement; the same ones each time."""
+    people = len(rows["age"])
+    picked = np.random.default_rng((SEED, size)).integers(0, people, size) if size else np.arange(people)
+    return {name: values[picked] for name, values in rows.items()}
+
+
+def leaves_of(rows: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Every value's leaf."""
+    with duckdb.connect() as db:
+        db.register("raw", dict(rows))
+        codes = ", ".join(f"{column.leaf} AS {column.name}" for column in COLUMNS)
+        return dict(db.execute(f"SELECT {codes} FROM raw").fetchnumpy())
+
+
+def copied(table: Mapping[str, np.ndarray], file: str) -> None:
+    """Write a table as its file's name says."""
+    with duckdb.connect() as db:
+        db.register("raw", dict(table))
+        db.execute(f"COPY raw TO '{file}'")
+
+
+def released(folder: Path, rows: Mapping[str, np.ndarray], asked: Sequence[Rectangle]) -> np.ndarray:
+    """Answers of a fresh release and both ends of their intervals, one row each."""
     shown = ", ".join(column.yaml for column in COLUMNS)
     axes = ", ".join(f"person.{column.name}" for column in COLUMNS)
+    copied(rows, f"{folder}/person.parquet")
     (folder / "adult.yaml").write_text(
-        "dpsql: 1\nname: adult\nsource: {kind: parquet, tables: {person: adult_train.parquet}, "
-        f'root: "{os.environ["DPSQL_DATA"]}/adult"}}\n'
+        f'dpsql: 1\nname: adult\nsource: {{kind: parquet, root: "{folder}", tables: {{person: person.parquet}}}}\n'
         f"privacy: {{lineage: adult, cap: 1, unit: row, epsilon: {EPSILON}, delta: {DELTA}}}\n"
         f"tables: {{person: {{role: fact, columns: {{{shown}}}}}}}\n"
         f"views: {{pairs: {{of: person, axes: [{axes}], ways: 2}}}}\n"
@@ -131,125 +172,141 @@ def released(folder: Path, asked: Sequence[Rectangle]) -> tuple[np.ndarray, np.n
     dpsql.publish(folder / "adult.yaml", folder / "adult.dpsql")
     results = [dpsql.query(each.sql, release=folder / "adult.dpsql") for each in asked]
     ends = [result.interval_rows(0.95) for result in results]
-    return (
-        np.array([float(result.rows[0][0]) for result in results]),
-        np.array([float(low[0][0]) for low, _ in ends]),
-        np.array([float(high[0][0]) for _, high in ends]),
-    )
+    values = [
+        [result.rows[0][0], low[0][0], high[0][0]] for result, (low, high) in zip(results, ends, strict=True)
+    ]
+    return np.array(values, dtype=float)
 
 
-def ourselves(asked: Sequence[Rectangle], truth: np.ndarray, runs: int) -> tuple[float, float]:
+def ourselves(rows: Mapping[str, np.ndarray], asked: Sequence[Rectangle], size: int) -> dict[str, Any]:
     """dpsql's mean absolute error and how often its intervals hold, from their file where there is one."""
-    file = JOBS / f"census-dpsql-{runs}.json"
+    file = JOBS / f"census-dpsql-{size}.json"
     if not file.exists():
-        errors, held = [], []
-        for _ in range(runs):
+        tables, errors, held, start = pair_tables(leaves_of(rows)), [], [], time.process_time()
+        truth = np.array([each.of(tables) for each in asked])
+        for _ in range(RUNS):
             with tempfile.TemporaryDirectory() as name:
-                values, low, high = released(Path(name), asked)
-            errors.append(np.abs(values - truth).mean())
-            held.append(((low <= truth) & (truth <= high)).mean())
+                values, low, high = released(Path(name), rows, asked).T
+            errors.append(float(np.abs(values - truth).mean()))
+            held.append(float(((low <= truth) & (truth <= high)).mean()))
+        spent = (time.process_time() - start) / RUNS
         JOBS.mkdir(parents=True, exist_ok=True)
-        file.write_text(json.dumps([float(np.mean(errors)), float(np.mean(held))]))
-    error, rate = json.loads(file.read_text())
-    return float(error), float(rate)
-
-
-def synthetic(leaves: Mapping[str, np.ndarray], model: str, size: float) -> dict[str, Any]:
-    """What a model's rows hold, from its file where it has one."""
-    file = JOBS / f"dpmm-{model}-{size:g}.json"
-    if not file.exists():
-        reason = prepare("dpmm")
-        if reason:
-            return {"failed": reason}
-        with tempfile.TemporaryDirectory() as name:
-            rows = f"{name}/rows.csv"
-            with duckdb.connect() as db:
-                db.register("raw", dict(leaves))
-                db.execute(f"COPY raw TO '{rows}' (FORMAT csv, HEADER)")
-            job = {
-                "rows": rows, "epsilon": EPSILON, "delta": DELTA, "model": model,
-                "leaves": {column.name: len(column.starts) for column in COLUMNS},
-            }  # fmt: skip
-            command = [python_of("dpmm"), "-m", "benchmarks.peers.with_dpmm"]
-            done = subprocess.run(command, input=json.dumps(job), capture_output=True, text=True)
-        if done.returncode:
-            return {"failed": done.stderr.strip().splitlines()[-1][:200]}
-        JOBS.mkdir(parents=True, exist_ok=True)
-        file.write_text(done.stdout)
+        file.write_text(json.dumps({"errors": errors, "held": held, "cpu": spent}))
     return dict(json.loads(file.read_text()))
 
 
-def crossing(sizes: Sequence[float], others: Sequence[float], ours: float) -> float:
-    """From how many rows on an error that grows passes one that stays; between two sizes along a straight line of logs.
+def synthetic(
+    rows: Mapping[str, np.ndarray], asked: Sequence[Rectangle], name: str, size: int, seconds: int
+) -> dict[str, Any]:
+    """What a model's rows err by, from its file where it has one."""
+    file = JOBS / f"census-{name}-{size}.json"
+    if not file.exists():
+        found = fitted(leaves_of(rows), MODELS[name], name, seconds)
+        if "tables" in found:
+            exact = pair_tables(leaves_of(rows))
+            tables = found.pop("tables")
+            found["error"] = float(np.mean([abs(each.of(tables) - each.of(exact)) for each in asked]))
+        JOBS.mkdir(parents=True, exist_ok=True)
+        file.write_text(json.dumps(found))
+    return dict(json.loads(file.read_text()))
+
+
+def fitted(leaves: Mapping[str, np.ndarray], model: Model, name: str, seconds: int) -> dict[str, Any]:
+    """Counts of every pair in fresh synthetic rows, or why there are none."""
+    reason = prepare("dpmm")
+    if reason:
+        return {"failed": reason}
+    with tempfile.TemporaryDirectory() as folder:
+        copied(leaves, f"{folder}/rows.csv")
+        job = {
+            "rows": f"{folder}/rows.csv", "epsilon": EPSILON, "delta": DELTA, "model": name,
+            "iterations": model.iterations, "megabytes": model.megabytes, "seconds": seconds,
+            "leaves": {column.name: len(column.starts) for column in COLUMNS},
+        }  # fmt: skip
+        command = [python_of("dpmm"), "-m", "benchmarks.peers.with_dpmm"]
+        done = subprocess.run(command, input=json.dumps(job), capture_output=True, text=True)
+    if done.returncode < 0:
+        return {"failed": f"no answer after {seconds:,} s of CPU"}
+    if done.returncode:
+        return {"failed": done.stderr.strip().splitlines()[-1][:200]}
+    return dict(json.loads(done.stdout))
+
+
+def crossing(sizes: Sequence[float], others: Sequence[float], ours: Sequence[float]) -> float:
+    """From how many rows on one error passes another; between two sizes along straight lines of logs.
 
     Args:
         sizes: rows, growing.
         others: the other's error at each.
-        ours: the error that stays.
+        ours: our error at each.
+
+    Returns:
+        The first size from which ours is less at all larger ones; infinite if it is not less at the last.
     """
-    for (a, low), (b, high) in zip(
-        zip(sizes, others, strict=True), list(zip(sizes, others, strict=True))[1:], strict=False
-    ):
-        if low < ours <= high:
-            share = np.log(ours / low) / np.log(high / low)
-            return float(np.exp(np.log(a) + share * np.log(b / a)))
-    return float(sizes[0]) if others[0] >= ours else float("inf")
+    ahead = np.log(np.asarray(others) / np.asarray(ours))
+    if ahead[-1] <= 0:
+        return float("inf")
+    behind = np.flatnonzero(ahead <= 0)
+    if not behind.size:
+        return float(sizes[0])
+    last = int(behind[-1])
+    share = -ahead[last] / (ahead[last + 1] - ahead[last])
+    return float(np.exp(np.log(sizes[last]) + share * np.log(sizes[last + 1] / sizes[last])))
+
+
+def told(kept: Mapping[str, Any], name: str) -> str:
+    """From how many rows on dpsql is ahead of a model, in words."""
+    both = [
+        (row["rows"], row[name]["error"], float(np.mean(row["dpsql"]["errors"])))
+        for row in kept["sizes"] if "error" in row.get(name, {})
+    ]  # fmt: skip
+    if not both:
+        return f"{name.upper()} gave no answer"
+    rows = crossing(*zip(*both, strict=True))
+    if rows == both[0][0]:
+        return f"dpsql is ahead of {name.upper()} from the fewest rows tried, {rows:,.0f}"
+    return (
+        f"dpsql is ahead of {name.upper()} from about {float(f'{rows:.2g}'):,.0f} rows on"
+        if np.isfinite(rows)
+        else f"dpsql is not ahead of {name.upper()} at {both[-1][0]:,} rows"
+    )
 
 
 def main() -> int:
     """Measure, keep, print the figures."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--model", default="mst", choices=("mst", "aim"))
-    parser.add_argument("--runs", type=int, default=3, help="releases of dpsql")
+    parser.add_argument("--models", nargs="*", default=list(MODELS), choices=tuple(MODELS))
+    parser.add_argument("--seconds", type=int, default=2400, help="of CPU that a fit may take")
     options = parser.parse_args()
     if "DPSQL_DATA" not in os.environ:
         print("no DPSQL_DATA: nothing is compared on the census")
         return 0
+    columns = ", ".join(column.name for column in COLUMNS)
     with duckdb.connect() as db:
-        codes = ", ".join(f"{column.leaf} AS {column.name}" for column in COLUMNS)
-        leaves = db.execute(
-            f"SELECT {codes} FROM '{os.environ['DPSQL_DATA']}/adult/adult_train.parquet'"
-        ).fetchnumpy()
-    asked, rng = rectangles(), np.random.default_rng(SEED)
-    people = len(leaves["age"])
-    whole = pair_tables(leaves)
-    truth = np.array([each.of(whole) for each in asked])
-    ours, rate = ourselves(asked, truth, options.runs)
-    kept: dict[str, Any] = {
-        "people": people,
-        "ours": ours,
-        "held": rate,
-        "model": options.model,
-        "others": [],
-    }
+        file = f"{os.environ['DPSQL_DATA']}/adult/adult_train.parquet"
+        census = db.execute(f"SELECT {columns} FROM '{file}'").fetchnumpy()
+    asked = rectangles()
+    kept: dict[str, Any] = {"commit": commit(), "sizes": []}
     for size in SIZES:
-        drawn = rng.integers(0, people, round(people * size))
-        own = leaves if size == 1 else {name: values[drawn] for name, values in leaves.items()}
-        found = synthetic(own, options.model, size)
-        if "failed" in found:
-            kept["others"].append({"rows": len(own["age"]), "failed": found["failed"]})
-            print(f"{options.model} at {len(own['age'])} rows: {found['failed']}")
-            continue
-        exact = pair_tables(own)
-        wrong = float(np.mean([abs(each.of(found["tables"]) - each.of(exact)) for each in asked]))
-        kept["others"].append(
-            {
-                "rows": len(own["age"]),
-                "error": wrong,
-                "cpu": found["cpu"],
-                "version": found["version"],
-                "lines": found["lines"],
-            }
+        rows = drawn(census, size)
+        found: dict[str, Any] = {"rows": len(rows["age"]), "dpsql": ourselves(rows, asked, size)}
+        for name in options.models:
+            if size in MODELS[name].sizes:
+                found[name] = synthetic(rows, asked, name, size, options.seconds)
+        kept["sizes"].append(found)
+        shown = (f"{n} {found[n].get('error', found[n].get('failed'))}" for n in options.models if n in found)
+        print(
+            f"{found['rows']} rows: dpsql errs by {np.mean(found['dpsql']['errors']):.1f};",
+            *shown,
+            flush=True,
         )
-        print(f"{len(own['age'])} rows: {options.model} errs by {wrong:.1f}, dpsql by {ours:.1f}", flush=True)
     RESULTS.write_text(json.dumps(kept))
+    for name in options.models:
+        print(told(kept, name))
+    rate = float(np.mean([row["dpsql"]["held"] for row in kept["sizes"]]))
     figures = Figures()
     figures.at_least("peers, census, 95% intervals hold, from below", rate, 0.93)
     figures.at_most("peers, census, 95% intervals hold, from above", rate, 0.97)
-    told = [each for each in kept["others"] if "error" in each]
-    if told:
-        rows = crossing([each["rows"] for each in told], [each["error"] for each in told], ours)
-        print(f"dpsql is ahead of {options.model} from {rows:,.0f} rows")
     return figures.finish()
 
 

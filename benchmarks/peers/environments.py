@@ -52,3 +52,9 @@ def prepare(name: str) -> str:
         return (told or ["pip failed"])[-1]
     done.touch()
     return ""
+
+
+def commit() -> str:
+    """Which dpsql this is."""
+    told = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True)
+    return told.stdout.strip() or "unknown"

@@ -7,10 +7,12 @@ import io
 import json
 import math
 from collections.abc import Mapping
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import matplotlib as mpl
+import numpy as np
 
 from benchmarks.figures import Figures
 from benchmarks.page import markdown, number, write
@@ -28,6 +30,22 @@ TITLES = {
     "diffprivlib": "diffprivlib",
 }  # fmt: skip
 Rows = Mapping[Part, Row]
+LINES: dict[str, dict[str, Any]] = {
+    peer: {"color": color, "marker": marker, "linestyle": dashes, "linewidth": 1.2, "markersize": 5}
+    for peer, color, marker, dashes in (
+        ("smartnoise", "#4b0a77", "s", "--"),
+        ("opendp", "#2a7fb8", "^", "-."),
+        ("pyqrlew", "#4dac5a", "v", ":"),
+        ("tumult", "#b5261e", "D", "-"),
+        ("diffprivlib", "#e6b422", "o", (0, (6, 2))),
+    )
+}
+"""How a peer's points look. Lightness differs by ten of a hundred: seen in grey, and by the colour-blind too."""
+LEVELS: dict[tuple[str, str], dict[str, Any]] = {
+    ("opendp", "cells"): {"color": "#808080", "linestyle": ":", "linewidth": 2},
+    ("dpsql", "questions"): {"color": "black", "linestyle": "-", "linewidth": 2},
+}
+"""How a release looks, whose error does not grow with the questions."""
 
 
 def load(path: Path) -> tuple[dict[str, Any], dict[Part, Row]]:
@@ -45,13 +63,12 @@ def error_table(rows: Rows, delta: float) -> str:
     """Errors at every K, unit sale."""
     body: dict[str, dict[tuple[int, int], str]] = {}
     for part, row in rows.items():
-        if (part.unit, part.delta) != ("sale", delta) or part.method in ("fast", "shapes") or row.failed:
+        if (part.unit, part.delta) != ("sale", delta) or part.method in ("fast", "shapes"):
             continue
         whole = part.method in ("questions", "cells") and (part.peer == "dpsql" or part.method == "cells")
-        for total in TOTALS if whole else (part.total,):
-            for aggregate in range(3):
-                cells = body.setdefault(engine(part), {})
-                cells[aggregate, total] = "-" if part.asked < 10 else number(row.errors[aggregate])
+        cells = body.setdefault(engine(part), {})
+        for total, aggregate in product(TOTALS if whole else (part.total,), range(3)):
+            cells[aggregate, total] = row.failed or number(row.errors[aggregate])
     head = [f"{what}, K = {total:,}" for what in ("COUNT", "SUM", "AVG") for total in TOTALS]
     columns = [(aggregate, total) for aggregate in range(3) for total in TOTALS]
     return markdown(
@@ -130,21 +147,36 @@ def census() -> str:
     if not adult.RESULTS.exists():
         return "Not measured in this run."
     kept = json.loads(adult.RESULTS.read_text())
-    body, told = [], [each for each in kept["others"] if "error" in each]
-    for each in kept["others"]:
-        other = number(each["error"]) if "error" in each else each["failed"]
-        body.append([f"{each['rows']:,}", number(kept["ours"]), other])
-    lines = [markdown(["rows", "dpsql", kept["model"].upper()], body), ""]
+    names = [name for name in adult.MODELS if any(name in row for row in kept["sizes"])]
+    body = []
+    for row in kept["sizes"]:
+        others = [row.get(name, {"failed": "not tried"}) for name in names]
+        told = [number(each["error"]) if "error" in each else each["failed"] for each in others]
+        body.append([f"{row['rows']:,}", number(float(np.mean(row["dpsql"]["errors"]))), *told])
+    fits = [(name, row[name]) for row in kept["sizes"] for name in names if "error" in row.get(name, {})]
+    rate = np.mean([row["dpsql"]["held"] for row in kept["sizes"]])
+    lines = [
+        markdown(["rows", "dpsql", *(name.upper() for name in names)], body),
+        "",
+        *(adult.told(kept, name) + "." for name in names),
+        f"dpsql's 95% intervals hold {100 * rate:.1f}% of the time; synthetic rows have none.",
+    ]
+    for name in names:
+        spent = [each["cpu"] for of, each in fits if of == name]
+        if spent:
+            lines.append(f"A fit of {name.upper()} took {min(spent):,.0f} to {max(spent):,.0f} s of CPU.")
+    ours = max(row["dpsql"]["cpu"] for row in kept["sizes"])
     lines.append(
-        f"dpsql's 95% intervals hold {100 * kept['held']:.1f}% of the time; synthetic rows have none."
+        f"A release with all its answers took {ours:.1f} s or less. dpsql at commit `{kept['commit']}`, "
+        f"dpmm {fits[0][1]['version'] if fits else ''}."
     )
-    if told:
-        rows = adult.crossing([each["rows"] for each in told], [each["error"] for each in told], kept["ours"])
-        where = f"from about {rows:,.0f} rows on" if math.isfinite(rows) else "at none of these sizes"
-        lines.append(
-            f"dpsql is ahead {where}. A fit took {told[0]['cpu']:.0f} s of CPU or more (dpmm {told[0]['version']})."
-        )
     return "\n".join(lines)
+
+
+def measured_at(kept: Mapping[str, Any]) -> str:
+    """At which commits, with how many rows."""
+    shown = {who: ", ".join(f"`{each}`" for each in at) for who, at in kept["commits"].items()}
+    return f"Measured with {kept['sales']:,} sales: dpsql at {shown['dpsql']}, the others' scripts at {shown['peers']}."
 
 
 def judged(rows: Rows) -> str:
@@ -159,31 +191,30 @@ def draw(rows: Rows, path: Path) -> None:
     """Error of COUNT against the number of questions, one panel a promise."""
     settings = {"svg.fonttype": "none", "svg.hashsalt": "dpsql", "font.family": "sans-serif"}
     with plt.rc_context(settings):
-        figure, axes = plt.subplots(1, 2, figsize=(9, 3.4), sharey=True)
+        figure, axes = plt.subplots(1, 2, figsize=(10, 3.6), sharey=True)
+        known: dict[str, Any] = {}
         for axis, (delta, title) in zip(axes, ((0.0, "epsilon 1"), (DELTA, f"(1, {DELTA:g})")), strict=True):
-            for peer, style in (
-                ("smartnoise", "s--"),
-                ("opendp", "^--"),
-                ("pyqrlew", "v--"),
-                ("diffprivlib", "x--"),
-            ):
-                own = sorted(
-                    (p.total, r.errors[0]) for p, r in rows_of(rows, peer, "sale", delta, "questions")
-                )
+            for place, (peer, style) in enumerate(LINES.items()):
+                own = [
+                    (p.total * 1.06 ** (place - 2), r.errors[0])
+                    for p, r in rows_of(rows, peer, "sale", delta, "questions")
+                ]
                 if own:
-                    axis.loglog(*zip(*own, strict=True), style, label=TITLES[peer], linewidth=1, markersize=5)
-            for peer, method, style in (("opendp", "cells", ":"), ("dpsql", "questions", "-")):
+                    axis.loglog(*zip(*sorted(own), strict=True), label=TITLES[peer], **style)
+            for (peer, method), style in LEVELS.items():
                 for _, row in rows_of(rows, peer, "sale", delta, method)[:1]:
                     label = TITLES["cells" if method == "cells" else "dpsql"]
-                    axis.loglog((10, 1000), [row.errors[0]] * 2, style, label=label, linewidth=2)
+                    axis.loglog((10, 1000), [row.errors[0]] * 2, label=label, **style)
             for _, row in rows_of(rows, "dpsql", "sale", delta, "buy"):
-                axis.loglog([10], row.errors[:1], "o", label=TITLES["buy"], color="black")
+                axis.loglog([10], row.errors[:1], "*", label=TITLES["buy"], color="black", markersize=9)
             axis.set_title(title, fontsize=10)
             axis.set_xlabel("questions that share the budget")
             axis.grid(alpha=0.3)
+            shown = axis.get_legend_handles_labels()
+            known.update(zip(shown[1], shown[0], strict=True))
         axes[0].set_ylabel("mean absolute error of COUNT")
-        axes[0].legend(fontsize=7)
-        figure.tight_layout()
+        figure.legend(known.values(), known.keys(), fontsize=7, loc="center right")
+        figure.tight_layout(rect=(0, 0, 0.79, 1))
         figure.savefig(path, format="svg", metadata={"Date": None})
         plt.close(figure)
 
@@ -192,7 +223,7 @@ def main() -> None:
     """Write the page and its plot."""
     kept, rows = load(RESULTS)
     blocks = {
-        "RUN": f"Measured at commit `{kept['commit']}` with {kept['sales']:,} sales.",
+        "RUN": measured_at(kept),
         "PURE": error_table(rows, 0.0), "DELTA": error_table(rows, DELTA), "EVEN": even_table(rows),
         "HELD": held_table(rows), "CUSTOMER": customer_table(rows), "COST": cost_table(rows), "CENSUS": census(),
         "FIGURES": judged(rows),

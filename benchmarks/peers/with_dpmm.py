@@ -1,11 +1,13 @@
 """MST (or AIM) of private-pgm's family, as dpmm ships them: synthetic rows, of which every pair of columns is counted.
 
-One JSON object in: rows as leaves by column, the leaves of each column, epsilon, delta, model. One out: a table a pair.
+One JSON object in: rows as leaves by column, the leaves of each column, epsilon, delta, model, iterations of inference,
+megabytes of the model, seconds of CPU. One out: a table a pair. Past its CPU the system ends it.
 """
 
 from __future__ import annotations
 
 import json
+import resource
 import sys
 import time
 from importlib.metadata import version
@@ -18,6 +20,7 @@ def main() -> None:
     """Fit, generate, count."""
     out, sys.stdout = sys.stdout, sys.stderr
     job = json.load(sys.stdin)
+    resource.setrlimit(resource.RLIMIT_CPU, (job["seconds"], job["seconds"]))
     start = time.process_time()
     # user
     import numpy as np
@@ -27,8 +30,9 @@ def main() -> None:
 
     frame = pd.read_csv(job["rows"])
     model = {"mst": MSTPipeline, "aim": AIMPipeline}[job["model"]](
-        epsilon=job["epsilon"], delta=job["delta"], compress=True, disable_processing=True, n_jobs=1
-    )
+        epsilon=job["epsilon"], delta=job["delta"], compress=True, disable_processing=True, n_jobs=1,
+        max_model_size=job["megabytes"], gen_kwargs={"n_iters": job["iterations"]},
+    )  # fmt: skip
     model.fit(frame, domain=job["leaves"])
     synthetic = model.generate(n_records=len(frame))
     # end

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
 from benchmarks.peers import adult, protocol, star
 from benchmarks.peers.measure import DELTA, Part, judge, parts, row, shape
+from benchmarks.peers.page import LINES
 
 SCRIPTS = sorted(Path(protocol.__file__).parent.glob("with_*.py"))
 
@@ -67,9 +69,40 @@ def test_figures_are_short_where_dpsql_errs_more(capsys: pytest.CaptureFixture[s
 
 
 def test_where_an_error_that_grows_passes_one_that_stays() -> None:
-    assert adult.crossing([10, 1000], [1.0, 100.0], 10.0) == pytest.approx(100)
-    assert adult.crossing([10, 1000], [1.0, 2.0], 10.0) == math.inf
-    assert adult.crossing([10, 1000], [20.0, 30.0], 10.0) == 10
+    assert adult.crossing([10, 1000], [1.0, 100.0], [10.0, 10.0]) == pytest.approx(100)
+    assert adult.crossing([10, 1000], [1.0, 2.0], [10.0, 10.0]) == math.inf
+    assert adult.crossing([10, 1000], [20.0, 30.0], [10.0, 10.0]) == 10
+    assert adult.crossing([10, 100, 1000, 10000], [20.0, 8.0, 12.5, 30.0], [10.0] * 4) == pytest.approx(
+        316.2, 1e-3
+    )
+
+
+def test_a_model_that_was_never_behind_or_never_ended_is_told_so() -> None:
+    def kept(*found: dict[str, object]) -> dict[str, object]:
+        return {
+            "sizes": [
+                {"rows": 10 ** (i + 1), "dpsql": {"errors": [9.0, 11.0]}, "mst": each}
+                for i, each in enumerate(found)
+            ]
+        }
+
+    assert adult.told(kept({"error": 1.0}, {"error": 100.0}), "mst").endswith("from about 32 rows on")
+    assert adult.told(kept({"error": 11.0}, {"error": 100.0}), "mst").endswith(
+        "from the fewest rows tried, 10"
+    )
+    assert adult.told(kept({"error": 1.0}, {"error": 5.0}), "mst").endswith("not ahead of MST at 100 rows")
+    assert adult.told(kept({"failed": "no answer"}), "mst") == "MST gave no answer"
+
+
+def test_colours_of_the_plot_differ_in_grey() -> None:
+    def lightness(colour: str) -> float:
+        parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+        linear = [((each + 0.055) / 1.055) ** 2.4 if each > 0.04045 else each / 12.92 for each in parts]
+        return 116 * (0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]) ** (1 / 3) - 16
+
+    shades = sorted(lightness(style["color"]) for style in LINES.values())
+    assert shades[0] > 15 and shades[-1] < 80  # neither dpsql's black nor the paper
+    assert all(b - a >= 10 for a, b in pairwise(shades))
 
 
 def test_a_rectangle_counts_the_same_in_sql_and_in_its_table() -> None:
