@@ -67,8 +67,9 @@ def parts() -> Iterator[Part]:
     """All jobs; all are asked the first questions.
 
     An error is a mean over noise, so what it rests on is the number of answers: 60 of Laplace noise give it to 13%, 100
-    to 10%, 300 to 6%. Cheap engines give 100 to 300 and costly ones 60. At K = 10 those that enforce a budget are asked
-    anew; those that count only are asked 60 times with a tenth of it each, since the noise is the same.
+    to 10%, 300 to 6%. Cheap engines give 100 to 300, costly ones 60, and Tumult, on Spark, 12. At K = 10 those that
+    enforce a budget are asked anew; those that count only are asked 60 times with a tenth of it each, since the noise
+    is the same.
     """
     for delta in (0.0, DELTA):
         yield Part("diffprivlib", "sale", delta, 10, 10, runs=6)
@@ -94,8 +95,8 @@ def parts() -> Iterator[Part]:
         yield Part("smartnoise", "customer", delta, 100, 60)
     yield Part("pyqrlew", "customer", DELTA, 100, 60)
     for delta in (0.0, DELTA):
-        yield Part("tumult", "sale", delta, 100, 60)
-        yield Part("tumult", "customer", delta, 100, 20)
+        yield Part("tumult", "sale", delta, 100, 12)
+        yield Part("tumult", "customer", delta, 100, 12)
 
 
 def shape(box: star.Question, number: int) -> str:
