@@ -38,7 +38,7 @@ JOBS, RESULTS = BUILD / "jobs", BUILD / "adult.json"
 
 
 class Model(NamedTuple):
-    """A model of synthetic rows, as dpmm sets it where a user sets nothing.
+    """A model of synthetic rows, as dpmm sets it where a user sets nothing, but for AIM's iterations: it has 1,000.
 
     Args:
         iterations: of inference.
@@ -51,7 +51,7 @@ class Model(NamedTuple):
     sizes: tuple[int, ...]
 
 
-MODELS = {"mst": Model(5_000, None, SIZES), "aim": Model(1_000, 80, SIZES)}
+MODELS = {"mst": Model(5_000, None, SIZES), "aim": Model(300, 80, SIZES)}
 
 
 class Column(NamedTuple):
