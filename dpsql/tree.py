@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import pairwise
+from itertools import pairwise, repeat
 from typing import NamedTuple
 
 import numpy as np
@@ -321,17 +321,18 @@ FEW = 8
 
 def _cover_few(tree: Tree, lo: list[int], hi: list[int]) -> tuple[IntArray, IntArray]:
     """`cover` without numpy, in the same order."""
-    front = [(which, 0) for which in range(len(lo)) if lo[which] < hi[which]]
+    front = [(which, 0, 0, tree.n) for which in range(len(lo)) if lo[which] < hi[which]]
     found: list[tuple[int, int]] = []
     while front:
-        below: list[tuple[int, int]] = []
-        for which, node in front:
-            start, stop = tree.lo[node], tree.hi[node]
+        below: list[tuple[int, int, int, int]] = []
+        for which, node, start, stop in front:
             if start >= lo[which] and stop <= hi[which]:
                 found.append((which, node))
             elif start < hi[which] and stop > lo[which]:
                 first = int(tree.first_child[node])
-                below += [(which, child) for child in range(first, first + int(tree.child_count[node]))]
+                last = first + int(tree.child_count[node])
+                ends = tree.lo[first:last].tolist(), tree.hi[first:last].tolist()
+                below += zip(repeat(which), range(first, last), *ends)
         front = below
     return np.array([a for a, _ in found], np.int64), np.array([b for _, b in found], np.int64)
 

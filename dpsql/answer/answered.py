@@ -23,7 +23,7 @@ from dpsql.answer.cuts import most_moved
 from dpsql.answer.errorbars import LAPLACE_KURTOSIS, Errors, quantile
 from dpsql.answer.leafsets import FloatArray, IntArray, Reach, Weighed, masks, reach
 from dpsql.answer.plan import Box, Plan, presence
-from dpsql.answer.run import prepared, run
+from dpsql.answer.run import prepared, rows_of
 from dpsql.errors import DataError
 from dpsql.release import Release
 from dpsql.release.format import UNIT
@@ -347,7 +347,7 @@ def recombine(
     cut = {s: np.zeros_like(each) for s, each in out.items()}
     try:
         for asked, each in ran:
-            columns = list(zip(*run(release, prepared(release, each.sql), each.values).rows, strict=True))
+            columns = list(zip(*rows_of(release, prepared(release, each.sql), each.values), strict=True))
             for k, statistic in enumerate(each.statistics if columns else ()):
                 at, totals, cuts = _found(each, columns, k, len(plan.shape))
                 weight, kind = asked.sums[0].weight, out[statistic].dtype
@@ -494,6 +494,8 @@ def _cut(
             part = found[which].cuts[box]
             rows = rows + (part[index] if index else part.reshape(1)) / UNIT
         misplaced[release.statistics[which].measure] = rows
+    if not any(map(np.any, misplaced.values())):
+        return np.zeros(len(index[0]) if index else 1)
     return most_moved(plan.view.statistics[term.measure], misplaced, release)
 
 

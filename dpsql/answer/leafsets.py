@@ -15,7 +15,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date
-from fractions import Fraction
+from decimal import Decimal
 from functools import cached_property
 from typing import Any, NamedTuple, TypeAlias
 
@@ -117,13 +117,11 @@ def _true(held: Held | None, comparison: Comparison) -> BoolArray | None:
         return None
     if isinstance(constant, date):
         other: Any = np.datetime64(constant, "D")
-    elif not held.places and isinstance(constant, int):
-        other = constant
     else:
-        other = Fraction(constant) * 10 ** (held.places or 0)
-        if other.denominator != 1:
+        scaled = Decimal(constant).scaleb(held.places or 0)
+        other = int(scaled)
+        if other != scaled:
             return None
-        other = int(other)
     found: BoolArray = comparison.operator(held.values, other) & held.known
     return found
 

@@ -306,7 +306,9 @@ def _assemble(
 ) -> Relation:
     plan = plans[0][0]
     index = _group_index(block, plan)
-    answered = tuple(answer_terms(p, t, _group_index(block, p), release) for p, t in plans)
+    answered = tuple(
+        answer_terms(p, t, index if p is plan else _group_index(block, p), release) for p, t in plans
+    )
     notes += [
         Note(line)
         for a, (p, t) in zip(answered, plans, strict=True)

@@ -72,6 +72,11 @@ def run(
     return release.read(sql, values, partial(_answer, rows=_everything), limit)
 
 
+def rows_of(release: Release, sql: duckdb.Statement, values: Sequence[Any]) -> list[tuple[Any, ...]]:
+    """The rows alone of a statement that `prepared` made; raises as `run`."""
+    return release.read(sql, values, _everything)
+
+
 def run_apart(sql: str, values: Sequence[Any], *, limit: float = LIMIT) -> Answer:
     """Run what a user computes from answers, whitelisted and written again, apart from every release.
 

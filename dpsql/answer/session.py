@@ -248,6 +248,7 @@ class Opened:
         self.most, self.default, self._lock = most, None, threading.Lock()
         self._answerers: OrderedDict[State, Answerer] = OrderedDict()
         self._sessions: OrderedDict[tuple[object, ...], OpenReleases] = OrderedDict()
+        self._paths: OrderedDict[tuple[Path, int, int], Path] = OrderedDict()
 
     default: Path | None
 
@@ -269,7 +270,8 @@ class Opened:
         path, signers = release_file(self.path(release), as_of), required_signers()
         try:
             found = path.stat()
-            state = State(path.resolve(), found.st_mtime_ns, found.st_ino, nonnegative, signers)
+            whole = self._resolved(path, found.st_dev, found.st_ino)
+            state = State(whole, found.st_mtime_ns, found.st_ino, nonnegative, signers)
         except OSError:
             state = State(path, 0, 0, nonnegative, signers)
         with self._lock:
@@ -316,6 +318,18 @@ class Opened:
             while len(self._sessions) > self.most:
                 self._sessions.popitem(last=False)
             return self._sessions[key]
+
+    def _resolved(self, path: Path, device: int, file: int) -> Path:
+        """Where a path leads; looked up once for each file that it has led to, since every folder is asked for links."""
+        with self._lock:
+            known = self._paths.get((path, device, file))
+        if known is None:
+            known = path.resolve()
+            with self._lock:
+                self._paths[path, device, file] = known
+                while len(self._paths) > 4 * self.most:
+                    self._paths.popitem(last=False)
+        return known
 
     def _forget_older(self, state: State) -> None:
         """Close what a path held before: DuckDB would go on answering from it."""

@@ -81,6 +81,7 @@ class Release:
     together: Mapping[tuple[int, int], Reading] = field(default_factory=dict)
     _trees: dict[int, Tree] = field(default_factory=dict)
     _models: dict[int, Piece] = field(default_factory=dict)
+    _readings: dict[tuple[int, str], Reading] = field(default_factory=dict)
     _atoms: dict[int, dict[str, Any]] = field(default_factory=dict)
     _kept: OrderedDict[Hashable, Any] = field(default_factory=OrderedDict, repr=False)
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
@@ -217,6 +218,13 @@ class Release:
 
     def reading(self, statistic: int) -> Reading:
         """How a statistic answers; its variances are in squared stored units (before the 2^-20)."""
+        key = statistic, self.estimate(statistic)
+        if key not in self._readings:
+            self._readings[key] = self._reading(statistic)
+        return self._readings[key]
+
+    def _reading(self, statistic: int) -> Reading:
+        """The same, of what is stored."""
         entry = self.statistics[statistic]
         if (statistic, statistic) in self.together:
             return self.together[statistic, statistic]

@@ -219,15 +219,21 @@ def backward(rows: IntervalRows, factor: Factor, solved: FloatArray) -> tuple[Fl
     return out, held
 
 
+AT_ONCE = 1 << 20
+"""Numbers of several slots that are added up together: a step of numpy's costs as much as some thousand of them."""
+
+
 def row_sums(rows: IntervalRows, x: FloatArray) -> FloatArray:
     """B x: each row applied to each column of x, shape (n, m) -> (p, m)."""
     out = np.zeros((len(rows.start), x.shape[1]))
-    for slot in range(rows.slots):
-        mine = np.flatnonzero(rows.slot == slot)
-        total = np.cumsum(rows.value[slot][:, None] * x, axis=0)
-        out[mine] = total[rows.stop[mine] - 1]
-        later = rows.start[mine] > 0
-        out[mine[later]] -= total[rows.start[mine[later]] - 1]
+    step = max(1, AT_ONCE // max(1, x.size))
+    for first in range(0, rows.slots, step):
+        entries = rows.value[first : first + step, :, None] * x
+        total = np.zeros((len(entries), rows.n + 1, x.shape[1]))
+        np.cumsum(entries, axis=1, out=total[:, 1:])
+        mine = np.flatnonzero((rows.slot >= first) & (rows.slot < first + step))
+        slot = rows.slot[mine] - first
+        out[mine] = total[slot, rows.stop[mine]] - total[slot, rows.start[mine]]
     return out
 
 
