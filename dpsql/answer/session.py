@@ -320,7 +320,7 @@ class Opened:
             return self._sessions[key]
 
     def _resolved(self, path: Path, device: int, file: int) -> Path:
-        """Where a path leads; looked up once for each file that it has led to, since every folder is asked for links."""
+        """Where a path leads; looked up once for each file behind it, since links are looked for in every folder."""
         with self._lock:
             known = self._paths.get((path, device, file))
         if known is None:

@@ -67,7 +67,8 @@ def axes_of(release: Release, kinds: set[str]) -> list[tuple[int, str]]:
 
 @st.composite
 def filters(draw: st.DrawFn, constant: st.SearchStrategy[str]) -> tuple[Predicate, ...]:
-    compared = st.builds(lambda op, x: f"dp_c0 {op} {x}", st.sampled_from(OPERATORS), constant)
+    written_as = st.sampled_from(["dp_c0 {} {}", "NOT (dp_c0 {} {})", "NOT dp_c0 {} {}"])
+    compared = st.builds(str.format, written_as, st.sampled_from(OPERATORS), constant)
     between = st.builds(lambda a, b: f"dp_c0 BETWEEN {a} AND {b}", constant, constant)
     texts = draw(st.lists(st.one_of(compared, between), min_size=0, max_size=3))
     return tuple(written(text, draw(st.booleans())) for text in texts)
@@ -144,6 +145,8 @@ def test_dates(release, data, wanted, inner):
         "abs(dp_c0) > 1",
         "dp_c0 IS NULL",
         "dp_c0 > 1 OR dp_c0 < 3",
+        "NOT (dp_c0 BETWEEN 1 AND 3)",
+        "NOT (NOT (dp_c0 < 3))",
     ],
 )
 def test_what_is_more_than_a_comparison_is_left_to_duckdb(release, text):

@@ -255,6 +255,10 @@ COMPARED: dict[type[Node], Callable[[Any, Any], Any]] = {
     exp.LT: operator.lt, exp.LTE: operator.le, exp.GT: operator.gt, exp.GTE: operator.ge, exp.EQ: operator.eq,
     exp.NEQ: operator.ne,
 }  # fmt: skip
+OPPOSITE: dict[type[Node], type[Node]] = {
+    exp.LT: exp.GTE, exp.LTE: exp.GT, exp.GT: exp.LTE, exp.GTE: exp.LT, exp.EQ: exp.NEQ, exp.NEQ: exp.EQ,
+}  # fmt: skip
+"""What holds where NOT of a comparison of known values does."""
 MOST_DIGITS = 18
 """Integers of so many digits are 64-bit ones, and DuckDB reads a number with a point and so many as a DECIMAL."""
 
@@ -266,10 +270,14 @@ def comparisons(node: Node, number: Callable[[exp.Column], int]) -> tuple[Compar
         node: a resolved expression.
         number: the placeholder of a column.
     """
-    if isinstance(node, exp.Between) and not node.args.get("symmetric"):
+    kind = type(node)
+    if kind is exp.Not and type(node.this.unnest()) in OPPOSITE:
+        node = node.this.unnest()
+        kind = OPPOSITE[type(node)]
+    if kind is exp.Between and not node.args.get("symmetric"):
         ends = [(operator.ge, node.args["low"]), (operator.le, node.args["high"])]
-    elif type(node) in COMPARED:
-        ends = [(COMPARED[type(node)], node.expression)]
+    elif kind in COMPARED:
+        ends = [(COMPARED[kind], node.expression)]
     else:
         return ()
     if not isinstance(node.this, exp.Column):

@@ -25,7 +25,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date, datetime, timedelta
 from decimal import Decimal
-from functools import partial
+from functools import cached_property, partial
 from typing import NamedTuple
 
 from sqlglot import exp
@@ -246,7 +246,6 @@ class Kept:
         read: as it was read.
         constants: of its text.
         exchanged: numbers of those that may change.
-        fills: of each block's WHERE.
         proved: numbers of the constants that were seen to change.
         fit: whether all that was read since came out as it was filled.
     """
@@ -254,9 +253,16 @@ class Kept:
     read: Statement
     constants: tuple[Constant, ...]
     exchanged: frozenset[int]
-    fills: tuple[Fill, ...]
     proved: frozenset[int] = frozenset()
     fit: bool = True
+
+    @cached_property
+    def fills(self) -> tuple[Fill, ...] | None:
+        """Of each block's WHERE; None where one cannot be made. Made when its shape comes again: most never do."""
+        places = {self.constants[number].start: number for number in self.exchanged}
+        fills = [_fill(block.where, self.constants, places) for block in self.read.blocks]
+        known = tuple(fill for fill in fills if fill is not None)
+        return known if len(known) == len(fills) else None
 
     def changed(self, constants: Sequence[Constant]) -> frozenset[int]:
         """Numbers of the constants that differ from those that were read."""
@@ -265,6 +271,7 @@ class Kept:
 
     def filled(self, constants: Sequence[Constant]) -> Statement:
         """The statement over other constants."""
+        assert self.fills is not None, "it is not fit"
         pairs = zip(self.read.blocks, self.fills, strict=True)
         return replace(
             self.read, blocks=tuple(replace(block, where=fill(constants)) for block, fill in pairs)
@@ -272,9 +279,15 @@ class Kept:
 
     def check(self, fresh: Statement, constants: Sequence[Constant]) -> None:
         """Learn from a statement of the shape that was read."""
-        filled = self.filled(constants)
-        self.fit = self.fit and fresh == filled and _compares(fresh) == _compares(filled)
+        self.fit = self.fit and self._gives(self.read, self.constants) and self._gives(fresh, constants)
         self.proved |= self.changed(constants)
+
+    def _gives(self, fresh: Statement, constants: Sequence[Constant]) -> bool:
+        """Whether a statement that was read is what is filled with its constants."""
+        if self.fills is None:
+            return False
+        filled = self.filled(constants)
+        return fresh == filled and _compares(fresh) == _compares(filled)
 
 
 def _compares(statement: Statement) -> list[tuple[Comparison, ...]]:
@@ -296,13 +309,7 @@ def _keep(read: Statement, shape: Shape, numbers: frozenset[int]) -> Kept | None
     lost = {shape.constants[number].text for number in numbers - inside}
     if not inside or any(shape.constants[number].text in lost for number in inside):
         return None  # equal parts are one: this constant may stand for the other, too
-    fills = [_fill(block.where, shape.constants, places) for block in read.blocks]
-    known = tuple(fill for fill in fills if fill is not None)
-    if len(known) < len(fills):
-        return None
-    kept = Kept(read, shape.constants, frozenset(inside), known)
-    kept.check(read, shape.constants)
-    return kept if kept.fit else None
+    return Kept(read, shape.constants, frozenset(inside))
 
 
 def _held(expression: Expression, places: Mapping[int, int]) -> list[int]:
@@ -391,8 +398,13 @@ class Shapes:
             return None
         with self._lock:
             kept = self._find(own, dialect)
-            known = kept is not None and kept.fit and kept.changed(own.constants) <= kept.proved
-        return kept.filled(own.constants) if kept is not None and known else None
+            if kept is None:
+                return None
+            changed = kept.changed(own.constants)
+            known = kept.fit and changed <= kept.proved
+        if not changed:
+            return kept.read
+        return kept.filled(own.constants) if known else None
 
     def read(self, text: str, dialect: str) -> Statement:
         """A statement as it stands; its shape is kept for later ones.
