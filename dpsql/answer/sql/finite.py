@@ -3,12 +3,13 @@
 DuckDB computes by IEEE 754: 0/0 is NaN, which it ranks above every number and lets pass `> 100`; 1/0 is infinity.
 Every operation that can leave the finite numbers is put into
 
-    LIST_FILTER([x], LAMBDA dp_v : NOT ISFINITE(TRY_CAST(dp_v AS DOUBLE)) IS FALSE)[1]
+    LIST_FILTER(LIST_PACK(x), LAMBDA dp_v : NOT ISFINITE(TRY_CAST(dp_v AS DOUBLE)) IS FALSE)[1]
 
 which is x, of x's own type, or NULL. A list's filter says x once: as CASE or NULLIF, which say it twice, nested
-operations would double the statement at every level. Dates and intervals pass, for they are no DOUBLE. The same
-expression has the same guards wherever it stands, so that GROUP BY still finds it in the select list. Integer division
-by 0 is NULL by the setting `error_on_division_by_zero` of a release's connection.
+operations would double the statement at every level. The list is not spelled [x]: where x has a subquery, older parsers
+write that as ARRAY(x), which is something else. Dates and intervals pass, for they are no DOUBLE. The same expression
+has the same guards wherever it stands, so that GROUP BY still finds it in the select list. Integer division by 0 is
+NULL by the setting `error_on_division_by_zero` of a release's connection.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from sqlglot import exp
 
 from dpsql.star.sql.expression import Node
 
-GUARD = "LIST_FILTER([dp_x], LAMBDA dp_v : NOT ISFINITE(TRY_CAST(dp_v AS DOUBLE)) IS FALSE)[1]"
+GUARD = "LIST_FILTER(LIST_PACK(dp_x), LAMBDA dp_v : NOT ISFINITE(TRY_CAST(dp_v AS DOUBLE)) IS FALSE)[1]"
 CHAIN = (exp.Add, exp.Sub, exp.Mul)
 """What is not finite once an operand is not; a quotient is so for its numerator."""
 DEEP = 20
@@ -50,7 +51,7 @@ def finite(node: Node) -> Node:
         The node, or its guard.
 
     >>> finite(sqlglot.parse_one("1 / b", read="duckdb")).sql("duckdb")
-    'LIST_FILTER([1 / b], LAMBDA dp_v : NOT ISFINITE(TRY_CAST(dp_v AS DOUBLE)) IS FALSE)[1]'
+    'LIST_FILTER(LIST_PACK(1 / b), LAMBDA dp_v : NOT ISFINITE(TRY_CAST(dp_v AS DOUBLE)) IS FALSE)[1]'
     """
     root = node
     for part in reversed(list(node.walk(bfs=False))):
@@ -68,6 +69,15 @@ def finite(node: Node) -> Node:
             whole.replace(guard)
         place.replace(whole)
     return root
+
+
+def unguarded(node: Node) -> Node:
+    """What stands under a guard, or the node itself."""
+    inner = node.this if isinstance(node, exp.Bracket) else None
+    packed = inner.this if isinstance(inner, exp.ArrayFilter) else None
+    if isinstance(packed, exp.Anonymous) and packed.name == "LIST_PACK":
+        return packed.expressions[0]  # type: ignore[no-any-return]
+    return node
 
 
 def _computes(node: Node) -> bool:

@@ -19,6 +19,7 @@ from typing import NamedTuple, Protocol
 
 from sqlglot import exp
 
+from dpsql.answer.sql.finite import unguarded
 from dpsql.star.sql.expression import Node
 
 CELLS = "STRUCT(c BIGINT, w DOUBLE)[]"
@@ -138,14 +139,6 @@ def follow(node: Node, names: Names) -> Dependence:
     if isinstance(node, (exp.Window, exp.Filter, exp.AggFunc)):
         return _call(node, names)
     return _any_other(node, names)
-
-
-def unguarded(node: Node) -> Node:
-    """What stands under a guard of `sql.finite`."""
-    inner = node.this if isinstance(node, exp.Bracket) else None
-    if isinstance(inner, exp.ArrayFilter) and isinstance(inner.this, exp.Array):
-        return inner.this.expressions[0]  # type: ignore[no-any-return]
-    return node
 
 
 def moves(node: Node, names: Names) -> bool:
