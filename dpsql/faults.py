@@ -12,6 +12,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 
 import duckdb
 
@@ -34,10 +35,15 @@ CHARGED = "charged; run the same command again, nothing is charged twice"
 UNSURE = "run the same command again: it finds out whether this was charged, nothing is charged twice"
 ANEW = "run the same command again"
 
+_spending: ContextVar[bool | None] = ContextVar("spending", default=None)
+"""Whether a charge has begun in the outermost block; None outside of all."""
+
 
 @contextmanager
 def machine(doing: str, then: str) -> Iterator[None]:
     """Say in one line what the machine refused while a block, or a decorated function, ran.
+
+    Ctrl-C stays what it is, with a note that says what is charged. DuckDB makes a bare RuntimeError of it.
 
     Args:
         doing: what was being done, for instance `the release was not written`.
@@ -46,10 +52,29 @@ def machine(doing: str, then: str) -> Iterator[None]:
     Raises:
         MachineFault: a fault of the machine.
     """
+    outer = _spending.get()
+    _spending.set(bool(outer))
     try:
         yield
     except FAULTS as fault:
-        raise MachineFault(f"{doing}: {reason(fault)}", hint=then) from fault
+        raise MachineFault(f"{doing}: {reason(fault)}", hint=_now(then)) from fault
+    except (KeyboardInterrupt, RuntimeError) as stop:
+        if not hasattr(stop, "__notes__"):
+            stop.add_note(_now(then))
+        raise
+    finally:
+        if outer is None:
+            _spending.set(None)
+
+
+def spending() -> None:
+    """A charge begins: until the outermost `machine` block ends, none says any more that nothing was charged."""
+    _spending.set(True)
+
+
+def _now(then: str) -> str:
+    """What a block says, unless a charge has begun since."""
+    return UNSURE if then == UNCHARGED and _spending.get() else then
 
 
 def reason(fault: BaseException) -> str:

@@ -140,7 +140,7 @@ def scale_notes(plan: Plan, terms: Sequence[Term], release: Release) -> list[Not
     notes += [Note(line) for line in _above(scale, terms, unit)]
     sticky = [release.axes[i].name for i in plan.view.axes if release.axes[i].name in scale.sticky]
     if scale.weighted_down:
-        many = f"{scale.of}: {scale.weighted_down:.0%} of the rows are of a {unit} with more than {scale.tau}"
+        many = f"{scale.of}: {scale.weighted_down:.0%} of the rows are of units of {unit} with more than {scale.tau}"
         notes.append(Note(many + (f"; groups along {', '.join(sticky)} may be off most" if sticky else "")))
     return notes
 
@@ -168,7 +168,7 @@ def _above(scale: ScaleMeta, terms: Sequence[Term], unit: str) -> Iterator[str]:
         if own.above > TOLD:
             what = own.measure or "rows"
             yield (
-                f"about {own.above:.0%} of {what} lies above what one {unit} may count for; it is put back by "
+                f"about {own.above:.0%} of {what} lies above what one unit of {unit} may count for; it is put back by "
                 "estimate, and intervals allow for it"
             )
 

@@ -80,5 +80,5 @@ def people_caveat(plan: Plan, terms: Sequence[Term], release: Release) -> str:
             if listed:
                 names = " and ".join(release.axes[statistic.axes[at]].name for at in listed)
                 unit = release.catalog.privacy.unit.table
-                return f"each {unit} counts once: numbers of different {names} do not add up to that of all"
+                return f"each unit of {unit} counts once: numbers of different {names} do not add up to that of all"
     return ""

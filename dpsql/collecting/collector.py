@@ -25,9 +25,8 @@ import numpy as np
 
 from dpsql.client.plan import Plan
 from dpsql.collecting.counting import PORTION, Counting
-from dpsql.collecting.spools import Counted, Spool, counted_file
+from dpsql.collecting.spools import Counted, Spool, check_damage, counted_file
 from dpsql.collecting.tallies import FOLDS, ViewTally, added, empty_tallies
-from dpsql.errors import OperationalError
 from dpsql.release.write import registered
 
 PARTS = 256
@@ -68,7 +67,8 @@ def add_spool(state: duckdb.DuckDBPyConnection, plan: Plan, path: Path, key: byt
         What the file brought.
 
     Raises:
-        OperationalError: if the file cannot be opened.
+        OperationalError: there is no such file.
+        MachineFault: it cannot be read, or not be counted.
     """
     content = counted_file(path)
     digest = content.digest
@@ -82,11 +82,7 @@ def add_spool(state: duckdb.DuckDBPyConnection, plan: Plan, path: Path, key: byt
         found = _read(state, plan, spool, digest, key)
     except duckdb.Error as error:
         state.execute("ROLLBACK")
-        if not _is_damaged(state, spool):
-            raise OperationalError(
-                f"{path.name} could not be counted",
-                hint="see that disk and memory have room, and run it again",
-            ) from error
+        check_damage(spool, state, error)
         state.execute("BEGIN")
         found = _Brought(0, 0, empty_tallies(plan), Counter({"unreadable file": 1}))
     _store(state, digest, found.tallies)
@@ -171,18 +167,6 @@ def _count_plain(state: duckdb.DuckDBPyConnection, counting: Counting, portion: 
 def _portions(rows: int, size: int) -> int:
     """Into how many portions rows of so many bytes are split."""
     return max(-(-rows // LARGEST_ROWS), -(-size // PORTION), 1)
-
-
-def _is_damaged(state: duckdb.DuckDBPyConnection, spool: Spool) -> bool:
-    """Whether reading the file fails by itself."""
-    try:
-        for portion in spool._replace(unreadable=Counter()).portions(state):
-            state.execute(f"SELECT max(report), max(token), max(epoch) FROM {portion}").fetchall()
-    except duckdb.OutOfMemoryException:
-        return False
-    except duckdb.Error:
-        return True
-    return False
 
 
 def close_collection(state: duckdb.DuckDBPyConnection, plan: Plan) -> tuple[list[ViewTally], Manifest]:

@@ -30,7 +30,7 @@ from dpsql.client.report import HEADER, MAGIC
 from dpsql.collecting.collector import Manifest
 from dpsql.collecting.files import open_state
 from dpsql.collecting.services import Sheet
-from dpsql.collecting.spools import Spool, counted_file
+from dpsql.collecting.spools import Spool, check_damage, counted_file
 from dpsql.collecting.tallies import oracle_of
 from dpsql.engines.connection import private_folder
 from dpsql.mechanisms.oracles.oracle import FloatArray, Oracle, Packed, item_scores
@@ -96,7 +96,8 @@ def spooled_reports(
         progress: told each file.
 
     Raises:
-        OperationalError: a file cannot be opened, or no folder can be made.
+        OperationalError: there is no such file.
+        MachineFault: one cannot be read or counted, or no folder can be made.
     """
     folder = private_folder()
     try:
@@ -194,7 +195,8 @@ def _portions(
             rows = connection.execute(f"SELECT report, token FROM {portion}")
             while some := rows.fetchmany(ROWS):
                 yield [report for report, _ in some], [token for _, token in some]
-    except duckdb.Error:
+    except duckdb.Error as error:
+        check_damage(spool, connection, error)
         spool.unreadable["unreadable file"] += 1
 
 

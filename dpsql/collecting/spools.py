@@ -27,7 +27,8 @@ import duckdb
 
 from dpsql.client.oracles import ORACLES
 from dpsql.client.report import MAGIC, encode, from_json
-from dpsql.errors import DataError, OperationalError
+from dpsql.collecting.files import UNCOUNTED
+from dpsql.errors import DataError, MachineFault, OperationalError
 from dpsql.release.write import registered
 
 LARGEST_EPOCH = 2**31 - 1
@@ -95,7 +96,8 @@ def counted_file(path: Path) -> Counted:
     """SHA-256 and size of a file's content.
 
     Raises:
-        OperationalError: it cannot be read.
+        OperationalError: there is none.
+        MachineFault: it cannot be read.
     """
     running, size = hashlib.sha256(), 0
     try:
@@ -103,9 +105,36 @@ def counted_file(path: Path) -> Counted:
             while block := file.read(BLOCK):
                 running.update(block)
                 size += len(block)
-    except OSError as error:
+    except FileNotFoundError as error:
         raise OperationalError(f"cannot read the spool {path.name}", hint="check the path") from error
+    except OSError as error:
+        raise MachineFault(f"cannot read the spool {path.name} ({error.strerror})", hint=UNCOUNTED) from error
     return Counted(running.hexdigest(), size)
+
+
+def check_damage(spool: Spool, connection: duckdb.DuckDBPyConnection, error: duckdb.Error) -> None:
+    """Tell a file that is damaged, whose reports are lost, from a machine that did not read it and may do so later.
+
+    Args:
+        spool: what could not be read.
+        connection: reads it once more.
+        error: what reading it ended with.
+
+    Raises:
+        MachineFault: its bytes cannot be read, are others by now, or are read this time; or memory is short.
+    """
+    damaged = False
+    if counted_file(spool.path) == spool.held:
+        try:
+            for portion in spool._replace(unreadable=Counter()).portions(connection):
+                connection.execute(f"SELECT max(report), max(token), max(epoch) FROM {portion}").fetchall()
+        except duckdb.Error as again:
+            damaged = not isinstance(again, duckdb.OutOfMemoryException)
+    if not damaged:
+        raise MachineFault(
+            f"{spool.path.name} could not be counted",
+            hint=f"see that disk and memory have room and nobody writes the file, and {UNCOUNTED}",
+        ) from error
 
 
 def _parquet(spool: Spool, connection: duckdb.DuckDBPyConnection) -> Iterator[str]:

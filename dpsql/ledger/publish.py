@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
 from dpsql.errors import BudgetExceeded, IntegrityError, InternalError, ReleaseExists
-from dpsql.faults import CHARGED, UNCHARGED, UNSURE, machine
+from dpsql.faults import CHARGED, UNCHARGED, UNSURE, machine, spending
 from dpsql.ledger.files import (
     RELEASE_MODE,
     beside,
@@ -236,6 +236,7 @@ def publish_file(ledger: Path, spend: Spend, order: Order, kill_point: KillPoint
         digest = _draw(store, draft, order.build, kill_point)
         entry = _seal(store, spend, name, tables, draft, digest)
         lock.check()
+        spending()
         with machine("the ledger could not be written", UNSURE):
             _commit(store, entry, spend.lineage, draft, kill_point)
         with machine("the release is not in place yet", CHARGED):

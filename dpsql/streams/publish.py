@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 
 from dpsql.engines import RawSide
 from dpsql.errors import BatchOrderError, IntegrityError, OperationalError
-from dpsql.faults import CHARGED, UNCHARGED, machine
+from dpsql.faults import CHARGED, UNCHARGED, machine, spending
 from dpsql.ledger import Label, Order, Receipt, ledger_entries, new_release_id, publish_file
 from dpsql.ledger.keys import signing_seed
 from dpsql.noise import Entropy, Noise
@@ -217,6 +217,7 @@ def append_batch(
         present = Presenter(plan, chance.noise.insecure, signing_seed(ledger_path(catalog)))
         opened = opened_stream(directory, private, plan.spec(), kill_point=kill_point, present=present)
         left_out = None
+        spending()
         with machine("the batch is not public yet", CHARGED), opened as now_open:
             if not now_open.known(number):
                 progress(Stage("bounding and counting the batch"))

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path
 
+import duckdb
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -22,13 +23,13 @@ from dpsql.client.oracles import bucket, read_varint
 from dpsql.client.plan import Plan, View
 from dpsql.client.report import HEADER, MAGIC
 from dpsql.collecting import collector, spools
-from dpsql.collecting.collector import add_spool, close_collection
+from dpsql.collecting.collector import SpoolCount, add_spool, close_collection
 from dpsql.collecting.counting import decode_reports
 from dpsql.collecting.files import open_state
 from dpsql.collecting.plan import PlannedAxis
 from dpsql.collecting.simulate import simulate_reports
 from dpsql.collecting.spools import spool_files
-from dpsql.errors import DataError, OperationalError
+from dpsql.errors import DataError, MachineFault, OperationalError
 from tests.collecting.test_collector import plan_of
 
 KEY = b"k" * 32
@@ -276,6 +277,29 @@ def test_a_file_that_is_damaged_in_the_middle_counts_nothing(tmp_path: Path) -> 
     whole = parquet(tmp_path / "a.parquet", rows).read_bytes()
     (tmp_path / "b.parquet").write_bytes(whole[:2000] + bytes(3000) + whole[5000:])
     assert counted([tmp_path / "b.parquet"]) == ({}, Counter({"unreadable file": 1}), 0)
+
+
+@pytest.mark.skipif(
+    not Path("/proc/self/mem").exists(), reason="reading the first byte there is an I/O error"
+)
+@pytest.mark.parametrize("name", ["a.jsonl", "a.parquet"])
+def test_a_disk_that_does_not_read_is_no_damaged_file(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).symlink_to("/proc/self/mem")
+    with pytest.raises(MachineFault, match=f"cannot read the spool {name} .Input/output error."):
+        counted([tmp_path / name])
+
+
+def test_a_fault_that_goes_by_loses_no_report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = parquet(tmp_path / "a.parquet", [(report, None, None) for report in SOUND[:9]])
+    state = open_state(PLAN)
+
+    def fails(*_: object) -> None:
+        raise duckdb.IOException("could not read")
+
+    with monkeypatch.context() as patched, pytest.raises(MachineFault, match="could not be counted"):
+        patched.setattr(collector, "_count_plain", fails)
+        add_spool(state, PLAN, file, KEY)
+    assert add_spool(state, PLAN, file, KEY) == SpoolCount(9, 9, False)
 
 
 def test_names_of_files_are_no_patterns_and_no_columns(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ import duckdb
 import pytest
 
 from dpsql.errors import Error, MachineFault
-from dpsql.faults import CHARGED, UNCHARGED, UNSURE
+from dpsql.faults import CHARGED, UNCHARGED, UNSURE, machine
 from dpsql.ledger import budget_report
 from dpsql.ledger.files import beside
 from dpsql.ledger.locks import PATIENCE, held
@@ -119,6 +119,40 @@ def test_a_ledger_that_found_no_room_is_made_by_the_next_publish(tmp_path, size)
         curator.publish("a")
     curator.publish("a")
     assert spent(curator) == Fraction(2, 5) and curator.draws <= 2 and curator.left_over() == []
+
+
+def test_what_ctrl_c_ends_says_what_is_charged(tmp_path):
+    """At every step: the note is true, and the same publish gives the release, charged once."""
+    steps: list[str] = []
+    Curator(tmp_path / "watched").publish("b", kill_point=steps.append)
+    said = set()
+    for number, step in enumerate(steps):
+
+        def press(now: str, step: str = step) -> None:
+            if now == step:
+                raise KeyboardInterrupt
+
+        curator = Curator(tmp_path / str(number))
+        curator.folder.mkdir()
+        with pytest.raises(KeyboardInterrupt) as stopped:
+            curator.publish("b", kill_point=press)
+        (note,) = stopped.value.__notes__
+        charged = spent(curator) > 0
+        assert note in (UNSURE, CHARGED if charged else UNCHARGED), step
+        said.add(note)
+        assert curator.publish("b").drawn is not charged, step
+        assert spent(curator) == Fraction(2, 5) and curator.left_over() == []
+    assert said == {UNCHARGED, UNSURE, CHARGED}
+
+
+def test_after_a_charge_nobody_says_that_there_was_none(tmp_path):
+    with pytest.raises(KeyboardInterrupt) as stopped, machine("the release was not published", UNCHARGED):
+        Curator(tmp_path).publish("b")
+        raise KeyboardInterrupt
+    assert stopped.value.__notes__ == [UNSURE]
+    with pytest.raises(KeyboardInterrupt) as stopped, machine("the release was not published", UNCHARGED):
+        raise KeyboardInterrupt
+    assert stopped.value.__notes__ == [UNCHARGED]
 
 
 def out_of_duckdb(path: Path) -> None:

@@ -210,7 +210,8 @@ def test_a_note_says_what_lies_above_what_one_customer_may_count_for(tmp_path):
     above = answerer.release.scales["sales"].measure("").above
     assert above > 0.005
     assert any(
-        f"about {above:.0%} of rows lies above what one customer may count for" in n for n in result.notes
+        f"about {above:.0%} of rows lies above what one unit of customer may count for" in n
+        for n in result.notes
     )
     low, high = result.interval_rows(0.95)
     assert high[0][0] - result.scalar() > result.scalar() - low[0][0]

@@ -8,11 +8,14 @@ memory, a lock), 130 stopped by Ctrl-C.
 from __future__ import annotations
 
 import json
+import signal
 import sys
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import wraps
 from pathlib import Path
+from types import FrameType
 from typing import Any, NamedTuple, NoReturn
 
 import click
@@ -29,11 +32,12 @@ class Group(click.Group):
     def invoke(self, ctx: click.Context) -> object:
         """Run the command; print an error's one line and leave with its code."""
         try:
-            return super().invoke(ctx)
+            with stopped_by_keys():
+                return super().invoke(ctx)
         except Error as error:
             _refuse(ctx, error)
-        except KeyboardInterrupt:
-            click.echo("dpsql: stopped", err=True)
+        except KeyboardInterrupt as stop:
+            say("; ".join(("dpsql: stopped", *getattr(stop, "__notes__", ()))), err=True)
             ctx.exit(INTERRUPTED)
         except (click.exceptions.Exit, click.ClickException, BrokenPipeError):
             raise
@@ -41,6 +45,40 @@ class Group(click.Group):
             from dpsql.faults import ANEW, reason
 
             _refuse(ctx, MachineFault(f"the machine refused: {reason(fault)}", hint=ANEW))
+
+
+@contextmanager
+def stopped_by_keys() -> Iterator[None]:
+    """Ctrl-C ends the block with KeyboardInterrupt, also while DuckDB works, which makes a bare RuntimeError of it.
+
+    Raises:
+        KeyboardInterrupt: Ctrl-C was pressed; with the notes of what it ended.
+    """
+    pressed = False
+
+    def press(number: int, frame: FrameType | None) -> None:
+        nonlocal pressed
+        pressed = True
+        signal.default_int_handler(number, frame)
+
+    usual = signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    if not usual or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    signal.signal(signal.SIGINT, press)
+    try:
+        yield
+    except click.exceptions.Exit:
+        raise
+    except RuntimeError as error:
+        if not pressed:
+            raise
+        stop = KeyboardInterrupt()
+        for note in getattr(error, "__notes__", ()):
+            stop.add_note(note)
+        raise stop from error
+    finally:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def _refuse(ctx: click.Context, error: Error) -> NoReturn:

@@ -33,6 +33,10 @@ signed = click.option(
     "--require-signature", metavar="KEY", expose_value=False, callback=_require,
     help=f"a public key, or a file of them, of which one must have signed each release; else ${REQUIRED}",
 )  # fmt: skip
+estimates = click.option(
+    "--nonnegative/--unbiased", default=None, help="kind of counts; by default as the release prefers"
+)
+of_intervals = click.option("--level", type=LEVEL, default=0.95, show_default=True, help="of intervals")
 several = click.argument("releases", type=FILE, nargs=-1, required=True)
 
 
@@ -41,12 +45,10 @@ several = click.argument("releases", type=FILE, nargs=-1, required=True)
 @click.argument("sql")
 @click.option("--format", "style", type=click.Choice(FORMATS), default="table", show_default=True)
 @click.option("--dialect", default="duckdb", show_default=True, help="SQL dialect of the statement")
-@click.option("--level", type=LEVEL, default=0.95, show_default=True, help="of intervals")
+@of_intervals
 @as_of
 @signed
-@click.option(
-    "--nonnegative/--unbiased", default=None, help="kind of counts; by default as the release prefers"
-)
+@estimates
 @combine
 @click.option(
     "--min-relative-error",
@@ -155,12 +157,10 @@ def report(releases: tuple[Path, ...], output: Path) -> Told:
 @several
 @click.option("-o", "--output", required=True, type=FILE, help="folder to make")
 @click.option("--view", "views", multiple=True, help="write this view; may be repeated (default: all)")
-@click.option("--level", type=LEVEL, default=0.95, show_default=True, help="of intervals")
+@of_intervals
 @as_of
 @signed
-@click.option(
-    "--nonnegative/--unbiased", default=None, help="kind of counts; by default as the release prefers"
-)
+@estimates
 @tells
 def export(
     releases: tuple[Path, ...], output: Path, views: tuple[str, ...], level: float, as_of: str | None,
