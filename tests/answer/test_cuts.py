@@ -139,6 +139,7 @@ def test_ratios() -> None:
     assert average_of(Ratio(Linear(((paid, 1.0),), 3.0), Linear(((count, 1.0),)), mean=True)) is None
 
 
+@pytest.mark.slow
 def test_noise_of_cells_cancels(tmp_path: Path) -> None:
     """An empty shop: summing cells that were cut at 0 one by one would leave a bound of several standard errors."""
     bounds = []

@@ -83,6 +83,8 @@ def test_intervals_of_non_negative_answers_hold(bell_of_20: tuple[float, float])
     assert bell_of_20[0] >= 0.93
 
 
+@pytest.mark.slow
+@pytest.mark.slow
 def test_intervals_of_non_negative_answers_are_no_wider_than_they_need(
     bell_of_20: tuple[float, float],
 ) -> None:

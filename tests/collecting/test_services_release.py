@@ -305,7 +305,9 @@ def test_people_with_several_rows_are_refused(tmp_path: Path) -> None:
         write_plan(tmp_path / "c.yaml", tmp_path / "p.json", 10)
 
 
-@pytest.mark.parametrize("name", ["GRR", "OUE", "OLH"])
+@pytest.mark.parametrize(
+    "name", ["GRR", *(pytest.param(name, marks=pytest.mark.slow) for name in ("OUE", "OLH"))]
+)
 def test_scores_are_unbiased_and_as_noisy_as_said(name: str) -> None:
     """Over all items, evenly: mean 1 at the own item and 0 elsewhere, covariance v (I - J/D) given the item."""
     rng, own = np.random.default_rng(7), 3 << 20

@@ -174,6 +174,7 @@ class Victim:
         assert np.abs(noise).max() < 2000 and np.abs(noise).max() > 0
 
 
+@pytest.mark.slow
 def test_twenty_kills(tmp_path: Path) -> None:
     """Every step once, then nine more inside appends that close one, two and three levels."""
     victim = Victim(tmp_path)

@@ -4,7 +4,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpsql.mechanisms.axis import optimised_tree
@@ -20,6 +20,7 @@ from dpsql.variance import mean_variance
 from tests.strategies import svd_bound
 
 
+@settings(max_examples=settings.default.max_examples // 2)
 @given(st.integers(2, 40), st.sampled_from([0.0, 0.5]), st.data())
 def test_no_strategy_errs_less(n, whole, data):
     log = None

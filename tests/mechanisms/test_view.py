@@ -57,7 +57,9 @@ def test_gaussian_estimates_spread_as_predicted(strategies):
 
 
 @pytest.mark.parametrize("strategies", STRATEGIES)
-@pytest.mark.parametrize(("epsilon", "sensitivity"), [(Fraction(1, 2), 3), (Fraction(3), 1)])
+@pytest.mark.parametrize(
+    ("epsilon", "sensitivity"), [(Fraction(1, 2), 3), pytest.param(Fraction(3), 1, marks=pytest.mark.slow)]
+)
 def test_laplace_estimates_spread_as_predicted(strategies, epsilon, sensitivity):
     check_spread(strategies, lambda x, noise: draw_view(x, strategies, epsilon, sensitivity, noise))
 

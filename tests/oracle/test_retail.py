@@ -142,7 +142,10 @@ def test_golden_questions_equal_duckdb(shop, sql):
     compare(shop, sql)
 
 
-@pytest.mark.parametrize("seed", range(300))
+SEEDS = [*range(100), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(100, 300))]
+
+
+@pytest.mark.parametrize("seed", SEEDS)
 def test_random_questions_equal_duckdb(shop, seed):
     _, answerer = shop
     compare(shop, random_question(random.Random(seed), view_columns(answerer.release)))

@@ -70,6 +70,7 @@ SELECT sold_on, region, COUNT(*) FROM sales JOIN customer USING (customer_id) GR
 SELECT sold_on, SUM(amount) FROM sales GROUP BY 1 ORDER BY 1""".splitlines()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("delta", "days"), [("0", 29), ("1e-6", 8)])
 def test_intervals_cover_and_predicted_errors_are_right(tmp_path: Path, delta: str, days: int) -> None:
     """Real draws; under pure epsilon over a closed block of 28 days and an open one. Hundreds of answers."""

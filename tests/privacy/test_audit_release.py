@@ -71,7 +71,13 @@ def audited(path: Path, samples: int = 0) -> AuditReport:
     return audit_release(path, ExactNoise(os_entropy()), catalog=None, samples=samples)
 
 
-@pytest.mark.parametrize("delta", ["delta: 0", "delta: 1e-6", "delta: 0, neighbours: replace_one"])
+@pytest.mark.parametrize(
+    "delta",
+    [
+        "delta: 1e-6",
+        *(pytest.param(d, marks=pytest.mark.slow) for d in ("delta: 0", "delta: 0, neighbours: replace_one")),
+    ],
+)
 def test_a_fresh_release_passes(tmp_path: Path, delta: str):
     path = publish(tmp_path, ExactNoise(os_entropy()), delta, "auto" if "1e-6" in delta else "tents", "dawa")
     report = api.audit(path, catalog=tmp_path / "shop.yaml", samples=2000)
@@ -174,6 +180,7 @@ def test_the_auditor_finds_a_halved_scale_in_every_view(release: Path):
     assert sum("auditor" in what for what in failures(report)) == 4, report.text()
 
 
+@pytest.mark.slow
 def test_the_auditor_finds_a_halved_sigma_in_every_view(tmp_path: Path):
     """The same under a delta, by the epsilon of each statistic's mu^2 at delta 0.1."""
     path = publish(tmp_path, ExactNoise(os_entropy()), "delta: 1e-6", "auto")

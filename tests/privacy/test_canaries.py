@@ -151,7 +151,7 @@ LEAKS = {
     "a number among noisy ones": "UPDATE measurement_0 SET value = {number} WHERE r1 = 1 AND r2 = 1",
     "a table of its own": "CREATE TABLE raw AS SELECT {number} AS card FROM range(3)",
     "a dropped table": "PRAGMA force_compression = 'uncompressed'; CREATE TABLE raw AS SELECT '{text}' || i AS note "
-    "FROM range(20000) t(i); CHECKPOINT; CREATE TABLE kept AS SELECT i FROM range(300000) t(i); CHECKPOINT; "
+    "FROM range(4000) t(i); CHECKPOINT; CREATE TABLE kept AS SELECT i FROM range(60000) t(i); CHECKPOINT; "
     "DROP TABLE raw",
 }
 

@@ -113,7 +113,13 @@ def about_people(loss, currency: str) -> tuple[Fraction, Fraction]:
     return sum(own, Fraction(0)), charged
 
 
-@pytest.mark.parametrize("victim", VICTIMS)
+@pytest.mark.parametrize(
+    "victim",
+    [
+        pytest.param(victim, marks=() if victim in ("all cells", "first and last") else pytest.mark.slow)
+        for victim in VICTIMS
+    ],
+)
 @pytest.mark.parametrize(("axes", "least"), [(OWN, 0.98), (GAPS_OF, 0.98), (CELLS_OF, 0.02)])
 @pytest.mark.parametrize("privacy", ["delta: 0", "delta: 1e-6"])
 def test_a_person_costs_what_people_are_charged(tmp_path, privacy, axes, least, victim):
