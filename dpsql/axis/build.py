@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from itertools import chain, count
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -39,8 +40,8 @@ class Names:
     def take(self, path: tuple[str, ...], table: str, column: str) -> str:
         """The column's own name if free, else ``table_column``, else its path, else a number behind it."""
         wanted = [column, f"{table}_{column}", "_".join((*path, column))]
-        numbered = (f"{table}_{column}_{i}" for i in range(2, 10_000))
-        name = next(n for n in (*wanted, *numbered) if n.lower() not in self._taken)
+        numbered = (f"{table}_{column}_{i}" for i in count(2))
+        name = next(n for n in chain(wanted, numbered) if n.lower() not in self._taken)
         self._taken.add(name.lower())
         return name
 

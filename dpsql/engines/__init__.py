@@ -18,7 +18,7 @@ import duckdb
 import numpy as np
 
 from dpsql.engines.casts import exact_cast, roots
-from dpsql.engines.connection import SpillFolder, private_connection
+from dpsql.engines.connection import UNTRUSTED, SpillFolder, private_connection
 from dpsql.engines.csv import load_csv
 from dpsql.engines.dialect import DUCK, Dialect
 from dpsql.engines.engine import NOTHING_HAPPENED, IntArray, KeyCheck, engine_lost
@@ -263,7 +263,7 @@ def open_sources(
         # A timestamp with a zone must fall into the same leaf wherever the curator's machine stands.
         raw.connection.execute("SET TimeZone = 'UTC'")
         # Taking common parts out of two expressions would take them out of their TRY: a row could then stop a publish.
-        raw.connection.execute("SET disabled_optimizers = 'common_subexpressions'")
+        raw.connection.execute(f"SET disabled_optimizers = '{UNTRUSTED}, common_subexpressions'")
         raw.connection.execute("CREATE SCHEMA raw")
         raw.connection.execute("CREATE SCHEMA read")
         raw.connection.execute("CREATE SCHEMA csv")

@@ -21,6 +21,10 @@ from dpsql.star.sql import literal
 
 SpillFolder = TemporaryDirectory[str]
 
+UNTRUSTED = "statistics_propagation"
+"""Optimisers that believe what a file says of its own columns. They drop a clip at 10 where a Parquet file's statistics
+say that no value is above 5, and a row above 10 would then count whole."""
+
 MEMORY = "1536MiB"
 """What rows may take of memory unless `DPSQL_MEMORY` says otherwise."""
 
@@ -58,6 +62,7 @@ def private_connection() -> tuple[duckdb.DuckDBPyConnection, SpillFolder]:
                 "python_enable_replacements": "false",
                 "temp_directory": folder.name,
                 "preserve_insertion_order": "false",
+                "disabled_optimizers": UNTRUSTED,
             },
         )
         _limit(connection)

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -109,7 +110,8 @@ def _bytes_digest(file: Path) -> str:
 def _listed(folder: Path, name: str) -> str:
     """A name as its folder lists it; on file systems that ignore case the spelling used may be another."""
     try:
-        names = [entry.name for entry in folder.iterdir()]
+        with os.scandir(folder) as entries:
+            names = [entry.name for entry in entries]
     except OSError:
         return name
     if name in names:

@@ -113,7 +113,10 @@ def test_the_shipped_door_from_plan_to_sql(tmp_path: Path) -> None:
         write_plan(other, tmp_path / "7.json", PEOPLE, "", after)
 
 
-@pytest.mark.parametrize(("axes", "kinds"), [("[stop.x]", (True, False)), ("[stop.x, stop.y]", (False,))])
+@pytest.mark.parametrize(
+    ("axes", "kinds"),
+    [("[stop.x]", (True, False)), pytest.param("[stop.x, stop.y]", (False,), marks=pytest.mark.slow)],
+)
 def test_intervals_hold_the_truth(tmp_path: Path, axes: str, kinds: tuple[bool, ...]) -> None:
     said = stops(2)[:, : len(axes.split(","))]
     rng = np.random.default_rng(4)

@@ -83,7 +83,7 @@ def folds(tallies: Tallies) -> list[Any]:
     return [(tally.support.tolist(), tally.reports.tolist()) for tally in tallies]
 
 
-@settings(max_examples=40)
+@settings(max_examples=settings.default.max_examples // 2)
 @given(rows=ROWS)
 def test_any_rows_count_as_in_files(
     tmp_path_factory: pytest.TempPathFactory, rows: list[tuple[bytes, str | None, int]]

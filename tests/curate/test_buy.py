@@ -113,7 +113,7 @@ def numbers(rows) -> list[float]:
     return [float(value) for row in rows for value in row if not isinstance(value, str)]
 
 
-@pytest.mark.parametrize("delta", ["delta: 0", "delta: 1e-6"])
+@pytest.mark.parametrize("delta", ["delta: 0", pytest.param("delta: 1e-6", marks=pytest.mark.slow)])
 def test_answers_state_the_errors_that_were_quoted(tmp_path: Path, delta: str):
     quoted = dpsql.quote(shop(tmp_path, delta), COUNTS, epsilon="0.5")
     assert not (tmp_path / ".dpsql").exists()

@@ -187,7 +187,9 @@ def test_cells_equal_plain_python(tmp_path: Path, kind: str, how: str) -> None:
 
 
 @pytest.mark.parametrize("how", BOUNDS)
-@pytest.mark.parametrize("kind", IDS)
+@pytest.mark.parametrize(
+    "kind", [pytest.param(kind, marks=() if kind == "BIGINT" else pytest.mark.slow) for kind in IDS]
+)
 def test_storage_changes_no_cell(tmp_path: Path, kind: str, how: str) -> None:
     """Shuffled rows, many files, and folders by value, whose column is text then."""
     rows = sales_of(kind)

@@ -70,6 +70,7 @@ def shop_in(folder: Path) -> StreamShop:
                             noise=ExactNoise(insecure_test_entropy(2)))  # fmt: skip
 
 
+@pytest.mark.slow
 def test_killed_appends_are_finished_from_stored_values(tmp_path: Path) -> None:
     check(shop_in(tmp_path), STEPS[1:4])
 

@@ -51,7 +51,9 @@ def test_without_gaussian_noise_the_histogram_comes_back_exactly(strategies):
     assert np.array_equal(leaf_estimates(view, strategies), histogram)
 
 
-@pytest.mark.parametrize("strategies", GAUSSIAN)
+@pytest.mark.parametrize(
+    "strategies", [*GAUSSIAN[:2], *(pytest.param(s, marks=pytest.mark.slow) for s in GAUSSIAN[2:])]
+)
 def test_gaussian_estimates_spread_as_predicted(strategies):
     check_spread(strategies, lambda x, noise: draw_view(x, strategies, Fraction(1, 40), 3, noise))
 

@@ -47,6 +47,7 @@ def appended(shop: StreamShop, days: int, checkpoints: set[int]) -> Iterator[tup
             yield day, shop.opened()
 
 
+@pytest.mark.slow
 def test_thirty_days_equal_duckdb_and_open_readers_keep_their_state(tmp_path: Path) -> None:
     shop = make_stream_shop(tmp_path)
     states = dict(appended(shop, 30, {0, 6, 27, 29}))

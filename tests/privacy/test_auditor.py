@@ -150,7 +150,13 @@ def finding(name: str, plant: str) -> audit.Finding:
     return audit.audit(sampler, audit.Pair(data, more), float(EPSILON), SAMPLES)
 
 
-@pytest.mark.parametrize("name", [*STRATEGIES, *RUNS])
+@pytest.mark.parametrize(
+    "name",
+    [
+        *STRATEGIES,
+        *(pytest.param(n, marks=pytest.mark.slow if n in ("dawa", "adaptive") else ()) for n in RUNS),
+    ],
+)
 def test_what_ships_passes(name: str) -> None:
     found = finding(name, "none")
     assert not found.violated

@@ -129,7 +129,9 @@ def finding(name: str, plant: str, samples: int = SAMPLES) -> audit.Finding:
     return audit.audit_mu2(view_sampler(name, plant), audit.Pair(data, more), MU2, samples)
 
 
-@pytest.mark.parametrize("name", STRATEGIES)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.slow if name == "sine" else ()) for name in STRATEGIES]
+)
 def test_what_ships_passes(name: str) -> None:
     found = finding(name, "none")
     assert not found.violated

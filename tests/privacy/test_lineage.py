@@ -173,7 +173,13 @@ def odd_meta(file: Path, catalog: str) -> None:
         connection.executemany("INSERT INTO meta VALUES (?, ?)", rows)
 
 
-@pytest.mark.parametrize("plant", HOSTILE.values(), ids=HOSTILE)
+@pytest.mark.parametrize(
+    "plant",
+    [
+        pytest.param(plant, id=name, marks=pytest.mark.slow if number % 2 else ())
+        for number, (name, plant) in enumerate(HOSTILE.items())
+    ],
+)
 def test_files_beside_do_not_stop_a_publish(shop: Path, plant: Callable[[Path], object]) -> None:
     copied(shop, "others.parquet", "SELECT 1 AS age, 2 AS id, 3 AS shop")
     plant(shop / "out")

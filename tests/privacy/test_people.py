@@ -131,7 +131,7 @@ def test_a_person_costs_what_people_are_charged(tmp_path, privacy, axes, least, 
 
 
 @pytest.mark.parametrize("axes", [OWN, GAPS_OF, CELLS_OF])
-@pytest.mark.parametrize("bound", ["1", "auto"])
+@pytest.mark.parametrize("bound", [pytest.param("1", marks=pytest.mark.slow), "auto"])
 def test_a_person_in_two_regions_is_one_person(tmp_path, axes, bound):
     catalog = CATALOG.replace("PRIVACY", "delta: 1e-6").replace("BOUND", bound).replace("AXES", axes)
     loss = measure(catalog, star(EVERYWHERE, regions="nse"), star([]), tmp_path)

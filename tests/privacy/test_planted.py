@@ -14,7 +14,13 @@ def test_there_are_plants_enough() -> None:
     assert len({plant.name for plant in PLANTS}) == len(PLANTS) >= 15
 
 
-@pytest.mark.parametrize("plant", PLANTS, ids=lambda plant: plant.name)
+@pytest.mark.parametrize(
+    "plant",
+    [
+        pytest.param(plant, id=plant.name, marks=pytest.mark.slow if number % 2 else ())
+        for number, plant in enumerate(PLANTS)
+    ],
+)
 def test_a_planted_defect_is_found(plant: Plant, tmp_path) -> None:
     assert is_found(plant, tmp_path / "broken")
 

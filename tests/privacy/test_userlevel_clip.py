@@ -111,7 +111,7 @@ def told(table, name: str, column: str) -> dict[int, int]:
     return dict(table.connection.execute(f'SELECT unit, {column} FROM "{name} sales"').fetchall())
 
 
-@pytest.mark.parametrize("days", [12, 130])
+@pytest.mark.parametrize("days", [12, pytest.param(130, marks=pytest.mark.slow)])
 def test_a_thousand_random_customers_stay_within_the_budget(tmp_path, monkeypatch, days):
     """sum over statistics and rows of (W row)^2 / V <= mu^2, and of (E row)^2 <= mu_D^2, in fractions."""
     rows, customers = random_customers(1000, days, days)

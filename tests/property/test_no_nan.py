@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from dpsql.answer import Answerer, Result
@@ -68,7 +68,6 @@ def unbounded(result: Result) -> list[Any]:
     return [value for value in cells if isinstance(value, float) and not math.isfinite(value)]
 
 
-@settings(max_examples=60)
 @given(outer=st.sampled_from(OUTER), item=ITEM, other=ITEM)
 def test_no_answer_is_nan_or_infinite(answerer: Answerer, outer: str, item: str, other: str) -> None:
     text = outer.format(item=item, other=other)
@@ -80,7 +79,6 @@ def test_no_answer_is_nan_or_infinite(answerer: Answerer, outer: str, item: str,
     assert unbounded(result) == [], text
 
 
-@settings(max_examples=60)
 @given(item=ITEM)
 def test_no_statement_sees_one(answerer: Answerer, item: str) -> None:
     """Results are cleaned last of all; what ranks and compares on the way has none either."""

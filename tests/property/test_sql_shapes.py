@@ -123,7 +123,7 @@ def release(tmp_path_factory: pytest.TempPathFactory) -> Release:
 def test_filled_statements_are_told_as_those_that_are_read(release: Release) -> None:
     seen: Counter[str] = Counter()
 
-    @settings(max_examples=40, deadline=None)
+    @settings(max_examples=20, deadline=None)
     @given(texts(), st.integers(0, 2**32))
     def compare(text: str, seed: int) -> None:
         draw, kept = random.Random(seed), Answerer(release)

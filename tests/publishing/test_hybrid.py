@@ -85,7 +85,14 @@ def rows(people: int = PEOPLE) -> list[tuple[int, int, int]]:
 
 
 @pytest.mark.parametrize(
-    "privacy", ["epsilon: 1", "epsilon: 1, neighbours: replace_one", "epsilon: 1, delta: 1e-6"]
+    "privacy",
+    [
+        "epsilon: 1, delta: 1e-6",
+        *(
+            pytest.param(p, marks=pytest.mark.slow)
+            for p in ("epsilon: 1", "epsilon: 1, neighbours: replace_one")
+        ),
+    ],
 )
 @pytest.mark.parametrize("reported", [REPORTED, "{epsilon: 2, collection: ages, error_bar: bound}"])
 def test_a_person_with_her_report_costs_the_release_s_epsilon(

@@ -47,9 +47,10 @@ views:
     "name",
     [
         "foodmart",
-        "foodmart pure",
-        "blackfriday",
-        *(pytest.param(name, marks=pytest.mark.slow) for name in ("shop", "ssb", "online_retail")),
+        *(
+            pytest.param(name, marks=pytest.mark.slow)
+            for name in ("foodmart pure", "blackfriday", "shop", "ssb", "online_retail")
+        ),
     ],
 )
 def test_a_star_shows_what_was_predicted(

@@ -52,7 +52,7 @@ def rectangles(rng: Rng) -> list[np.ndarray]:
     return [((leaf >= each[:, :1]) & (leaf < each[:, 1:])).astype(float) for each in ends]
 
 
-@pytest.mark.parametrize("epsilon", [Fraction(1, 10), Fraction(1)])
+@pytest.mark.parametrize("epsilon", [Fraction(1, 10), pytest.param(Fraction(1), marks=pytest.mark.slow)])
 @pytest.mark.parametrize("make", [discs, heavy_cells, ridge])
 def test_intervals_hold_rectangles_of_planes_nothing_was_tuned_on(
     make: Callable[[Rng], np.ndarray], epsilon: Fraction

@@ -46,11 +46,7 @@ WHERE = [
 RELEASES = 200
 
 
-CASES = [
-    ("0", "auto"),
-    pytest.param(("1e-6", "auto"), marks=pytest.mark.slow),
-    pytest.param(("1e-6", "residual"), marks=pytest.mark.slow),
-]
+CASES = [("0", "auto"), ("1e-6", "auto"), ("1e-6", "residual")]
 
 
 @pytest.fixture(scope="module", params=CASES, ids=str)
@@ -96,6 +92,7 @@ def test_nothing_is_asserted_without_signal(clinic, aggregate):
         assert low.iloc[0, 0] < high.iloc[0, 0]
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(900)  # hundreds of releases
 def test_intervals_cover(clinic):
     sql = [f"SELECT COUNT(*), SUM(cost), AVG(cost) {where}" for where in WHERE]

@@ -47,6 +47,7 @@ RELEASES = 400
 DRAWS = 3000
 
 
+@pytest.mark.slow
 def test_simulated_errors_have_the_stored_variance_and_intervals_cover():
     """Draws and estimates by themselves: boxes and unions of boxes, 3,000 times."""
     hats = best_product_hats(18, 14)[0]

@@ -15,7 +15,7 @@ from tests.stream_shop import CATALOG, make_stream_shop
 ROOT = Path(__file__).resolve().parents[2]
 
 
-@pytest.mark.parametrize("delta", ["0", "1e-6"])
+@pytest.mark.parametrize("delta", [pytest.param("0", marks=pytest.mark.slow), "1e-6"])
 def test_predicted_errors_are_those_of_the_stream_at_its_horizon(tmp_path: Path, delta: str) -> None:
     text = CATALOG.replace("horizon: 365", "horizon: 4").replace("max_batches: 10", "max_batches: 2")
     shop = make_stream_shop(tmp_path, customers=60, text=text, delta=delta)

@@ -314,11 +314,9 @@ class StreamShopAt(StreamShop):
     [
         ("chain", "0"),
         ("fda", "0"),
-        ("prefix", "0"),
-        ("chain", "1e-6"),
-        ("fenwick", "1e-6"),
         ("toeplitz", "1e-6"),
-        ("spectral", "1e-6"),
+        *(pytest.param(name, "1e-6", marks=pytest.mark.slow) for name in ("chain", "fenwick", "spectral")),
+        pytest.param("prefix", "0", marks=pytest.mark.slow),
         ("spectral, ends: true, asked: {7: 1}", "1e-6"),
     ],
 )
