@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fractions import Fraction
-from math import isqrt
+from math import isqrt, prod
 
 import numpy as np
 import pytest
@@ -135,6 +135,16 @@ def test_no_released_choice_can_make_a_draw_fail():
             assert isqrt(int(variance)) + 1 < (1 << 63) // 512
     assert scaled_denominator(UNIT * pure_bound(tau, reach, reach // 2)) >= 1 << 12
     assert scaled_denominator(LARGEST_BOUND) >= 1 << 12
+
+
+@pytest.mark.parametrize("axes", [[101], [366, 101]])
+def test_long_axes_leave_the_clip_of_sums_of_cents_alone(axes):
+    """Sums that average 160.00, at (1, 1e-9): noise of 64 bits has room for norms far beyond the typical one."""
+    strategies = [shape_strategy(n, GAUSSIAN).strategy for n in axes]
+    size = typical_square(strategies, [False] * len(axes), 16)
+    total = prod(strategy.total for strategy in strategies)
+    whitening = whiten([Part(Fraction(1, 2), size * value**2, total) for value in (1, 16_000)])
+    assert whitening.largest_clip(Fraction(16, 1000)) > 1000 << whitening.point
 
 
 @pytest.mark.parametrize("delta", ["1e-6", "0"])
