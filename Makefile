@@ -102,7 +102,8 @@ bench-stream: $(VENV)/.dev
 
 bench-userlevel: $(VENV)/.dev
 	$(BIN)/python -m benchmarks.userlevel.measure; measured=$$?; \
-	$(BIN)/python -m benchmarks.userlevel.people && exit $$measured
+	$(BIN)/python -m benchmarks.userlevel.made_up; made_up=$$?; \
+	$(BIN)/python -m benchmarks.userlevel.people && exit $$((measured | made_up))
 
 # What must hold whatever comes: every module of benchmarks/withstand prints its figures. An hour of one core.
 withstand: $(VENV)/.dev

@@ -51,7 +51,7 @@ RUNS: tuple[Run, ...] = (
         "central",
         *("expected", "planning", "questions", "cubes", "measure chosen", "dense", "blocks"),
     ),
-    *_modules("Accuracy about people", "userlevel", "measure", "people"),
+    *_modules("Accuracy about people", "userlevel", "measure", "made_up", "people"),
     *_modules("Reports of devices", "local", *(f"measure --only {part}" for part in LOCAL_PARTS), "collect"),
     *_modules("Two trusts", "trusts", "measure"),
     *_modules("Streams", "streams", "measure"),

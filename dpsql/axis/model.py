@@ -11,6 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import date
+from decimal import Decimal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +21,8 @@ from dpsql.star import ResolvedAxis
 
 IntArray = NDArray[np.int64]
 IN_DOMAIN, NULL, MISSING, OTHER = 0, 1, 2, 3
+ORDERED = (int, float, Decimal, date)
+"""Types of values whose order says which ones are near each other."""
 RESERVED = ("atom", "leaf", "kind", "weight")
 
 
@@ -135,6 +139,15 @@ class Axis:
     def table(self) -> str:
         """The table that holds the axis."""
         return self.resolved.table
+
+    @property
+    def ordered(self) -> bool:
+        """Whether neighbouring leaves are near each other: leaves of numbers, dates and times, but not of names."""
+        if isinstance(self.rule, OrderedRule):
+            return True
+        grain = {(*member.path, member.column) for member in self.resolved.by[:1]}
+        first = (self.values[c.sql_name] for c in self.columns if (*c.path, c.column) in grain)
+        return all(value is None or isinstance(value, ORDERED) for value in next(first, ("",)))
 
     @property
     def special(self) -> tuple[tuple[int, int], ...]:

@@ -87,7 +87,7 @@ TABLES: dict[str, Mapping[str, str]] = {
     PlaneVariance.kind: _LINES,
     AskedVariance.kind: _LINES,
     BoxVariance.kind: _LINES,
-    Spread.kind: {"part": WHOLE, "place": WHOLE, "value": REAL, "together": REAL},
+    Spread.kind: {"part": WHOLE, "place": WHOLE, "value": REAL, "together": REAL, "halved": REAL},
     ChannelModel.kind: {"part": WHOLE, "place": WHOLE, "value": REAL},
     distinct.GAPS: dict.fromkeys(("place", "norm", "leaves", "own"), WHOLE),
     distinct.CELLS: dict.fromkeys(("place", "norm", "leaves", "own"), WHOLE),

@@ -8,15 +8,18 @@ question asks for, groups whose people own more or less than others, and rows of
 | `shares` | W: about which part of the rows each cell holds | 1 |
 | F | the part of the rows that a question asks for | 1 |
 | `groups[i].variance` | v_g: how far groups of one axis are off, squared, each by itself | squared stored units |
+| `groups[i].halved` | v_k: how far the left half of a node of an ordered axis is off, squared | squared stored units |
 | `groups[i].together` | u_g: how far they may be off together, pulled by rows that nothing shows | stored units |
 | `interaction` | i2 cells: how far cells are off beyond their groups, over all cells | squared stored units |
 | `tail` | (left n)^2 / (F H): what nobody's rows showed, in few hands | squared stored units |
 | `common` | (1 - 1/R)^2 .3^2 n^2 / F^2, where no groups were measured | squared stored units |
 
-With m_g the part of group g that a question covers, two questions have in common
+With m_g the part of group g that a question covers, and m_k the part of a left half less that of its right half, two
+questions have in common
 
     noise      the view's own, both questions less their part F of the total: the total is scaled exactly
     spread     sum over axes and groups of v_g (m_g - mean m) (m'_g - mean m') + interaction (F_both - F F')
+               + sum over axes and nodes of v_k m_k m'_k
                + sum over axes of [sum u_g (m_g - mean m)] [sum u_g (m'_g - mean m')]
     tail       tail (F_both - F F')
 
@@ -35,7 +38,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from dpsql.tree import FloatArray
+from dpsql.tree import FloatArray, halves
 from dpsql.variance import kronecker
 from dpsql.variance.kronecker import FamilyAcross, ProductReading
 from dpsql.variance.model import Columns, Covariance, Sum
@@ -53,10 +56,17 @@ class GroupsOff(NamedTuple):
     Args:
         variance: of each by itself, shape (n,).
         together: of all of them together, shape (n,).
+        halved: of left halves of the nodes of `halves(n)`, shape (n - 1,).
     """
 
     variance: FloatArray
     together: FloatArray
+    halved: FloatArray
+
+    def common(self, one: Off, two: Off) -> FloatArray:
+        """What two questions have in common, shape (g,)."""
+        found = (one.groups * two.groups) @ self.variance + (one.halves * two.halves) @ self.halved
+        return found + (one.groups @ self.together) * (two.groups @ self.together)
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,15 +90,19 @@ class Spread:
         """One table: cells, groups of each axis, constants."""
         none = np.zeros(self.shares.size)
         parts = [
-            (CELLS, self.shares.ravel(), none),
-            *((i, *own) for i, own in enumerate(self.groups)),
-            (CONSTANTS, np.array([self.interaction, self.tail, self.common]), np.zeros(3)),
+            (CELLS, self.shares.ravel(), none, none),
+            *(
+                (i, own.variance, own.together, np.append(own.halved, 0.0))
+                for i, own in enumerate(self.groups)
+            ),
+            (CONSTANTS, np.array([self.interaction, self.tail, self.common]), np.zeros(3), np.zeros(3)),
         ]
         return {
-            "part": np.concatenate([np.full(len(values), part, np.int64) for part, values, _ in parts]),
-            "place": np.concatenate([np.arange(len(values), dtype=np.int64) for _, values, _ in parts]),
-            "value": np.concatenate([np.asarray(values, np.float64) for _, values, _ in parts]),
-            "together": np.concatenate([np.asarray(values, np.float64) for _, _, values in parts]),
+            "part": np.concatenate([np.full(len(values), part, np.int64) for part, values, *_ in parts]),
+            "place": np.concatenate([np.arange(len(values), dtype=np.int64) for _, values, *_ in parts]),
+        } | {
+            name: np.concatenate([np.asarray(columns[i], np.float64) for _, *columns in parts])
+            for i, name in enumerate(("value", "together", "halved"))
         }
 
     def asked(self, masks: Sequence[FloatArray]) -> Asked:
@@ -109,7 +123,7 @@ class Spread:
         margins = [
             self.shares.sum(axis=tuple(j for j in range(len(masks)) if j != i)) for i in range(len(masks))
         ]
-        return Asked(share, tuple(m - (m @ f)[:, None] for m, f in zip(covered, margins, strict=True)))
+        return Asked(share, tuple(_off(m, f) for m, f in zip(covered, margins, strict=True)))
 
     def part(self, masks: Sequence[FloatArray]) -> FloatArray:
         """F of outer products of masks, shape (g,)."""
@@ -120,26 +134,55 @@ class Spread:
         return np.asarray(np.einsum(f"{names}->z", self.shares, *masks, optimize=True), np.float64)
 
 
+class Off(NamedTuple):
+    """How unevenly questions cover one axis.
+
+    Args:
+        groups: m_g less its mean, shape (g, n).
+        halves: m_k, shape (g, n - 1).
+    """
+
+    groups: FloatArray
+    halves: FloatArray
+
+
+def _off(covered: FloatArray, part: FloatArray) -> Off:
+    """Of questions that cover parts of groups.
+
+    Args:
+        covered: m_g, shape (g, n).
+        part: f_g, shape (n,).
+    """
+    nodes = halves(part.size)
+    rows = nodes.sums(part)[:, None]
+    left, right = np.divide(
+        nodes.sums(covered * part), rows, out=np.zeros((2, len(covered), part.size - 1)), where=rows > 0
+    )
+    return Off(covered - (covered @ part)[:, None], left - right)
+
+
 class Asked(NamedTuple):
     """One side of a covariance.
 
     Args:
         share: F, shape (g,).
-        off: for each axis m_g less its mean, shape (g, n_i).
+        off: of each axis.
     """
 
     share: FloatArray
-    off: tuple[FloatArray, ...]
+    off: tuple[Off, ...]
 
 
 def from_columns(columns: Columns) -> Spread:
     """What `Spread.columns` gave."""
     part, value = np.asarray(columns["part"]), np.asarray(columns["value"], np.float64)
-    together = np.asarray(columns["together"], np.float64)
+    together, halved = (np.asarray(columns[name], np.float64) for name in ("together", "halved"))
     axes = int(part.max(initial=CELLS)) + 1
     if axes > len(part):
         raise ValueError("a spread has more axes than lines")
-    groups = tuple(GroupsOff(value[part == i], together[part == i]) for i in range(axes))
+    groups = tuple(
+        GroupsOff(value[own], together[own], halved[own][:-1]) for own in (part == i for i in range(axes))
+    )
     interaction, tail, common = value[part == CONSTANTS].tolist()
     shape = [len(own.variance) for own in groups]
     return Spread(value[part == CELLS].reshape(shape), groups, interaction, tail, common)
@@ -188,7 +231,7 @@ class ScaledReading:
         apart = both - left.share * right.share
         spread = self.spread.interaction * apart
         for own, one, two in zip(self.spread.groups, left.off, right.off, strict=True):
-            spread = spread + (one * two) @ own.variance + (one @ own.together) * (two @ own.together)
+            spread = spread + own.common(one, two)
         spread = spread + self._common(left.share, right.share, apart)
         return Covariance(
             self._noise(masks, second, left.share, right.share), spread, self.spread.tail * apart

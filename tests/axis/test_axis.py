@@ -224,6 +224,14 @@ def test_categories_and_booleans() -> None:
     assert [row[4] for row in atoms_of(yes)] == [False, True, None]
 
 
+def test_leaves_of_numbers_and_dates_are_ordered_and_those_of_names_are_not() -> None:
+    assert axis_of("sale.amount", "amount: {type: int, lower: 0, upper: 9}").ordered
+    assert axis_of("sale.amount", "amount: {type: date, lower: 2024-01-01, upper: 2024-12-31}").ordered
+    assert not axis_of("sale.amount", "amount: {type: string, categories: [x, y]}").ordered
+    assert axis_of(AxisSpec(axis="product", by=("price", "brand"))).ordered
+    assert not axis_of(AxisSpec(axis="product", by=("family", "price"))).ordered
+
+
 def test_missing_dimension_rows() -> None:
     catalog = star()
     spec = AxisSpec(axis="home_id.city")

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from math import inf
+
 import numpy as np
 import pytest
 
 from dpsql.mechanisms.axis.leaves import LeafStrategy
 from dpsql.mechanisms.family.differences import (
+    Noise,
     SumScale,
     carried,
     corrected_counts,
@@ -14,7 +17,9 @@ from dpsql.mechanisms.family.differences import (
     fitted,
     groups_of,
     interaction,
+    line_of,
 )
+from dpsql.tree import FloatArray, IntArray
 from dpsql.variance.kronecker import AxisSplit, ProductReading
 from dpsql.variance.reading import piece, reading
 from dpsql.variance.scaled import GroupsOff, ScaledReading, Spread
@@ -22,12 +27,17 @@ from dpsql.variance.scaled import GroupsOff, ScaledReading, Spread
 ROWS = np.array([400.0, 300.0, 200.0, 80.0, 20.0])
 
 
+def even(variance: float) -> Noise:
+    """Noise of single groups that do not err together."""
+    return Noise(lambda lo, hi: variance * (hi - lo), inf)
+
+
 def test_groups_are_moved_as_far_as_they_vary_beyond_noise():
-    groups, off = groups_of(ROWS, 1.0), np.array([60.0, -40.0, -30.0, 15.0, -5.0])
-    clear = corrected_counts(groups, off, 1.0)
+    groups, off = groups_of(ROWS, 1.0, ordered=False), np.array([60.0, -40.0, -30.0, 15.0, -5.0])
+    clear = corrected_counts(groups, off, even(1.0))
     assert clear.value == pytest.approx(off, abs=1.0)
     assert np.all(clear.variance < 2.0)
-    noise = corrected_counts(groups, off, 1000.0)
+    noise = corrected_counts(groups, off, even(1000.0))
     assert np.all(noise.value == 0.0)
     assert noise.variance[0] > noise.variance[-1] > 0
     assert abs(clear.value.sum()) < 1e-9
@@ -36,13 +46,14 @@ def test_groups_are_moved_as_far_as_they_vary_beyond_noise():
 def test_shrinking_beats_the_raw_difference_and_says_how_far_off_it_is():
     """Of groups whose offs follow the prior, errors have the size that is told."""
     rng, part = np.random.default_rng(3), ROWS / ROWS.sum()
-    groups = groups_of(ROWS, 1.0)
+    groups = groups_of(ROWS, 1.0, ordered=False)
+    prior = part * (1 - part) / (part * (1 - part)).mean()
     shrunk, raw, told = [], [], []
     for _ in range(2000):
-        true = rng.normal(0, 20 * np.sqrt(groups.prior))
+        true = rng.normal(0, 20 * np.sqrt(prior))
         true -= part * true.sum()
         noisy = true + rng.normal(0, 20, 5)
-        found = corrected_counts(groups, noisy, 400.0)
+        found = corrected_counts(groups, noisy, even(400.0))
         shrunk.append((found.value - true) ** 2)
         raw.append((noisy - true) ** 2)
         told.append(found.variance)
@@ -50,14 +61,55 @@ def test_shrinking_beats_the_raw_difference_and_says_how_far_off_it_is():
     assert np.mean(told) > 0.9 * np.mean(shrunk)
 
 
+@pytest.mark.parametrize("n", [1, 2, 3, 12, 101])
+def test_halvings_hold_all_that_groups_are_off_by(n):
+    """They lose nothing, and their noise is that of what they are made of."""
+    rng = np.random.default_rng(n)
+    part = rng.gamma(1.0, 1.0, n)
+    line = line_of(part / part.sum())
+    off = rng.normal(size=n)
+    off -= line.part * off.sum()
+    assert line.give(line.take(off)) == pytest.approx(off)
+    factor = rng.normal(size=(n, n))
+    covariance = factor @ factor.T
+
+    def variance(lo: IntArray, hi: IntArray) -> FloatArray:
+        return np.array([covariance[a:b, a:b].sum() for a, b in zip(lo, hi, strict=True)])
+
+    take = np.array([line.take(unit) for unit in np.eye(n)]).T
+    assert line.noise(variance) == pytest.approx(np.diag(take @ covariance @ take.T))
+
+
+@pytest.mark.parametrize("coherent", [0.0, 12.0, 25.0, 80.0])
+def test_neighbours_that_are_off_together_are_counted(coherent):
+    """A wave along an axis, lost in the noise of each of 72 groups: ranges hold what corrections leave of it."""
+    rng, n, sd = np.random.default_rng(9), 72, 100.0
+    groups = groups_of(np.full(n, 1000.0), 1.0, ordered=True)
+    wave = coherent * np.cos(np.linspace(0, np.pi, n))
+    wave -= wave.mean()
+    cuts = np.sort(rng.integers(0, n + 1, (40, 2)), axis=1)
+    asked = np.array([(np.arange(n) >= a) & (np.arange(n) < b) for a, b in cuts if b - a >= 6], np.float64)
+    base = ProductReading((AxisSplit(LeafStrategy(n).variance()),), {(): 0.0, (0,): 0.0})
+    held, errors, raw = [], [], []
+    for _ in range(60):
+        found = corrected_counts(groups, wave + rng.normal(0, sd, n), even(sd**2))
+        spread = Spread(groups.part, (GroupsOff(found.variance, np.zeros(n), found.halved),))
+        off = asked @ (found.value - wave)
+        held.append(np.abs(off) <= 1.96 * np.sqrt(ScaledReading(base, spread).covariance([asked]).spread))
+        errors.append(off**2)
+        raw.append((asked @ wave) ** 2)
+    assert np.mean(held) > 0.9
+    assert np.mean(errors) < (0.3 * np.mean(raw) if coherent > 50 else 1.1 * np.mean(raw) + sd**2)
+
+
 def test_sums_follow_their_counts():
-    groups = groups_of(ROWS, 1.0)
-    counts = corrected_counts(groups, np.array([60.0, -40.0, -30.0, 15.0, -5.0]), 1.0)
+    groups = groups_of(ROWS, 1.0, ordered=False)
+    counts = corrected_counts(groups, np.array([60.0, -40.0, -30.0, 15.0, -5.0]), even(1.0))
     towards = carried(groups, counts, 3.0 * ROWS, SumScale(2.0, 2.0, 10.0))
     assert towards == pytest.approx(3.0 * counts.value)  # y doubles where rows do
-    found = corrected_sums(groups, np.zeros(5), towards, 1e9)
+    found = corrected_sums(groups, np.zeros(5), towards, even(1e9))
     assert found.value == pytest.approx(towards - groups.part * towards.sum())
-    unseen = carried(groups_of(ROWS, 1000.0), counts, 3.0 * ROWS, SumScale(2.0, 2.2, 10.0))
+    unseen = carried(groups_of(ROWS, 1000.0, ordered=False), counts, 3.0 * ROWS, SumScale(2.0, 2.2, 10.0))
     assert unseen == pytest.approx(0.1 * 10.0 * counts.value)
 
 
@@ -92,7 +144,7 @@ def readings() -> list[ScaledReading]:
         components = {(): 4.0} | {(i,): 5.0 for i in range(len(shape))}
         components |= {(0, 1): 6.0} if len(shape) > 1 else {}
         base = ProductReading(tuple(AxisSplit(LeafStrategy(n).variance()) for n in shape), components)
-        groups = tuple(GroupsOff(rng.random(n), rng.random(n) - 0.5) for n in shape)
+        groups = tuple(GroupsOff(rng.random(n), rng.random(n) - 0.5, rng.random(n - 1)) for n in shape)
         found.append(ScaledReading(base, Spread(cells / cells.sum(), groups, 3.0, 2.0, 0.5)))
     return found
 
@@ -121,12 +173,18 @@ def test_the_whole_has_no_part_and_covariances_are_a_form(own):
 
 def test_one_axis_is_as_written():
     (own, _), f = readings(), None
-    f, (v, u) = own.spread.shares, own.spread.groups[0]
+    f, (v, u, k) = own.spread.shares, own.spread.groups[0]
     mask = np.array([[1.0, 0.0, 1.0, 0.0, 0.0]])
     share = float((mask @ f)[0])
     found = own.covariance([mask])
     off = mask[0] - share
+    halves = [((0, 3), (3, 5)), ((0, 2), (2, 3)), ((3, 4), (4, 5)), ((0, 1), (1, 2))]
+    left, right = (
+        np.array([np.average(mask[0][a:b], weights=f[a:b]) for a, b in side])
+        for side in zip(*halves, strict=True)
+    )
     spread = float((v * off**2).sum()) + float(u @ off) ** 2 + 3.0 * share * (1 - share) + 0.5 * share**2
+    spread += float((k * (left - right) ** 2).sum())
     assert found.spread[0] == pytest.approx(spread)
     assert found.tail[0] == pytest.approx(2.0 * share * (1 - share))
 

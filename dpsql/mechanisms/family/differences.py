@@ -5,12 +5,17 @@ is published a second time, as what the factor leaves out of it, clipped (`white
 so they can be shrunk: a group is moved as far as groups are seen to vary beyond their noise. What shrinking loses is
 known too, and goes into intervals.
 
+Neighbours on an ordered axis are off the same way: rows at popular prices meet others of their customer, who gets a
+lower weight for it. In a single group that is lost in noise, in half of an axis it is not. So what groups leave of an
+ordered axis is halved, its halves again, and the halvings of each level are shrunk by what that level shows.
+
 | here | there | unit |
 |---|---|---|
-| `deviation` | x_g: a group's difference less its part of the whole's | measure unit |
-| `energy` | mean square of x less the noise V | squared measure unit |
-| `Correction.value`, `variance` | d_g (dy_g), v_g | (squared) measure unit |
-| `prior` | h_g = f_g (1 - f_g) / mean: large groups may be off by more | 1 |
+| `difference` | x_g: a group's difference less its part of the whole's | measure unit |
+| `Line.take` | t_k: the left half's part of what groups leave, less its share of the node's | measure unit |
+| `Deviations.energy` | mean square of x, or of t on one level, less the noise V | squared measure unit |
+| `Correction.value`, `variance`, `halved` | d_g (dy_g), v_g, v_k | (squared) measure unit |
+| `Deviations.prior` | h: f (1 - f), of a node f_k b (1 - b), over its mean: the large may be off by more | 1 |
 | `fitted` | leaf corrections with given margins, in proportion to the rows | measure unit |
 | `interaction` | i2: how far cells are off beyond their groups; counted, not corrected | squared measure unit |
 
@@ -20,19 +25,34 @@ known too, and goes into intervals.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from math import sqrt
+from math import inf, sqrt
+from typing import NamedTuple
 
 import numpy as np
 
-from dpsql.tree import FloatArray
+from dpsql.tree import FloatArray, Halves, IntArray, halves
 
-DOUBTED = 1.5
-"""Standard errors of the energy that it must pass before anything is moved."""
 
-ALLOWED = 0.6
-"""Standard errors of the energy that intervals add to it."""
+class Caution(NamedTuple):
+    """How noise in the energy is dealt with, in its standard errors.
+
+    Args:
+        doubted: what it must pass before anything is moved.
+        allowed: what intervals add to it.
+    """
+
+    doubted: float
+    allowed: float
+
+
+GROUPS = Caution(1.5, 0.6)
+"""Of single groups, and of what cells differ by."""
+
+LEVELS = Caution(4.0, 0.25)
+"""Of one level of halvings. An axis has many levels, and coarse ones have few halvings: at 3, noise moved light halves
+of Black Friday's categories far enough to be seen. Levels add up, so each allows for less."""
 
 PASSES = 6
 """Rounds of alternate fitting; margins agree to a millionth after six on every star looked at."""
@@ -53,11 +73,13 @@ class Correction:
 
     Args:
         value: what is added to each group; adds to 0, shape (n,).
-        variance: squared, shape (n,).
+        variance: squared, of each group by itself, shape (n,).
+        halved: squared, of the left half of each of `halves(n)`, 0 without order, shape (n - 1,).
     """
 
     value: FloatArray
     variance: FloatArray
+    halved: FloatArray
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,23 +90,77 @@ class Groups:
         part: f_g, shape (n,), adding to 1.
         rows: c_g, weighted rows of each group, shape (n,).
         rows_sd: standard error of one of them.
+        line: their halvings, where neighbours are alike.
     """
 
     part: FloatArray
     rows: FloatArray
     rows_sd: float
+    line: Line | None
+
+
+RangeVariance = Callable[[IntArray, IntArray], FloatArray]
+"""First groups and ends of ranges -> variances of the noise of their sums."""
+
+
+@dataclass(frozen=True, eq=False)
+class Line:
+    """The halvings of an ordered axis.
+
+    Args:
+        part: f_g, shape (n,).
+        nodes: what is halved.
+        share: b, the left half's part of a node's rows; a half where it has none.
+    """
+
+    part: FloatArray
+    nodes: Halves
+    share: FloatArray
 
     @property
-    def prior(self) -> FloatArray:
-        """h_g."""
-        size = self.part * (1 - self.part)
-        mean = float(size.mean())
-        return size / mean if mean > 0 else np.zeros_like(size)
+    def size(self) -> FloatArray:
+        """f_k b (1 - b)."""
+        left, right = self.nodes.sums(self.part)
+        found: FloatArray = (left + right) * self.share * (1 - self.share)
+        return found
+
+    def take(self, x: FloatArray) -> FloatArray:
+        """t_k = (1 - b) x_left - b x_right."""
+        left, right = self.nodes.sums(x)
+        found: FloatArray = (1 - self.share) * left - self.share * right
+        return found
+
+    def give(self, t: FloatArray) -> FloatArray:
+        """t is dealt to the groups of the left half, and taken from the right one's, in proportion to their rows."""
+        found: FloatArray = self.part * self.nodes.steps(t, self.part)
+        return found
+
+    def noise(self, variance: RangeVariance) -> FloatArray:
+        """The variance of t_k; halves covary as their sum's variance says."""
+        lo, mid, hi, b = self.nodes.lo, self.nodes.mid, self.nodes.hi, self.share
+        left, right, whole = variance(lo, mid), variance(mid, hi), variance(lo, hi)
+        found: FloatArray = (1 - b) ** 2 * left + b**2 * right - b * (1 - b) * (whole - left - right)
+        return found
 
 
-def groups_of(rows: FloatArray, rows_sd: float) -> Groups:
-    """Groups with their parts of all rows."""
-    return Groups(parts_of(rows), rows, rows_sd)
+def line_of(part: FloatArray) -> Line:
+    """The halvings of an axis of which each group has a part."""
+    nodes = halves(part.size)
+    left, right = nodes.sums(part)
+    share = np.divide(left, left + right, out=np.full(left.shape, 0.5), where=left + right > 0)
+    return Line(part, nodes, share)
+
+
+def groups_of(rows: FloatArray, rows_sd: float, *, ordered: bool) -> Groups:
+    """Groups with their parts of all rows.
+
+    Args:
+        rows: c_g, shape (n,).
+        rows_sd: standard error of one of them.
+        ordered: whether neighbours are alike.
+    """
+    part = parts_of(rows)
+    return Groups(part, rows, rows_sd, line_of(part) if ordered else None)
 
 
 def parts_of(rows: FloatArray) -> FloatArray:
@@ -94,13 +170,25 @@ def parts_of(rows: FloatArray) -> FloatArray:
     return positive / total if total > 0 else np.full(rows.shape, 1.0 / rows.size)
 
 
-def corrected_counts(groups: Groups, difference: FloatArray, noise: float) -> Correction:
+class Noise(NamedTuple):
+    """What is known of a difference before it is read.
+
+    Args:
+        variance: of its noise.
+        unmeasured: how far off all rows would be taken to be if no difference was drawn, in the measure's unit.
+    """
+
+    variance: RangeVariance
+    unmeasured: float
+
+
+def corrected_counts(groups: Groups, difference: FloatArray, noise: Noise) -> Correction:
     """How counts of groups are moved.
 
     Args:
         groups: the axis.
         difference: x_g, shape (n,).
-        noise: V, variance of its noise in one group.
+        noise: of the difference.
     """
     return _shrunk(groups, difference, np.zeros_like(difference), noise)
 
@@ -130,25 +218,101 @@ def carried(groups: Groups, counts: Correction, centred: FloatArray, scale: SumS
     return found
 
 
-def corrected_sums(groups: Groups, difference: FloatArray, towards: FloatArray, noise: float) -> Correction:
+def corrected_sums(groups: Groups, difference: FloatArray, towards: FloatArray, noise: Noise) -> Correction:
     """How centred sums of groups are moved: shrunk to what counts carry along, else averages would run to mid."""
     return _shrunk(groups, difference, towards, noise)
 
 
-def _shrunk(groups: Groups, difference: FloatArray, towards: FloatArray, noise: float) -> Correction:
-    n = len(difference)
-    if n < 2:
-        return Correction(np.zeros(n), np.zeros(n))
-    left = difference - towards
-    doubt = noise * sqrt(2 / (n - 1))
-    energy = float(left @ left) / (n - 1) - noise
-    between = max(0.0, energy - DOUBTED * doubt)
-    prior = groups.prior
-    keep = between * prior / (between * prior + noise) if noise > 0 else np.ones(n)
-    moved = towards + keep * left
-    moved = moved - groups.part * moved.sum()
-    variance = (1 - keep) ** 2 * prior * (max(0.0, energy) + ALLOWED * doubt) + keep**2 * noise
-    return Correction(moved, variance)
+@dataclass(frozen=True, eq=False)
+class Deviations:
+    """Deviations that are shrunk alike.
+
+    Args:
+        seen: with their noise, shape (k,).
+        size: what their variance is taken to be in proportion to, shape (k,).
+        noise: variances V, shape (k,).
+        free: how many of them do not follow from the others.
+    """
+
+    seen: FloatArray
+    size: FloatArray
+    noise: FloatArray
+    free: int
+
+    @property
+    def prior(self) -> FloatArray:
+        """h."""
+        mean = float(self.size.mean())
+        return self.size / mean if mean > 0 else np.zeros_like(self.size)
+
+    @property
+    def energy(self) -> float:
+        """How much they vary beyond their noise, about 0 where they do not."""
+        return float(self.seen @ self.seen) / self.free - float(self.noise.mean())
+
+    @property
+    def doubt(self) -> float:
+        """The energy's standard error where there is noise alone."""
+        return sqrt(2 * float((self.noise**2).mean()) / self.free)
+
+    def above(self, doubted: float) -> FloatArray:
+        """The part of their variance that is above so many standard errors."""
+        return max(0.0, self.energy - doubted * self.doubt) * self.prior
+
+    def shrunk(self, caution: Caution, most: FloatArray | float = inf) -> tuple[FloatArray, FloatArray]:
+        """The part of each that is kept, and how far off, squared, the rest may be.
+
+        Args:
+            caution: with the energy.
+            most: how far off each would be taken to be, squared, if it was not measured; more only where it shows.
+        """
+        if self.free < 1:
+            return np.zeros_like(self.seen), np.zeros_like(self.seen)
+        between = self.above(caution.doubted)
+        keep = np.divide(between, between + self.noise, out=np.ones_like(between), where=self.noise > 0)
+        off = self.above(0.0) + caution.allowed * self.doubt * self.prior
+        return keep, (1 - keep) ** 2 * np.maximum(np.minimum(off, most), self.above(GROUPS.doubted))
+
+
+def _shrunk(groups: Groups, difference: FloatArray, towards: FloatArray, noise: Noise) -> Correction:
+    n, part, left = len(difference), groups.part, difference - towards
+    place = np.arange(n)
+    single = np.full(n, noise.variance(place, place + 1).mean())
+    keep, rest = Deviations(left, part * (1 - part), single, n - 1).shrunk(GROUPS)
+    moved, halved = towards + keep * left, np.zeros(n - 1)
+    if groups.line is not None:  # halvings tell of all that groups leave
+        more, halved = _along(groups.line, (1 - keep) * left, 1 - keep, noise)
+        moved, rest = moved + more, np.zeros(n)
+    return Correction(moved - part * moved.sum(), rest + keep**2 * single, halved)
+
+
+def _along(line: Line, left: FloatArray, lost: FloatArray, noise: Noise) -> tuple[FloatArray, FloatArray]:
+    """What neighbours are off by together, level by level, and how far they may still be.
+
+    Args:
+        line: the axis.
+        left: what single groups leave.
+        lost: the part of each that is left.
+        noise: of the difference.
+    """
+    seen, size, own = line.take(left), line.size, line.noise(noise.variance) * _mean_square(line, lost)
+    kept, variance = np.zeros_like(seen), np.zeros_like(seen)
+    for level in range(int(line.nodes.level.max(initial=-1)) + 1):
+        here = np.flatnonzero((line.nodes.level == level) & (size > 0))
+        most = (noise.unmeasured * size[here]) ** 2
+        keep, rest = Deviations(seen[here], size[here], own[here], here.size).shrunk(LEVELS, most)
+        kept[here], variance[here] = keep * seen[here], rest + keep**2 * own[here]
+    return line.give(kept), variance
+
+
+def _mean_square(line: Line, lost: FloatArray) -> FloatArray:
+    """The part of a halving's noise that is left: of its groups, each weighed as t weighs it."""
+    weights = ((1 - line.share) ** 2, line.share**2)
+    some, whole = (
+        sum(w * half for w, half in zip(weights, line.nodes.sums(x), strict=True))
+        for x in (lost**2, np.ones_like(lost))
+    )
+    return np.asarray(some / whole, np.float64)
 
 
 def fitted(rows: FloatArray, margins: Sequence[FloatArray]) -> FloatArray:
@@ -189,5 +353,5 @@ def interaction(rest: FloatArray, noise: float) -> float:
     for axis in range(rest.ndim):
         others = tuple(i for i in range(rest.ndim) if i != axis)
         left = left - (rest.mean(axis=others, keepdims=True) - mean)
-    found: float = max(0.0, float((left**2).sum()) / free - noise) + ALLOWED * noise * sqrt(2 / free)
+    found: float = max(0.0, float((left**2).sum()) / free - noise) + GROUPS.allowed * noise * sqrt(2 / free)
     return found

@@ -10,12 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from math import prod, sqrt
 
 import numpy as np
 import numpy.typing as npt
 
 from dpsql.mechanisms.axis.strategy import leaf_estimates
+from dpsql.mechanisms.family.differences import RangeVariance
 from dpsql.mechanisms.family.people import Estimate, pooled
 from dpsql.mechanisms.family.reconcile import Measured
 from dpsql.mechanisms.family.whitened import UNIT
@@ -24,6 +26,7 @@ from dpsql.publishing.planned import PlannedStatistic, ReleasePlan
 from dpsql.variance.kronecker import AxisSplit, ProductReading
 
 FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,7 +65,7 @@ class Agreed:
         place = s.axes.index(axis)
         away = tuple(position for position in range(len(s.axes)) if position != place)
         value = np.asarray(self.leaves[i].sum(axis=away), np.float64)
-        return GroupSums(value, sqrt(mean_variance(self.readings[i], (place,))))
+        return GroupSums(value, partial(range_variance, self.readings[i], place))
 
     def cell_variance(self, index: int) -> float:
         """Mean variance of the cells of a statistic."""
@@ -75,11 +78,32 @@ class GroupSums:
 
     Args:
         value: shape (n,).
-        sd: its root mean square.
+        variance: first groups and ends of ranges -> variances of their sums.
     """
 
     value: FloatArray
-    sd: float
+    variance: RangeVariance
+
+    @property
+    def sd(self) -> float:
+        """Root mean square of the groups'."""
+        place = np.arange(self.value.size)
+        return sqrt(self.variance(place, place + 1).mean())
+
+
+def range_variance(reading: ProductReading, place: int, lo: IntArray, hi: IntArray) -> FloatArray:
+    """Variances of sums over ranges of one axis, all of the others added up.
+
+    Args:
+        reading: of the view.
+        place: of the axis.
+        lo, hi: the ranges, half-open, shape (q,).
+    """
+    split = reading.axes[place]
+    before = np.append(0.0, np.cumsum(split.spread))
+    share = (before[hi] - before[lo]) ** 2
+    rest = np.maximum(split.model.ranges(lo, hi) - split.total * share, 0.0)
+    return np.asarray(reading.components[()] * share + reading.components[place,] * rest, np.float64)
 
 
 def mean_variance(reading: ProductReading, places: tuple[int, ...]) -> float:

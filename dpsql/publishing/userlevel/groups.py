@@ -5,9 +5,9 @@ R_S y the stored sum has (R_S - R_N) mid c + dy.
 
 | here | there | unit |
 |---|---|---|
-| `Group.counts`, `Group.sums` | d, dy with their v_g, of the groups of one axis | rows, stored units |
+| `Correction` | d, dy with v_g and v_k, of the groups of one axis | rows, stored units |
 | `Corrected.leaves` | what is added to R times the leaf estimates | rows, stored units |
-| `Corrected.spread` | v_g, i2 and the rows in few hands, per statistic | the same, squared |
+| `Corrected.spread` | v_g, v_k, i2 and the rows in few hands, per statistic | the same, squared |
 
 **Privacy**: functions of released values alone.
 **Source**: docs/method/user_level.md, "Differences", "Intervals that hold the plain answer".
@@ -24,6 +24,7 @@ import numpy.typing as npt
 
 from dpsql.mechanisms.family.differences import (
     Correction,
+    Noise,
     SumScale,
     carried,
     corrected_counts,
@@ -111,7 +112,7 @@ def allowed(low: Low, people: float) -> dict[int, Corrected]:
         rows = low.rows_in(i)
         whole = low.factors[""].value * low.views.leaves[rows].sum() * left * _size(s)
         shares = parts_of(low.views.leaves[rows])
-        groups = tuple(GroupsOff(np.zeros(n), np.zeros(n)) for n in shares.shape)
+        groups = tuple(GroupsOff(np.zeros(n), np.zeros(n), np.zeros(n - 1)) for n in shares.shape)
         few = whole**2 / max(people / 2, 1.0)
         found[i] = Corrected(
             low.apart(i), Spread(shares, groups, interaction=few, common=(ALLOWED * whole) ** 2)
@@ -159,7 +160,7 @@ class _Off:
         tail = (self.left(statistic) * self.whole(statistic) * _size(statistic)) ** 2 / self.drawn.few
         own = np.zeros_like(rows) if statistic.bounds is None else self.low.apart(index)
         unseen = self.unseen(statistic)
-        off = tuple(GroupsOff(each.variance, PULL * unseen * each.value) for each in groups)
+        off = tuple(GroupsOff(each.variance, PULL * unseen * each.value, each.halved) for each in groups)
         shown = Spread(parts_of(rows), off, cells, tail)
         return Corrected(own + moved, shown)
 
@@ -170,15 +171,17 @@ class _Off:
             rows_name = name if statistic.bounds is None else self.low.rows_of(name)
             low_rows, rows = (views.margin(rows_name, axis) for views in (self.low.views, self.views))
             low_own, own = (views.margin(name, axis) for views in (self.low.views, self.views))
-            groups = groups_of(low_rows.value, low_rows.sd)
+            ordered = self.views.plan.axes[axis].axis.ordered
+            groups = groups_of(low_rows.value, low_rows.sd, ordered=ordered)
             x = self.difference(statistic, low_own.value, low_rows.value, own.value, rows.value)
+            noise = Noise(own.variance, ALLOWED * self.left_out(statistic))
             if statistic.bounds is None:
-                found = corrected_counts(groups, x, own.sd**2)
+                found = corrected_counts(groups, x, noise)
             else:
                 counts = self.group(self.rows_statistic(statistic), axis)
                 scale = SumScale(self.low.factors[""].value, self.low.factor(statistic).value, statistic.mid)
                 towards = carried(groups, counts, low_own.value, scale)
-                found = corrected_sums(groups, x, towards, own.sd**2)
+                found = corrected_sums(groups, x, towards, noise)
             self.counts[name, axis] = found
         return self.counts[name, axis]
 
@@ -221,6 +224,10 @@ class _Off:
             statistic.measure.name if statistic.bounds is None else self.low.rows_of(statistic.measure.name)
         )
         return self.low.factors[""].value * self.low.views.total(name).value
+
+    def left_out(self, statistic: PlannedStatistic) -> float:
+        """What low bounds leave out of all rows, times how large a value is."""
+        return (1 - 1 / self.low.factors[""].value) * self.whole(statistic) * _size(statistic)
 
     def unseen(self, statistic: PlannedStatistic) -> float:
         """What differences do not show of what the low bound left out, over what they do show, at most 1.
