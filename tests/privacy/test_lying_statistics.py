@@ -23,7 +23,7 @@ source: {kind: parquet, root: ROOT, tables: {sales: sales.parquet}}
 privacy: {lineage: people, cap: 9, unit: row, epsilon: 1.0}
 tables:
   sales: {role: fact, columns: {day: {type: int, lower: 0, upper: 9},
-    amount: {type: int, lower: 0, upper: 9, measure: true}}}
+    amount: {type: decimal, scale: 2, lower: 0, upper: 9, measure: true}}}
 views:
   days: {of: sales, axes: [sales.day], measures: [count, sales.amount]}
 """
@@ -36,7 +36,7 @@ UNTRUE = {
 
 def written(path: Path, columns: str) -> bytes:
     """A file of plain numbers, so that files of as many rows have their parts at the same places."""
-    kinds = "CAST(day AS BIGINT) AS day, CAST(amount AS BIGINT) AS amount"
+    kinds = "CAST(day AS BIGINT) AS day, CAST(amount AS DECIMAL(18, 2)) AS amount"
     with duckdb.connect() as raw:
         raw.execute(
             f"COPY (SELECT {kinds} FROM (SELECT {columns} FROM range(100) t(i))) TO '{path}' "
