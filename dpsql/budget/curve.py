@@ -26,6 +26,7 @@ is false.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal
 from fractions import Fraction
 from functools import lru_cache
@@ -69,12 +70,14 @@ def mu2_of(epsilon: Fraction, delta: Fraction) -> Fraction:
     # rho-zCDP holds epsilon = mu^2 / 2 + mu sqrt(2 log(1 / delta)): a float near the answer, which bounds then decide.
     spread = math.sqrt(-2 * math.log(delta))
     near = (math.sqrt(spread * spread + 2 * float(left)) - spread) ** 2
+
+    def over(grains: int) -> float:
+        return _over(Fraction(grains, GRAIN), left, delta)
+
     low, high = 0, math.ceil(near * GRAIN)
-    while _within(Fraction(high, GRAIN), left, delta):
-        low, high = high, high + max(1, high // 4)
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (middle, high) if _within(Fraction(middle, GRAIN), left, delta) else (low, middle)
+    while over(high) <= 0:
+        low, high = high, 2 * high + 1
+    low = _edge(over, low, high)
     if not low:
         raise PrivacyError(
             "epsilon and delta are too small for Gaussian noise", hint="give a larger epsilon or delta"
@@ -104,13 +107,13 @@ def epsilon_of(mu2: Fraction, delta: Fraction) -> Fraction:
     above = (mu * mu / 2 + mu * math.sqrt(-2 * math.log(delta))) * (1 + 1e-6) + 1e-15
     least = math.ceil(2 * _H * GRAIN)  # below it nothing is left of epsilon
     low, high = least - 1, least + math.ceil(above * GRAIN)
-    while not _within(mu2, Fraction(high, GRAIN) - 2 * _H, delta):
+
+    def over(below: int) -> float:
+        return _over(mu2, Fraction(-below, GRAIN) - 2 * _H, delta)
+
+    while over(-high) > 0:
         low, high = high, 2 * high
-    while high - low > 1:
-        middle = (low + high) // 2
-        inside = _within(mu2, Fraction(middle, GRAIN) - 2 * _H, delta)
-        low, high = (low, middle) if inside else (middle, high)
-    return Fraction(high, GRAIN)
+    return Fraction(-_edge(over, -high, -low), GRAIN)
 
 
 def pure_of(mu2: Fraction) -> Fraction:
@@ -171,11 +174,47 @@ def delta_bounds(mu2: Fraction, epsilon: Fraction, digits: int) -> tuple[Decimal
     return wide.subtract(value, margin), wide.add(value, margin)
 
 
-def _within(mu2: Fraction, epsilon: Fraction, delta: Fraction) -> bool:
-    """Whether delta_G(mu, epsilon) <= (1 - H) delta for certain."""
+def _over(mu2: Fraction, epsilon: Fraction, delta: Fraction) -> float:
+    """The logarithm of delta_G(mu, epsilon) over (1 - H) delta: above 0, or not above it for certain."""
     digits = _SPARE_DIGITS + math.ceil(-math.log10(delta))
     _, above = delta_bounds(mu2, epsilon, digits)
-    return Fraction(above) <= (1 - _H) * delta
+    most = (1 - _H) * delta
+    excess = Fraction(above) / most - 1
+    if excess <= 0:
+        return math.log1p(max(float(excess), -1 + 2**-53))
+    return max(math.log1p(float(excess)), math.ulp(0.0))
+
+
+def _edge(over: Callable[[int], float], low: int, high: int) -> int:
+    """The last whole number at which an increasing function is not above 0.
+
+    Secants find it: a value in wide arithmetic is dear, and bisection takes seventy of them where these take a dozen.
+
+    Args:
+        over: the function; its signs alone decide.
+        low: where it is not above 0; it is not asked there.
+        high: where it is above 0.
+    """
+    before, last, slow = (high, over(high)), (low, math.nan), 0
+    while high - low > 1:
+        guess, width = _crossing(before, last), high - low
+        probe = (low + high) // 2 if guess is None or slow == MOST_SLOW else guess
+        probe = min(max(probe, low + 1), high - 1)
+        before, last = last, (probe, over(probe))
+        low, high = (probe, high) if last[1] <= 0 else (low, probe)
+        slow = slow + 1 if 2 * (high - low) > width and slow < MOST_SLOW else 0
+    return low
+
+
+MOST_SLOW = 6
+"""Secants that may leave more than half of a range before it is halved."""
+
+
+def _crossing(one: tuple[int, float], two: tuple[int, float]) -> int | None:
+    """Where the line through two points is 0; None where it is nowhere."""
+    rise = two[1] - one[1]
+    step = -two[1] / rise * (two[0] - one[0]) if rise else math.nan
+    return two[0] + math.floor(step) if math.isfinite(step) else None
 
 
 def _tail(a: Decimal, wide: Context) -> Decimal:

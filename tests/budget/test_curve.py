@@ -17,7 +17,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from scipy.stats import norm
 
-from dpsql.budget import DENOMINATOR, SLACK, Mu2, epsilon_of, gaussian_sigma2, mu2_of, pure_of
+from dpsql.budget import DENOMINATOR, SLACK, Mu2, curve, epsilon_of, gaussian_sigma2, mu2_of, pure_of
 from dpsql.budget.curve import GRAIN, delta_bounds
 from dpsql.errors import PrivacyError
 
@@ -40,6 +40,24 @@ def test_the_headline_conversions(epsilon: str, delta: str, mu2: str) -> None:
 @pytest.mark.parametrize("epsilon, gain", [("1", 1.15021), ("0.1", 1.18161), ("3", 1.13349)])
 def test_variance_falls_against_zero_concentrated_accounting(epsilon: str, gain: float) -> None:
     assert float(mu2_of(Fraction(epsilon), MILLIONTH)) / (2 * ZCDP[epsilon]) == pytest.approx(gain, rel=2e-3)
+
+
+@pytest.mark.parametrize("epsilon", [Fraction(1, 1000), Fraction(3), Fraction(150)])
+def test_a_conversion_is_the_last_grain_and_asks_few_wide_values(
+    monkeypatch: pytest.MonkeyPatch, epsilon: Fraction
+) -> None:
+    delta, left, asked = Fraction(1, 10**9), epsilon - Fraction(2, 1 << 50), []
+
+    def over(mu2: Fraction) -> bool:
+        return Fraction(delta_bounds(mu2, left, 60)[1]) > (1 - Fraction(1, 1 << 50)) * delta
+
+    bounds = curve.delta_bounds
+    monkeypatch.setattr(curve, "delta_bounds", lambda *each: asked.append(each) or bounds(*each))
+    mu2 = mu2_of.__wrapped__(epsilon, delta)
+    assert not over(mu2)
+    assert over(mu2 + Fraction(1, GRAIN))
+    assert epsilon_of.__wrapped__(mu2, delta) <= epsilon
+    assert len(asked) <= 40, "bisection alone takes 130"
 
 
 def exact_delta(mu2: Fraction, epsilon: Fraction) -> Fraction:
