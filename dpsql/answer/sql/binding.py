@@ -40,7 +40,8 @@ from dpsql.answer.sql.rows import Rows, column_of, placed
 from dpsql.errors import NotSupportedError, ProgrammingError
 from dpsql.star.sql.expression import Node
 
-DIALECT = "duckdb"
+DIALECT = sqlglot.Dialect.get_or_raise("duckdb")
+"""Made once: its name would make it anew for every expression."""
 
 MONOTONE = (
     exp.Column,

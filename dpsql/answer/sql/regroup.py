@@ -364,7 +364,7 @@ def regrouped(keys: Sequence[Node], draft: Draft, waits_for: Waiting, relation: 
     items += [named(_again(value, draft, relation), f"v{i}") for i, value in enumerate(values)]
     if not items:
         items = [named(exp.true(), "dp_any")]
-    select = exp.Select(expressions=items).from_(exp.to_table(relation))
+    select = exp.Select(expressions=items).from_(exp.Table(this=exp.to_identifier(relation)))
     waits_for.into(select)
     if keys:
         select.set("group", exp.Group(expressions=[exp.Literal.number(j + 1) for j in range(len(keys))]))

@@ -14,6 +14,7 @@ from sqlglot import exp
 
 from dpsql.answer.block import ErrorOf, Form
 from dpsql.answer.schema import INFORMATION, Schema, nearest
+from dpsql.answer.sql.binding import DIALECT
 from dpsql.answer.sql.finite import finite
 from dpsql.answer.sql.growth import check_growth
 from dpsql.answer.sql.members import count_members
@@ -70,7 +71,7 @@ def take_apart(tree: Node, schema: Schema, text: str, carries: bool = False) -> 
     node.set("with_", None)
 
     def written(part: Node) -> str:  # the last use of the tree: generating may change it
-        return part.sql(dialect="duckdb", copy=False)
+        return part.sql(dialect=DIALECT, copy=False)
 
     return Statement(
         blocks, written(node), tuple(written(part) for part in (common.expressions if common else ())),

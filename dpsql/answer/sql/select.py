@@ -293,7 +293,7 @@ def _outer(builder: Builder, select: exp.Select, track: bool) -> Shape:
     for key in ("group", "having", "joins", "from_"):
         select.set(key, None)
     select.set("expressions", items)
-    select.set("from_", exp.From(this=exp.to_table(f"dp_block_{builder.number}")))
+    select.set("from_", exp.From(this=exp.Table(this=exp.to_identifier(f"dp_block_{builder.number}"))))
     unique = _unique(builder, items, names)
     return Shape(select, names, forms, carriers, builder.number, unique=unique)
 
