@@ -125,7 +125,7 @@ def test_people_and_scaled_cells(tmp_path: Path, bound: str, privacy: str) -> No
     opened = open_session([tmp_path / "people.dpsql"])
     schema = export(opened, tmp_path / "out", (), 0.95, silent)
     told = {each["file"]: " ".join(each["notes"]) for each in schema["views"]}
-    assert "each customer counts once" in told["months.parquet"]
+    assert "each unit of customer counts once" in told["months.parquet"]
     values = f"{errors('COUNT(*)')}, {errors('COUNT(DISTINCT id)')}"
     cells = opened.query(
         f"SELECT month, store, region, {values} FROM sales JOIN customer USING (id) GROUP BY ALL"
