@@ -39,19 +39,22 @@ def _questions(job: Job) -> Ask:
     empty, spaces = pl.LazyFrame(schema=wide.schema), context.accountant
     asked = (dp.len(signed=True), pl.col("amount").dp.sum((0, 50_000)))
     first = context.query().truncate_per_group(job.rows) if customers else context.query()
-    told = first.select(*asked).summarize(
-        alpha=0.05
-    )  # finds the scale by search; all questions have the same
-    halves, scale = (told["accuracy"][0], told["accuracy"][1] / 100), told["scale"][0] * (1 + 1e-9)
+    told = first.select(*asked).summarize()  # finds the scale by search; all questions have the same
+    scales, scale = told["scale"], told["scale"][0] * (1 + 1e-9)
+    if job.delta:  # its own widths of Gaussian noise are summed term by term, and do not end for a customer's
+        widths = [1.96 * each for each in scales]
+    else:
+        widths = [dp.discrete_laplacian_scale_to_accuracy(each, 0.05) for each in scales]
+    halves = widths[0], widths[1] / 100
 
     def ask(number: int) -> Answer:
         low, high, cheap, dear = job.boxes[number]
-        rows = empty
+        rows = empty.filter(
+            (pl.col("age") >= low) & (pl.col("age") <= high) & (pl.col("price") >= cheap) & (pl.col("price") <= dear)
+        )  # fmt: skip
         if customers:
             rows = rows.filter(pl.int_range(pl.len()).shuffle().over("customer_id") < job.rows)
-        plan = rows.filter(
-            (pl.col("age") >= low) & (pl.col("age") <= high) & (pl.col("price") >= cheap) & (pl.col("price") <= dear)
-        ).select(*asked)  # fmt: skip
+        plan = rows.select(*asked)
         measurement = dp.m.make_private_lazyframe(
             spaces.input_domain, spaces.input_metric, spaces.output_measure, plan, global_scale=scale
         )

@@ -49,6 +49,7 @@ def test_a_row_holds_errors_and_intervals() -> None:
     assert found.errors == pytest.approx([4 / 3, 20 / 3, 0.5])
     assert found.held[:2] == pytest.approx([2 / 3, 1 / 3]) and math.isnan(found.held[2])
     assert found.cpu == 0.5
+    assert row([run], truths, common=2).errors == pytest.approx([4 / 3, 20 / 3, 1.25])
     assert row([{"failed": "no wheel"}], truths).failed == "no wheel"
 
 
