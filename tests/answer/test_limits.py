@@ -12,8 +12,9 @@ from dpsql.answer.run import MOST_ROWS, run_apart
 from dpsql.answer.session import OpenReleases, open_session
 from dpsql.answer.sql.growth import MOST, check_growth
 from dpsql.answer.sql.parse import parse
-from dpsql.errors import NotSupportedError, QueryTimeout, SqlSyntaxError
+from dpsql.errors import InterfaceError, NotSupportedError, QueryTimeout, SqlSyntaxError
 from dpsql.release.watch import question
+from dpsql.star.sql import bounded
 from dpsql.star.sql.bounded import A_TOKEN, FREE, bounded_parser
 from tests.doors_release import build
 
@@ -88,6 +89,17 @@ def test_the_parsers_steps_are_counted() -> None:
     counted.parse(tokens, "")
     used = FREE + A_TOKEN * len(tokens) - counted._steps_left
     assert len(tokens) <= used <= 2 * len(tokens)
+
+
+def test_a_parser_whose_steps_cannot_be_counted_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """sqlglotc's classes cannot be inherited from, and say so when one is made."""
+
+    def compiled(dialect: object) -> None:
+        raise TypeError("interpreted classes cannot inherit from compiled")
+
+    monkeypatch.setattr(bounded, "bounded_parser", lambda dialect: (None, compiled))
+    with pytest.raises(InterfaceError, match=r"installed compiled.*uninstall sqlglotc"):
+        parse("SELECT 1")
 
 
 def test_a_text_is_as_long_as_its_bound_says(shop: OpenReleases) -> None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import sqlglot
 from sqlglot import Token, TokenType, exp
 
-from dpsql.errors import SqlSyntaxError
+from dpsql.errors import InterfaceError, SqlSyntaxError
 
 if TYPE_CHECKING:
     from sqlglot.expressions import Expr
@@ -81,6 +81,7 @@ def parse(text: str, dialect: str) -> list[Expr]:
 
     Raises:
         SqlSyntaxError: it can be read in too many ways.
+        InterfaceError: sqlglot is installed compiled.
         sqlglot.errors.SqlglotError, RecursionError, and plain errors of the tokenizer: it does not parse.
 
     >>> [tree.sql() for tree in parse("SELECT 1; ", "duckdb")]
@@ -90,5 +91,12 @@ def parse(text: str, dialect: str) -> list[Expr]:
     dpsql.errors.SqlSyntaxError: the statement can be read in too many ways; give every JOIN its ON or USING
     """
     reader, bounded = bounded_parser(dialect)
-    trees = bounded(dialect=reader).parse(_literals(reader.tokenize(text)), text)
+    try:
+        parser = bounded(dialect=reader)
+    except TypeError as error:  # of a compiled class nothing inherits
+        raise InterfaceError(
+            "sqlglot is installed compiled, and its parser's steps cannot be counted",
+            hint="pip uninstall sqlglotc, then pip install --force-reinstall --no-deps sqlglot",
+        ) from error
+    trees = parser.parse(_literals(reader.tokenize(text)), text)
     return [tree for tree in trees if tree is not None]
