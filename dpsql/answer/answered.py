@@ -172,6 +172,9 @@ def axis_nodes(
         elif taken not in made:
             made[taken] = picked(mask) if listed else node_list(mask, tree)
     parts = [made[box[position]] for box in boxes]
+    groups = len(plan.cells[position].keys)
+    if len(parts) == 1:
+        return AxisNodes(np.zeros(len(parts[0].node), np.int64), parts[0], groups)
     ends = [np.concatenate(sides) for sides in zip(*(part.ends for part in parts), strict=True)]
     return AxisNodes(
         np.concatenate([np.full(len(part.node), b, np.int64) for b, part in enumerate(parts)]),
@@ -180,7 +183,7 @@ def axis_nodes(
             np.concatenate([part.weight for part in parts]),
             Reach(*ends) if any(part.reach is not None for part in parts) else None,
         ),
-        len(plan.cells[position].keys),
+        groups,
     )  # fmt: skip
 
 

@@ -355,14 +355,14 @@ def _quantiles(
 
 def _group_index(block: Block, plan: Plan) -> tuple[np.ndarray, ...]:
     """For each axis the group of each row: the axes vary in the order of GROUP BY, the first slowest."""
-    if not plan.cells:
-        return ()
+    if not block.groups:  # one row: no axis has groups
+        return tuple(np.zeros(1, np.int64) for _ in plan.cells)
     order = _slowest_first(block, plan)
     grids = np.indices([plan.shape[i] for i in order]).reshape(len(order), -1)
     index = [np.zeros(0, np.int64)] * len(order)
     for nth, axis in enumerate(order):
         index[axis] = grids[nth]
-    if block.groups and plan.boxes_of(TRUE) != [(None,) * len(plan.cells)]:
+    if plan.boxes_of(TRUE) != [(None,) * len(plan.cells)]:
         keep = _occupied(plan)[tuple(index)]
         index = [each[keep] for each in index]
     return tuple(index)
