@@ -111,14 +111,21 @@ class Prefix:
         return None if found is None else self.steps.value(*found)
 
     def reached(self, errors: float = 0.0) -> tuple[int, float] | None:
-        """The step in which it does so, and which part of the step's count that takes; None of a group of nobody."""
+        """The step in which it does so, and which part of the step's count that takes.
+
+        None of a group of nobody, and of an end that nothing bounds.
+        """
         sums = np.cumsum(self.counts)
         running = np.maximum.accumulate(sums)
         if not len(running) or running[-1] <= 0:
             return None
-        wanted = self.at * running[-1] + errors * self.error
+        wanted = self.at * running[-1] + (errors * self.error if errors else 0.0)
+        if math.isnan(wanted):
+            return None
         wanted -= 1e-9 * max(1.0, abs(wanted))
-        step = min(int(np.searchsorted(running, wanted)), len(running) - 1)
+        if wanted > running[-1]:
+            return len(running) - 1, 1.0  # never: all that there is
+        step = int(np.searchsorted(running, wanted))
         count = self.counts[step]
         part = 1.0 - (sums[step] - wanted) / count if count > 0 else 0.0
         return step, float(min(max(part, 0.0), 1.0))

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 import duckdb
 import numpy as np
 import pytest
-from hypothesis import assume, given
+from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from dpsql.answer import Answerer
@@ -52,6 +53,9 @@ steps = st.lists(st.tuples(st.integers(-40, 200), st.sampled_from([1, 2, 4, 8]))
 
 
 @given(steps, st.floats(0.01, 0.99), st.floats(-3, 3))
+@example(
+    [(1, 1), (0, 2)], 0.5, 1.0
+)  # a share that is never reached ends with the last value, whatever is there
 def test_steps_of_many_values_reach_the_value_that_single_ones_reach(
     drawn: list[tuple[int, int]], at: float, errors: float
 ) -> None:
@@ -63,6 +67,12 @@ def test_steps_of_many_values_reach_the_value_that_single_ones_reach(
     running = np.maximum.accumulate(np.cumsum(single))
     assume(np.min(np.abs(running - at * running[-1] - 5.0 * errors)) > 1e-6)
     assert coarse.value(errors) == fine.value(errors)
+
+
+def test_an_error_that_nothing_bounds_leaves_the_value_and_takes_its_ends() -> None:
+    prefix = Prefix(np.array([1.0, 2.0, 1.0]), Values(range(3)), 0.5, math.nan)
+    assert prefix.value() == 1
+    assert prefix.value(1.0) is None and prefix.value(-1.0) is None
 
 
 @pytest.fixture(scope="module")

@@ -16,9 +16,9 @@ SCRIPTS = sorted(Path(protocol.__file__).parent.glob("with_*.py"))
 
 
 def test_a_gaussian_mechanism_spends_its_delta_exactly() -> None:
-    accounting = pytest.importorskip("dp_accounting")
-    sigma = 1 / protocol.gaussian(1.0, DELTA)
-    assert accounting.get_epsilon_gaussian(sigma, DELTA) == pytest.approx(1.0, rel=1e-6)
+    losses = pytest.importorskip("dp_accounting.pld.privacy_loss_mechanism")
+    drawn = losses.GaussianPrivacyLoss(1 / protocol.gaussian(1.0, DELTA))
+    assert drawn.get_delta_for_epsilon(1.0) == pytest.approx(DELTA, rel=1e-6)
 
 
 def test_zcdp_spends_less_than_the_plain_conversion_allows_and_more_than_an_exact_one() -> None:

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import click
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -52,5 +53,5 @@ def test_a_breach_is_found(copy: Path, contract: str) -> None:
     finally:
         file.write_text(sound)
     assert result.returncode != 0
-    broken = [line for line in result.stdout.splitlines() if "BROKEN" in line]
+    broken = [line for line in map(click.unstyle, result.stdout.splitlines()) if "BROKEN" in line]
     assert any(line.startswith(contract) for line in broken), result.stdout
