@@ -24,7 +24,15 @@ from dpsql.release.format import DOMAIN, OTHER, AxisMeta, Meta, ScaleMeta, Stati
 from dpsql.release.held import held
 from dpsql.release.signature import Signer, check_signature, signer_of
 from dpsql.release.stream import AsOf, named_batch, state_file
-from dpsql.release.structure import AXIS, check_alone, check_objects, check_tables, damaged, refused
+from dpsql.release.structure import (
+    AXIS,
+    check_alone,
+    check_labels,
+    check_objects,
+    check_tables,
+    damaged,
+    refused,
+)
 from dpsql.release.watch import LIMIT, executed
 from dpsql.star import Catalog, catalog_from_json
 from dpsql.star.sql import identifier
@@ -401,6 +409,7 @@ def _checked(connection: duckdb.DuckDBPyConnection, file: Path, path: Path, inse
     check_objects(connection, path)
     meta = read_meta(connection, path)
     check_tables(connection, path, meta)
+    check_labels(connection, path, len(meta.axes))
     batch = None if meta.stream is None else named_batch(file)
     if batch is not None and meta.stream is not None and batch != meta.stream.as_of_batch:
         raise refused(

@@ -36,6 +36,8 @@ SCALE = {
     "relative_error": "DOUBLE", "down": "DOUBLE", "up": "DOUBLE", "mean_error": "DOUBLE", "mean_down": "DOUBLE",
     "mean_up": "DOUBLE",
 }  # fmt: skip
+LONGEST_LABEL = 1 << 24
+"""Bytes. Nobody writes such a label; one of 400 MB took a reader half a minute of CPU before it ran out of memory."""
 META = {"key": "VARCHAR", "value": "VARCHAR"}
 
 COMPANIONS = (".wal", ".wal.checkpoint", ".wal.recovery")
@@ -163,6 +165,22 @@ def check_tables(connection: duckdb.DuckDBPyConnection, path: Path, meta: Meta) 
     for name, columns in expected.items():
         if list(found[name].items()) != list(columns.items()):
             raise refused(path, f"the table {name} has other columns or types than its meta says")
+
+
+def check_labels(connection: duckdb.DuckDBPyConnection, path: Path, axes: int) -> None:
+    """Refuse labels of megabytes, which every statement along their axis would read.
+
+    The file's own statistics tell, so this costs the same whatever lies in it. Statistics that lie are found when the
+    axis is read; until then each statement has its own time and memory.
+
+    Raises:
+        ReleaseError: one is longer than `LONGEST_LABEL`.
+    """
+    for axis in range(axes):
+        sql = f"SELECT stats FROM pragma_storage_info('axis_{axis}') WHERE segment_type = 'VARCHAR'"
+        for (statistics,) in rows_of(connection, sql):
+            if isinstance(statistics, dict) and statistics.get("max_string_length", 0) > LONGEST_LABEL:
+                raise refused(path, f"axis_{axis} has a label longer than a release makes it")
 
 
 def found_tables(connection: duckdb.DuckDBPyConnection) -> dict[str, dict[str, str]]:

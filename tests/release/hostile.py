@@ -93,7 +93,7 @@ STATEMENTS = {
     "no atoms": "DELETE FROM axis_0",
     "millions of atoms": "INSERT INTO axis_0 SELECT a.* FROM axis_0 AS a, range(200000)",
     "control characters in labels": "UPDATE axis_1 SET region = region || chr(27) || ']0;owned' || chr(7)",
-    "a label of megabytes": "UPDATE axis_1 SET region = repeat('x', 400000000) WHERE atom = 0",
+    "a label of megabytes": "UPDATE axis_1 SET region = repeat('x', 40000000) WHERE atom = 0",
     "a tree upside down": "UPDATE node SET lo = hi, hi = lo",
     "a tree in a ring": "UPDATE node SET parent = id",
     "a tree of other leaves": "UPDATE node SET axis = 1 - axis WHERE axis < 2",
