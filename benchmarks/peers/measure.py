@@ -67,7 +67,7 @@ class Part(NamedTuple):
     @property
     def common(self) -> int:
         """How many boxes all engines were asked that count for "best"."""
-        return 10 if self.total == 10 else ENOUGH
+        return 10 if self.total == 10 else 40 if self.unit == "customer" else ENOUGH
 
 
 def parts() -> Iterator[Part]:
