@@ -38,7 +38,7 @@ JOBS, RESULTS = BUILD / "jobs", BUILD / "adult.json"
 
 
 class Model(NamedTuple):
-    """A model of synthetic rows, as dpmm sets it where a user sets nothing, but for AIM's iterations: it has 1,000.
+    """A model of synthetic rows, as dpmm sets it where a user sets nothing.
 
     Args:
         iterations: of inference.
@@ -49,7 +49,7 @@ class Model(NamedTuple):
     megabytes: int | None
 
 
-MODELS = {"mst": Model(5_000, None), "aim": Model(300, 80)}
+MODELS = {"mst": Model(5_000, None), "aim": Model(1_000, 80)}
 
 
 class Column(NamedTuple):
