@@ -98,7 +98,7 @@ def run_apart(sql: str, values: Sequence[Any], *, limit: float = LIMIT) -> Answe
     except Empty:
         raise too_late(limit) from None
     try:
-        database = database or duckdb.connect(config=LOCKDOWN | {"memory_limit": APART})
+        database = database or _made_apart()
         return executed(database.cursor(), sql, values, partial(_answer, rows=_limited), limit)
     except duckdb.OutOfMemoryException as error:
         raise NotSupportedError(
@@ -106,6 +106,17 @@ def run_apart(sql: str, values: Sequence[Any], *, limit: float = LIMIT) -> Answe
         ) from error
     finally:
         _apart.put(database)
+
+
+def _made_apart() -> duckdb.DuckDBPyConnection:
+    """A database for `run_apart`, which spills nothing: it would do so in the working directory.
+
+    Settings come one by one, since nothing can be said of that folder once files are out of reach.
+    """
+    database = duckdb.connect(config={"temp_directory": ""})
+    for setting, value in (LOCKDOWN | {"memory_limit": APART}).items():
+        database.execute(f"SET {setting} = '{value}'")
+    return database
 
 
 def _answer(

@@ -50,7 +50,6 @@ LOCKDOWN: dict[str, str | bool | int | float | list[str]] = {
     "memory_limit": "2GB",
     "threads": "1",
     "error_on_division_by_zero": "false",  # NULL, as for an average over nobody
-    "temp_directory": "",  # else it may spill into the working directory, or fail there
     "max_temp_directory_size": "0B",
     "lock_configuration": "true",
 }

@@ -5,22 +5,19 @@ from __future__ import annotations
 import resource
 import time
 from collections.abc import Iterator
-from contextlib import closing
 from pathlib import Path
 
 import pytest
 
-from dpsql.answer.run import MOST_ROWS, run, run_apart
+from dpsql.answer.run import MOST_ROWS, run_apart
 from dpsql.answer.session import OpenReleases, open_session
 from dpsql.answer.sql.growth import MOST, check_growth
 from dpsql.answer.sql.parse import parse
 from dpsql.errors import InterfaceError, NotSupportedError, QueryTimeout, SqlSyntaxError
-from dpsql.release import open_release
 from dpsql.release.watch import question
 from dpsql.star.sql import bounded
 from dpsql.star.sql.bounded import A_TOKEN, FREE, bounded_parser
 from tests.doors_release import build
-from tests.release_fixture import make_rows, write_fixture
 
 GROUPS = "(SELECT region, COUNT(*) AS n FROM sales JOIN customer USING (customer_id) GROUP BY region)"
 NUMBERS = ", ".join(f"({number})" for number in range(290))
@@ -134,12 +131,8 @@ def test_rows_and_memory_are_bounded() -> None:
 
 
 def test_nothing_is_spilled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Neither beside a release nor in the working directory."""
     monkeypatch.chdir(tmp_path)
-    path = write_fixture(tmp_path / "f.dpsql", make_rows(sales=100), 1.0)
-    assert run_apart("SELECT current_setting('temp_directory')", ()).rows == [("",)]
-    with closing(open_release(path)) as release:
-        assert run(release, "SELECT current_setting('temp_directory')").rows == [("",)]
     with pytest.raises(NotSupportedError, match="of memory"):
         run_apart("SELECT COUNT(*) FROM (SELECT range AS a, COUNT(*) FROM range(50000000) GROUP BY 1)", ())
-    assert sorted(file.name for file in tmp_path.iterdir()) == ["f.dpsql"]
+    assert run_apart("SELECT current_setting('temp_directory')", ()).rows == [("",)]
+    assert list(tmp_path.iterdir()) == []
