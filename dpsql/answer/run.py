@@ -111,11 +111,11 @@ def run_apart(sql: str, values: Sequence[Any], *, limit: float = LIMIT) -> Answe
 def _made_apart() -> duckdb.DuckDBPyConnection:
     """A database for `run_apart`, which spills nothing: it would do so in the working directory.
 
-    Settings come one by one, since nothing can be said of that folder once files are out of reach.
+    Settings come one by one, for every cursor: nothing can be said of that folder once files are out of reach.
     """
     database = duckdb.connect(config={"temp_directory": ""})
     for setting, value in (LOCKDOWN | {"memory_limit": APART}).items():
-        database.execute(f"SET {setting} = '{value}'")
+        database.execute(f"SET GLOBAL {setting} = '{value}'")
     return database
 
 

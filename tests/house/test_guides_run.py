@@ -247,7 +247,7 @@ def erasable(folder: Path) -> None:
     dpsql.collection_plan(ROOT / "catalog" / "survey.yaml", folder / "plan.json", people=1000)
     plan = read_plan((folder / "plan.json").read_bytes())
     rows = to_rows(plan, [{"answer.age": 41, "answer.district": "north", "answer.minutes": 25}])
-    reports = [json.loads(to_json(decode(respond(plan, rows, system_entropy)))) for _ in range(20)]
+    reports = [json.loads(to_json(decode(respond(plan, rows, system_entropy)))) for _ in range(300)]
     lines = [json.dumps(report | {"token": her if i == 0 else f"t{i}"}) for i, report in enumerate(reports)]
     (folder / "a.jsonl").write_text("\n".join(lines) + "\n")
     dpsql.collect(
