@@ -75,14 +75,19 @@ def dear_alone(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     "name", ["delta", *(pytest.param(name, marks=pytest.mark.slow) for name in ("pure", "replaced"))]
 )
-def test_no_pair_passes_the_claim_and_a_dear_person_pays_it(tmp_path: Path, name: str) -> None:
+def test_no_pair_passes_the_claim_and_one_pays_it(tmp_path: Path, name: str) -> None:
     catalog = shop(tmp_path, PROMISES[name])
     for private in ("customer", "orders", "sales"):  # no row of these is opened
         (tmp_path / f"{private}.parquet").unlink()
     proof = prove(load_catalog(catalog))
     shares = {pair.pair: pair.share for pair in proof.pairs}
     assert proof.held and list(shares) == ["dear", "many", "spread", "odd"]
-    assert shares["dear"] > (0.98 if name != "replaced" else 0.5)
+    if (
+        name == "replaced"
+    ):  # who comes may stand where the dear one stood; whose rows lie elsewhere pay nearly all
+        assert max(shares.values()) > 0.9
+    else:
+        assert shares["dear"] > 0.98
 
 
 @pytest.mark.usefixtures("dear_alone")
